@@ -1,0 +1,58 @@
+"""The errors that a user sees: one clear line each, never a secret."""
+
+from __future__ import annotations
+
+
+class TableferryError(Exception):
+    """Base of all errors whose message is meant for the user, complete in one line."""
+
+    exit_code = 1
+
+
+class InputError(TableferryError):
+    """The declaration or the command is wrong, and trying again does not help (exit code 2)."""
+
+    exit_code = 2
+
+
+class ConnectionFailed(TableferryError):
+    """A server cannot be reached or refuses the login. The message names system, host and port."""
+
+    exit_code = 2
+
+
+class TableMissing(InputError):
+    """The named table does not exist."""
+
+
+class TypeRefused(InputError):
+    """A column's type cannot be moved exactly. The message names the alternatives."""
+
+
+class SchemaDrift(TableferryError):
+    """The source or the target changed since the plan. The message shows the difference."""
+
+
+class ValueRefused(TableferryError):
+    """A value that the target cannot hold exactly.
+
+    The message names table, column, key and value; the caller adds transfer and key range.
+    """
+
+    def __init__(self, table: str, column: str, key: object, value: object, reason: str) -> None:
+        self.table, self.column, self.key, self.value, self.reason = (
+            table,
+            column,
+            key,
+            value,
+            reason,
+        )
+        super().__init__(f"{table}: column {column!r}, key {key!r}: value {value!r} {reason}")
+
+
+class RangeBusy(TableferryError):
+    """Another live run is loading the same key range."""
+
+
+class ReceiptMismatch(TableferryError):
+    """The rows counted on the way do not agree; nothing was committed."""

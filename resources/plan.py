@@ -1,0 +1,64 @@
+"""What one hop copies: its columns, and the SQL that selects them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from resources.dialects import predicate, qualified
+from resources.keyrange import KeyRange
+from resources.tables import Column, TableRef
+
+WireFormat = Literal["arrow", "text"]
+WriteMode = Literal["replace", "append", "upsert", "swap"]
+OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """How one column travels. Made by `resources.types` only."""
+
+    source: Column
+    target: Column
+    arrow_sql: str
+    """Expression in the source's SQL that yields the column for the wire format `arrow`."""
+    arrow_type: pa.DataType
+    """What the column is in the batches that the sink receives."""
+    text_sql: str | None = None
+    """Expression that yields it for the wire format `text`; None where there is no exact one."""
+    on_overflow: OverflowPolicy = "refuse"
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """One hop of one table: where from, where to, and every column's way."""
+
+    source: TableRef
+    target: TableRef
+    columns: tuple[ColumnPlan, ...]
+    key: ColumnPlan
+    primary_key: tuple[str, ...] = ()
+    """Target names of the source's primary key columns, in key order."""
+
+    @property
+    def target_columns(self) -> tuple[Column, ...]:
+        return tuple(column.target for column in self.columns)
+
+    def select(self, key_range: KeyRange, wire: WireFormat) -> str:
+        """The query, in the source's SQL, that exports a key range."""
+        expressions = ", ".join(
+            str(column.arrow_sql if wire == "arrow" else column.text_sql) for column in self.columns
+        )
+        return f"SELECT {expressions} FROM {qualified(self.source)} WHERE {self.source_range(key_range)}"
+
+    def source_range(self, key_range: KeyRange) -> str:
+        """The condition on the source's key."""
+        return predicate(self.key.source, key_range, self.source.system)
+
+    def target_range(self, key_range: KeyRange) -> str:
+        """The condition on the target's key."""
+        return predicate(self.key.target, key_range, self.target.system)
+
+
