@@ -56,3 +56,18 @@ class RangeBusy(TableferryError):
 
 class ReceiptMismatch(TableferryError):
     """The rows counted on the way do not agree; nothing was committed."""
+
+
+class StatementFailed(TableferryError):
+    """A server refused a statement, or the connection broke while it ran.
+
+    The message names system and, where the server gave one, its error code.
+    """
+
+    def __init__(
+        self, system: str, reason: str, *, code: int | str | None = None, transient: bool = False
+    ) -> None:
+        self.system, self.code, self.transient = system, code, transient
+        """`code` is the server's own: an error number, or SQLSTATE on PostgreSQL; None where the
+        connection broke. `transient` says that trying again may help."""
+        super().__init__(f"{system}: {reason}" if code is None else f"{system} ({code}): {reason}")
