@@ -20,6 +20,19 @@ class ConnectionFailed(TableferryError):
 
     exit_code = 2
 
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        self.transient = transient
+        """Whether it may work later: the server is down or starting, not refusing us."""
+        super().__init__(message)
+
+
+class QueryFailed(TableferryError):
+    """A server refused or broke off a statement; the driver's own error is the `__cause__`."""
+
+
+class SnapshotLost(TableferryError):
+    """The exported snapshot ended because the connection that held it died; take a new one."""
+
 
 class TableMissing(InputError):
     """The named table does not exist."""
@@ -71,3 +84,14 @@ class StatementFailed(TableferryError):
         """`code` is the server's own: an error number, or SQLSTATE on PostgreSQL; None where the
         connection broke. `transient` says that trying again may help."""
         super().__init__(f"{system}: {reason}" if code is None else f"{system} ({code}): {reason}")
+
+
+def describe(error: BaseException) -> str:
+    """One line about any error: ours as they are, a library's with its kind.
+
+    Only the first line of a foreign message is kept; drivers put queries and hints below it.
+    """
+    text = next(iter(str(error).strip().splitlines()), "")
+    if isinstance(error, TableferryError):
+        return str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

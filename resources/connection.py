@@ -1,0 +1,159 @@
+"""Where a server is and how to log in: URLs and separate fields, with secrets kept out of print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import dagster as dg
+from pydantic import Field
+
+from resources.errors import ConnectionFailed, InputError
+from resources.tables import System
+
+SCHEMES: Mapping[System, tuple[str, ...]] = {
+    "postgres": ("postgresql", "postgres"),
+    "sqlserver": ("mssql", "sqlserver"),
+    "clickhouse": ("http", "https"),
+}
+PORTS: Mapping[str, int] = {
+    "postgresql": 5432,
+    "postgres": 5432,
+    "mssql": 1433,
+    "sqlserver": 1433,
+    "http": 8123,
+    "https": 8443,
+}
+DATABASES: Mapping[System, str] = {
+    "postgres": "postgres",
+    "sqlserver": "master",
+    "clickhouse": "default",
+}
+"""The database that each system always has."""
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """How to reach one server. Printing it shows neither user nor password."""
+
+    system: System
+    host: str
+    port: int
+    database: str
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The URL's query parameters, and the scheme for ClickHouse as `secure: yes|no`."""
+
+    @property
+    def address(self) -> str:
+        """`system at host:port`, as errors and logs name the server."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.system} at {host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.address
+
+    def redact(self, text: str) -> str:
+        """The text without the password, plain or percent-encoded, and on one line."""
+        if self.password:
+            for secret in {self.password, quote(self.password, safe=""), quote(self.password)}:
+                text = text.replace(secret, "***")
+        return " ".join(text.split())
+
+    def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
+        """The error that says why this server cannot be used."""
+        return ConnectionFailed(
+            f"cannot connect to {self.address}: {self.redact(reason)}", transient=transient
+        )
+
+
+def parse_url(system: System, url: str) -> ConnectionSettings:
+    """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
+
+    User, password and database may be percent-encoded. A missing port or database means the
+    system's usual one.
+
+    Raises:
+        InputError: the URL has another scheme, no host, or a port that is none. The message does
+            not repeat the URL, because it may hold a password.
+    """
+    expected = (
+        f"a {system} URL should look like {SCHEMES[system][0]}://user:pass@host:port/database"
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InputError(f"{expected}; its host or port cannot be read") from None
+    if parts.scheme not in SCHEMES[system]:
+        found = f"{parts.scheme!r}" if "://" in url else "no scheme"
+        raise InputError(f"{expected}; found {found} instead")
+    if not parts.hostname:
+        raise InputError(f"{expected}; it names no host")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if system == "clickhouse":
+        options.setdefault("secure", "yes" if parts.scheme == "https" else "no")
+    return ConnectionSettings(
+        system=system,
+        host=unquote(parts.hostname),
+        port=PORTS[parts.scheme] if port is None else port,
+        database=unquote(parts.path.strip("/")) or DATABASES[system],
+        user=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        options=options,
+    )
+
+
+class ServerResource(dg.ConfigurableResource):
+    """The fields that all three databases' resources share: one URL, or separate fields.
+
+    Fields that are given separately win over the URL's. Each may be an `EnvVar`, also outside of
+    Dagster, where it is looked up when the resource is first used.
+    """
+
+    system: ClassVar[System]
+
+    url: str | None = Field(default=None, repr=False, description="Connection URL.")
+    host: str | None = Field(default=None, description="Host name or address.")
+    port: int | None = Field(default=None, description="TCP port.")
+    user: str | None = Field(default=None, repr=False, description="Login name.")
+    password: str | None = Field(default=None, repr=False, description="Password; use EnvVar.")
+    database: str | None = Field(default=None, description="Database name.")
+
+    def settings(self) -> ConnectionSettings:
+        """The merged settings.
+
+        Raises:
+            InputError: neither `url` nor `host` is given, an environment variable is not set, or
+                the URL cannot be read.
+        """
+        url, host = self._value("url"), self._value("host")
+        if url:
+            base = parse_url(self.system, url)
+        elif host:
+            base = ConnectionSettings(
+                self.system, host, PORTS[SCHEMES[self.system][0]], DATABASES[self.system]
+            )
+        else:
+            raise InputError(f"the {self.system} resource should be given url or host")
+        return ConnectionSettings(
+            system=self.system,
+            host=host or base.host,
+            port=int(self._value("port") or base.port),
+            database=self._value("database") or base.database,
+            user=self._value("user") or base.user,
+            password=self._value("password") or base.password,
+            options=base.options,
+        )
+
+    def _value(self, name: str) -> Any:
+        value = getattr(self, name)
+        if hasattr(value, "env_var_name"):  # EnvVar, and EnvVar.int's class, which is not public
+            variable = str(value.env_var_name)
+            value = value.get_value()
+            if value is None:
+                raise InputError(f"the environment variable {variable} is not set")
+        return value

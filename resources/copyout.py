@@ -1,0 +1,85 @@
+"""PostgreSQL's COPY TO STDOUT as large byte chunks, at a low cost per row."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+CHUNK_BYTES = 1 << 20
+"""A larger one is no faster, neither here nor in an HTTP body."""
+
+
+def copy_out(
+    connection: psycopg.Connection[Any], sql: str, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[bytes]:
+    """Run `COPY (sql) TO STDOUT` and yield its output in chunks that end at row ends.
+
+    The server sends one message per row. `psycopg.Copy` hands each of them through a generator, a
+    wait and a Python call (0.8 CPU-s per million rows of 100 bytes); draining libpq's buffer in a
+    plain loop takes under half of that. libpq is asked in its non-blocking mode, because psycopg
+    holds the GIL during the blocking one, and other exports must go on meanwhile.
+
+    The connection is good for closing only if the iteration ends early.
+
+    Args:
+        connection: In autocommit mode, or in a transaction; nothing else may be running on it.
+        sql: A single SELECT.
+        chunk_bytes: Least length of every chunk but the last.
+
+    Raises:
+        psycopg.Error: as the server reports it, at any point of the stream.
+    """
+    pgconn = connection.pgconn
+    pgconn.send_query(f"COPY ({sql.rstrip().rstrip(';')}) TO STDOUT".encode())
+    poll = select.poll()  # not select.select, which refuses descriptors above 1023
+    poll.register(pgconn.socket, select.POLLIN)
+    while pgconn.flush():
+        poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
+        poll.poll()
+        pgconn.consume_input()
+    poll.modify(pgconn.socket, select.POLLIN)
+    result = _next_result(pgconn, poll)
+    if result is None or result.status != ExecStatus.COPY_OUT:
+        raise _unexpected(result, connection)
+
+    chunk = bytearray()
+    get = pgconn.get_copy_data
+    while True:
+        length, row = get(1)
+        if length > 0:
+            # appended at once: a list of memoryviews keeps the garbage collector busy
+            chunk += row
+            if len(chunk) >= chunk_bytes:
+                yield bytes(chunk)
+                chunk.clear()
+        elif length == 0:
+            poll.poll()
+            pgconn.consume_input()
+        else:
+            break
+    # the last rows are held back until the server has said that the COPY is complete
+    while (result := _next_result(pgconn, poll)) is not None:
+        if result.status != ExecStatus.COMMAND_OK:
+            raise _unexpected(result, connection)
+    if chunk:
+        yield bytes(chunk)
+
+
+def _next_result(pgconn: PGconn, poll: select.poll) -> PGresult | None:
+    while pgconn.is_busy():
+        poll.poll()
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def _unexpected(result: PGresult | None, connection: psycopg.Connection[Any]) -> psycopg.Error:
+    if result is not None and result.status == ExecStatus.FATAL_ERROR:
+        return error_from_result(result, encoding=connection.info.encoding)
+    found = "nothing" if result is None else ExecStatus(result.status).name
+    return psycopg.OperationalError(f"COPY should have been answered with rows, found {found}")

@@ -1,0 +1,70 @@
+"""What every database that Tableferry reads from or writes to can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
+
+import pyarrow as pa
+
+from resources.tables import Column, System, TableRef
+
+BATCH_ROWS = 65_536
+"""Most rows of a batch that `read_arrow` yields."""
+
+
+class Endpoint(Protocol):
+    """A server that holds tables: `PostgresResource`, `SqlServerResource`, `ClickHouseResource`.
+
+    All methods may be called from several threads at once; each call, and each open reader, works
+    on a connection of its own. Drivers' errors arrive as `resources.errors.TableferryError`.
+    """
+
+    system: ClassVar[System]
+
+    def ping(self) -> str:
+        """The server's version.
+
+        Raises:
+            ConnectionFailed: names system, host, port and the reason.
+        """
+        ...
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The table's columns in catalog order.
+
+        Raises:
+            TableMissing: there is no such table.
+        """
+        ...
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a small result: catalog and control SQL, never a table's data."""
+        ...
+
+    def execute(self, sql: str) -> None:
+        """Run a statement and commit it."""
+        ...
+
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> AbstractContextManager[pa.RecordBatchReader]:
+        """Stream a query's result as Arrow batches of at most `batch_rows` rows.
+
+        Args:
+            sql: A single query.
+            batch_rows: Most rows of a batch; a batch may be smaller.
+            snapshot: Of `PostgresResource.snapshot()`; other systems refuse it.
+        """
+        ...
+
+
+class TextEndpoint(Endpoint, Protocol):
+    """An endpoint that can also stream its own text format as bytes."""
+
+    def read_text(
+        self, sql: str, *, snapshot: str | None = None
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Stream a query's result as text, in chunks of about 1 MiB that end at row ends."""
+        ...
