@@ -36,7 +36,7 @@ class TargetOptions:
     batch_rows: int = 65536
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
     table_lock: bool = True
-    """SQL Server only: bulk copy into the staging table, which nobody else touches, under TABLOCK."""
+    """SQL Server only: TABLOCK for the bulk copy into the staging table, the attempt's own."""
     settings: Mapping[str, str | int] = field(default_factory=dict)
     """ClickHouse only: settings of the insert, on top of our own."""
 
@@ -121,7 +121,7 @@ class Target(Protocol):
         """
 
     def retire(self, plan: CopyPlan, ranges: Sequence[KeyRange], options: TargetOptions) -> None:
-        """Forget ranges that others now cover. Call it before the ranges in their place are loaded."""
+        """Forget ranges that others now cover. Call it before those are loaded."""
 
     def clean(self, target: TableRef, alive: Alive = nobody_else) -> list[str]:
         """Drop what dead owners left of this target; returns the names of the dropped tables."""

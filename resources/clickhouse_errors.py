@@ -1,0 +1,124 @@
+"""ClickHouse's and its driver's errors, as ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from resources.connection import ConnectionSettings
+from resources.errors import StatementFailed, TableferryError
+
+MISSING_TABLE, MISSING_DATABASE, EXISTS = 60, 81, 57
+LOGIN_REFUSED = {192, 193, 194, 516}
+TRANSIENT = {
+    3,  # unexpected end of file
+    159,  # timeout exceeded
+    160,  # too slow
+    202,  # too many simultaneous queries
+    203,  # no free connection
+    209,  # socket timeout
+    210,  # network error
+    236,  # aborted
+    241,  # memory limit exceeded
+    242,  # table is read-only: Keeper is away
+    252,  # too many parts
+    425,  # system error
+    999,  # Keeper
+}
+"""Error codes after which the same statement may succeed (ErrorCodes.cpp of ClickHouse)."""
+
+_EXCEPTION = re.compile(
+    r"(?:Code: (?P<code>\d+)\. )?DB::Exception: (?P<text>.*?)\s*"
+    r"(?:\(version [^()]*(?:\([^()]*\))?\)|$)",
+    re.DOTALL,
+)
+_MARK = re.compile(rb"__exception__\r?\n\w+\r?\n(Code: .*)", re.DOTALL)
+
+# what is looked for in the driver's text -> what we say; the first of each pair is lower case
+_UNREACHABLE = {
+    "connection refused": "connection refused",
+    "name or service not known": "host name not known",
+    "name resolution": "host name not known",
+    "no address associated": "host name not known",
+    "connecttimeout": "no answer in time",
+    "no route to host": "no route to host",
+    "network is unreachable": "network is unreachable",
+    "newconnectionerror": "no connection",
+}
+_TLS = {
+    "certificate_verify_failed": "its certificate cannot be verified; give ca_cert, or verify=no",
+    "wrong_version_number": "it does not speak TLS on this port; use http://",
+    "record layer failure": "it does not speak TLS on this port; use http://",
+}
+_BROKEN = {
+    "incompleteread": "the answer ended in the middle",
+    "remote end closed": "the server closed the connection",
+    "reset by peer": "the server reset the connection",
+    "broken pipe": "the server closed the connection",
+    "timed out": "no answer in time",
+}
+
+
+def from_driver(error: BaseException) -> bool:
+    """Whether the server, the driver or the network failed, and not our own code."""
+    module = type(error).__module__.partition(".")[0]
+    return isinstance(error, OSError) or module in ("clickhouse_connect", "urllib3", "http")
+
+
+def translate(
+    error: BaseException, settings: ConnectionSettings, answer: bytes = b""
+) -> TableferryError:
+    """The driver's error as ours: without the URL, the server's version and the password.
+
+    Args:
+        error: what the driver raised.
+        settings: of the connection.
+        answer: the end of what was read of an answer that then broke off.
+    """
+    chain = list(_chain(error))
+    text = _late_exception(chain, answer) or str(error)
+    code = getattr(error, "code", None)
+    if match := _EXCEPTION.search(text):
+        code, text = code or (match["code"] and int(match["code"])), match["text"]
+    if code in LOGIN_REFUSED:
+        return settings.failed(f"login of user {settings.user or 'default'!r} refused")
+    if code == MISSING_DATABASE:
+        return settings.failed(text)
+    if code is not None:
+        return StatementFailed(
+            "clickhouse", settings.redact(text), code=code, transient=code in TRANSIENT
+        )
+    causes = " ".join(f"{type(cause).__name__} {cause}" for cause in chain).lower()
+    if reason := _find(_TLS, causes):
+        return settings.failed(reason)
+    if reason := _find(_UNREACHABLE, causes):
+        return settings.failed(reason, transient=True)
+    reason = _find(_BROKEN, causes) or settings.redact(text)
+    return StatementFailed(
+        "clickhouse", f"the connection to {settings.address} broke: {reason}", transient=True
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    for _ in range(8):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _late_exception(chain: list[BaseException], answer: bytes) -> str | None:
+    """The error text of an answer that failed in the middle: it is the end of the cut body."""
+    for error in chain:
+        for part in (error, *error.args):
+            partial = getattr(part, "partial", None)
+            if isinstance(partial, bytes) and (
+                match := _MARK.search((answer + partial)[-(1 << 15) :])
+            ):
+                return match[1].decode(errors="replace")
+    return None
+
+
+def _find(reasons: dict[str, str], text: str) -> str | None:
+    return next((said for mark, said in reasons.items() if mark in text), None)
