@@ -53,13 +53,13 @@ _FIXED_STORAGE = {
     "smallint": "smallint",
     "int": "integer",
     "bigint": "bigint",
-    "bit": "boolean",
+    "bit": "smallint",
     "money": "numeric(19,4)",
     "smallmoney": "numeric(10,4)",
     "real": "real",
     "float": "double precision",
     "date": "date",
-    "datetime": "timestamp(3)",
+    "datetime": "timestamp",
     "smalldatetime": "timestamp(0)",
     "uniqueidentifier": "uuid",
     "binary": "bytea",
@@ -132,6 +132,10 @@ class Param:
 
 def storage(sql_type: SqlType) -> str:
     """The PostgreSQL type that holds a T-SQL type.
+
+    bit is kept as 0 or 1, because T-SQL computes with it as with a number. datetime is kept to the
+    microsecond nearest its 1/300 s (.003333, .006667, .010000), which is how SQL Server 2016+
+    converts it to datetime2; char and binary are kept padded.
 
     timestamp has microseconds, so the types with 100 ns are kept as integers: datetime2(7) as
     ticks of 100 ns since 0001-01-01 and time(7) as ticks since midnight. datetimeoffset keeps its
