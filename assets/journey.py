@@ -1,0 +1,295 @@
+"""Resolves a declared transfer against the servers: its tables, hops, ranges and fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
+from assets.manifest import HopSpec, Transfer
+from assets.ranges import extend_ranges, key_kind, plan_ranges
+from checks import CHECK_NAMES, Level, count_by_range
+from resources.clickhouse import ClickHouseResource
+from resources.clickhouse_target import ClickHouseTarget
+from resources.endpoint import Endpoint
+from resources.errors import InputError, TableMissing
+from resources.fingerprints import SourceFingerprint, fingerprints
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+from resources.sqlserver_target import SqlServerTarget
+from resources.statistics import key_statistics
+from resources.tables import Column, System
+from resources.target import Target, TargetOptions
+from resources.types import ColumnOverride, plan_copy
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The three systems that a journey may touch."""
+
+    postgres: PostgresResource
+    sqlserver: SqlServerResource
+    clickhouse: ClickHouseResource
+
+    def endpoint(self, system: System) -> Endpoint:
+        """The resource of a system."""
+        found: dict[System, Endpoint] = {
+            "postgres": self.postgres,
+            "sqlserver": self.sqlserver,
+            "clickhouse": self.clickhouse,
+        }
+        return found[system]
+
+    def target(self, system: System) -> Target:
+        """The loader of a system.
+
+        Raises:
+            InputError: nothing is loaded into that system.
+        """
+        if system == "sqlserver":
+            return SqlServerTarget(self.sqlserver)
+        if system == "clickhouse":
+            return ClickHouseTarget(self.clickhouse)
+        raise InputError(f"{system} cannot be a target")
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One resolved hop: its asset, its plan and how it is loaded."""
+
+    number: int
+    """1-based position in the transfer."""
+    asset: dg.AssetKey
+    spec: HopSpec
+    plan: CopyPlan
+    options: TargetOptions
+    schema_hash: str
+    settings_hash: str
+
+    def version(self, source: str) -> DataVersion:
+        """The data version of a range whose source rows have this fingerprint."""
+        return DataVersion(source, self.schema_hash, self.settings_hash)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What the dynamic partitions need, to cover the keys that are there now."""
+
+    add: tuple[KeyRange, ...]
+    retire: tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A transfer against its servers at one moment."""
+
+    transfer: Transfer
+    hops: tuple[Hop, ...]
+    ranges: dict[str, KeyRange]
+    growth: Growth
+    fingerprints: dict[str, SourceFingerprint]
+
+    def versions(self, hop: Hop) -> dict[str, DataVersion]:
+        """What each range of a hop would be committed as now.
+
+        A later hop's source is what the hop before it commits.
+        """
+        found = {
+            name: self.hops[0].version(fingerprint.value)
+            for name, fingerprint in self.fingerprints.items()
+        }
+        for later in self.hops[1 : hop.number]:
+            found = {name: later.version(digest(str(version))) for name, version in found.items()}
+        return found
+
+    def rows(self) -> dict[str, int]:
+        """Rows of the source per range."""
+        return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
+
+
+def levels_of(transfer: Transfer) -> tuple[Level, ...]:
+    """The levels at which every range is reconciled: the rows are always counted."""
+    return ("count",) if transfer.reconcile == "count" else ("count", transfer.reconcile)
+
+
+def checks_of(transfer: Transfer) -> tuple[str, ...]:
+    """Names of the reconciliation checks of every hop of a transfer."""
+    return tuple(CHECK_NAMES[level] for level in levels_of(transfer))
+
+
+def asset_key(path: Sequence[str]) -> dg.AssetKey:
+    """The asset of a table."""
+    return dg.AssetKey(list(path))
+
+
+def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
+    """Read the source's columns and plan every hop from them; no target is touched.
+
+    Raises:
+        TableMissing, InputError, TypeRefused: the declaration and the source do not go together.
+    """
+    columns = servers.endpoint(transfer.source.system).columns(transfer.source)
+    source, key = transfer.source, transfer.key
+    exclude = set(transfer.exclude)
+    if transfer.only is not None:
+        exclude |= {column.name for column in columns} - set(transfer.only)
+    hops: list[Hop] = []
+    for number, spec in enumerate(transfer.hops, start=1):
+        plan = plan_copy(
+            source,
+            columns,
+            spec.to,
+            key=key,
+            overrides=_overrides(transfer, spec, first=number == 1, last=number == len(transfer.hops)),
+            exclude=exclude if number == 1 else (),
+        )
+        if spec.wire == "text":
+            inexact = [column.source.name for column in plan.columns if column.text_sql is None]
+            if inexact or (source.system, spec.to.system) != ("postgres", "clickhouse"):
+                raise InputError(
+                    f"{transfer.transfer}: hop {number} cannot use the wire format text"
+                    + (f" for {', '.join(inexact)}" if inexact else f" from {source} to {spec.to}")
+                )
+        hops.append(
+            Hop(
+                number=number,
+                asset=asset_key(spec.to.path),
+                spec=spec,
+                plan=plan,
+                options=TargetOptions(
+                    mode=transfer.write,
+                    engine=spec.engine,
+                    order_by=", ".join(spec.order_by) if spec.order_by else None,
+                    partition_by=spec.partition_by,
+                ),
+                schema_hash=digest([(column.source, column.target) for column in plan.columns]),
+                settings_hash=digest(transfer.write, spec, [c.on_overflow for c in plan.columns]),
+            )
+        )
+        source, key, columns = spec.to, plan.key.target.name, list(plan.target_columns)
+    return tuple(hops)
+
+
+def resolve(
+    transfer: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    names: Sequence[str] | None = None,
+    snapshot: str | None = None,
+) -> Journey:
+    """Plan a transfer: its hops, its ranges (known ones stay), their fingerprints.
+
+    Args:
+        transfer: the declaration.
+        servers: where its tables are.
+        instance: whose dynamic partitions are the ranges known so far.
+        names: plan these known ranges only, and do not look for new ones.
+        snapshot: exported PostgreSQL snapshot to read under.
+    """
+    hops = resolve_hops(transfer, servers)
+    first = hops[0].plan
+    source = servers.endpoint(transfer.source.system)
+    known = known_ranges(transfer, first.key.source, instance)
+    growth = Growth((), ())
+    if names is None:
+        growth = _growth(transfer, source, first.key.source, known)
+        known = [*(r for r in known if r not in growth.retire), *growth.add]
+    else:
+        wanted = set(names)
+        known = [key_range for key_range in known if key_range.name in wanted]
+    method = "watermark" if transfer.watermark else transfer.fingerprint
+    found = fingerprints(
+        source,
+        transfer.source,
+        [column.source for column in first.columns],
+        first.key.source,
+        known,
+        method,
+        snapshot=snapshot,
+        watermark_column=transfer.watermark,
+    )
+    return Journey(transfer, hops, {r.name: r for r in known}, growth, found)
+
+
+def known_ranges(
+    transfer: Transfer, key: Column, instance: dg.DagsterInstance
+) -> list[KeyRange]:
+    """The ranges that Dagster knows of, in its order."""
+    kind, digits = key_kind(key, transfer.source.system)
+    return [
+        KeyRange.parse(name, kind, digits)
+        for name in instance.get_dynamic_partitions(transfer.partitions_name)
+    ]
+
+
+def find_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> Growth:
+    """The ranges that the keys in the source need and Dagster does not know."""
+    key = resolve_hops(transfer, servers)[0].plan.key.source
+    source = servers.endpoint(transfer.source.system)
+    return _growth(transfer, source, key, known_ranges(transfer, key, instance))
+
+
+def apply_growth(transfer: Transfer, growth: Growth, instance: dg.DagsterInstance) -> None:
+    """Make Dagster's dynamic partitions those of the plan."""
+    for key_range in growth.retire:
+        instance.delete_dynamic_partition(transfer.partitions_name, key_range.name)
+    if growth.add:
+        instance.add_dynamic_partitions(
+            transfer.partitions_name, [key_range.name for key_range in growth.add]
+        )
+
+
+def decisions(
+    journey: Journey,
+    hop: Hop,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    force: bool = False,
+) -> dict[str, Reason]:
+    """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
+    previous: dict[str, Committed] = committed(instance, hop.asset, checks_of(journey.transfer))
+    rows: dict[str, int] | None = None
+    if previous:
+        try:
+            rows = count_by_range(
+                servers.endpoint(hop.plan.target.system),
+                hop.plan.target,
+                hop.plan.key.target,
+                list(journey.ranges.values()),
+            )
+        except TableMissing:
+            rows = None
+    return decide(
+        journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force
+    )
+
+
+def _overrides(
+    transfer: Transfer, spec: HopSpec, *, first: bool, last: bool
+) -> Mapping[str, ColumnOverride]:
+    found: dict[str, ColumnOverride] = {}
+    for name, column in transfer.columns.items():
+        here = name if first else column.rename or name
+        found[here] = ColumnOverride(
+            rename=column.rename if first else None,
+            type=column.type if first else None,
+            on_overflow=column.on_overflow,
+            low_cardinality=column.low_cardinality and spec.to.system == "clickhouse",
+        )
+    return found
+
+
+def _growth(transfer: Transfer, source: Endpoint, key: Column, known: list[KeyRange]) -> Growth:
+    spec = transfer.ranges.model_dump(exclude_none=True)
+    kind, digits = key_kind(key, transfer.source.system)
+    stats = key_statistics(source, transfer.source, key)
+    if not known:
+        return Growth(tuple(plan_ranges(stats, spec, kind, digits)), ())
+    grown = extend_ranges(known, stats, spec, kind, digits)
+    return Growth(tuple(grown.add), tuple(grown.retire))

@@ -1,0 +1,103 @@
+"""Which Dagster runs cover a set of key ranges, and whether a run's process still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Collection, Sequence
+
+import dagster as dg
+import psutil
+
+from assets.manifest import Transfer
+
+FORCE = "tableferry/force"
+"""Run tag: move the ranges also where nothing changed."""
+PROFILE = "tableferry/profile"
+"""Run tag: name of the profile to use instead of the transfer's own."""
+PROCESS = "tableferry/process"
+"""Run tag: host, process id and start time of the worker, by which it is seen whether it lives."""
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+
+MOST_RUNS = 4
+"""Scattered ranges become one run per contiguous segment, up to this many; beyond it one run spans
+them all and skips what lies between, because a run costs about a second and a skip far less."""
+
+
+def move_job_name(transfer: str) -> str:
+    """Name of the job that moves a transfer; its op already has the transfer's own name."""
+    return f"move_{transfer}"
+
+
+def segments(order: Sequence[str], wanted: Collection[str]) -> list[tuple[str, str]]:
+    """First and last of each run of neighbours among the wanted; one spanning them if too many.
+
+    Args:
+        order: all partition keys, in Dagster's order.
+        wanted: those to cover.
+    """
+    found: list[tuple[str, str]] = []
+    previous = -2
+    for index, name in enumerate(order):
+        if name not in wanted:
+            continue
+        if index == previous + 1:
+            found[-1] = (found[-1][0], name)
+        else:
+            found.append((name, name))
+        previous = index
+    return found if len(found) <= MOST_RUNS else [(found[0][0], found[-1][1])]
+
+
+def run_requests(
+    transfer: Transfer, order: Sequence[str], wanted: Collection[str], *, key: str
+) -> list[dg.RunRequest]:
+    """Requests for the runs that move the wanted ranges.
+
+    Args:
+        transfer: whose ranges.
+        order: all partition keys, in Dagster's order.
+        wanted: those to move.
+        key: what makes the request new; Dagster launches each run key once.
+    """
+    return [
+        dg.RunRequest(
+            run_key=f"{key}:{first}:{last}",
+            job_name=move_job_name(transfer.transfer),
+            tags={RANGE_START: first, RANGE_END: last},
+        )
+        for first, last in segments(order, wanted)
+    ]
+
+
+def this_process() -> str:
+    """The value of the `PROCESS` tag for this process."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time():.2f}"
+
+
+def process_is_gone(tag: str) -> bool:
+    """Whether the process of a `PROCESS` tag is surely dead; one on another host never is."""
+    host, *process = tag.rsplit(":", 2)
+    if host != socket.gethostname() or len(process) != 2:
+        return False
+    try:
+        # a second of tolerance: the boot time that start times count from may be adjusted
+        return abs(psutil.Process(int(process[0])).create_time() - float(process[1])) > 1
+    except psutil.NoSuchProcess:
+        return True
+    except (psutil.Error, ValueError):
+        return False
+
+
+def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Tells of a run id whether that run may still be working."""
+
+    def alive(run_id: str) -> bool:
+        run = instance.get_run_by_id(run_id)
+        if run is None or run.is_finished:
+            return False
+        return not process_is_gone(run.tags.get(PROCESS, ""))
+
+    return alive

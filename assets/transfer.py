@@ -1,0 +1,186 @@
+"""Turns a declared transfer into Dagster assets: one multi-asset with an asset per hop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+import dagster as dg
+
+from assets.journey import Journey, Servers, asset_key, checks_of, decisions, levels_of, resolve
+from assets.ledger import Reason, Writer
+from assets.manifest import Transfer
+from assets.profiles import profile
+from assets.runs import FORCE, PROCESS, PROFILE, run_is_alive, this_process
+from assets.worker import Outcome, Work, run_ranges
+from resources.clickhouse import ClickHouseResource
+from resources.errors import InputError, TableferryError
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+
+KINDS = {"postgres": "postgres", "sqlserver": "sqlserver", "clickhouse": "clickhouse"}
+
+
+def partitions_of(transfer: Transfer) -> dg.DynamicPartitionsDefinition:
+    """The key ranges of a transfer, as Dagster's dynamic partitions."""
+    return dg.DynamicPartitionsDefinition(name=transfer.partitions_name)
+
+
+def source_asset(transfer: Transfer) -> dg.AssetSpec:
+    """The source table as an external asset, so that the lineage shows where the rows come from."""
+    return dg.AssetSpec(
+        asset_key(transfer.source.path),
+        group_name=transfer.transfer,
+        kinds={KINDS[transfer.source.system]},
+        metadata={"dagster/table_name": f"{transfer.source.schema}.{transfer.source.name}"},
+    )
+
+
+def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
+    """The assets of all hops of one transfer, computed by one op.
+
+    The op handles any set of the transfer's ranges in one run, takes each through all selected
+    hops, and records each as it commits. It needs the resources `postgres`, `sqlserver` and
+    `clickhouse`.
+    """
+    partitions = partitions_of(transfer)
+    stations = [transfer.source, *(hop.to for hop in transfer.hops)]
+    specs = [
+        dg.AssetSpec(
+            asset_key(hop.to.path),
+            deps=[asset_key(before.path)],
+            description=transfer.description or f"{before} -> {hop.to}, by ranges of {transfer.key}",
+            partitions_def=partitions,
+            group_name=transfer.transfer,
+            kinds={KINDS[before.system], KINDS[hop.to.system]},
+            owners=transfer.owners,
+            tags=transfer.tags,
+            metadata={"dagster/table_name": f"{hop.to.schema}.{hop.to.name}"},
+        )
+        for before, hop in zip(stations, transfer.hops, strict=False)
+    ]
+    check_specs = [
+        dg.AssetCheckSpec(
+            name,
+            asset=spec.key,
+            partitions_def=partitions,
+            blocking=True,
+            description=f"Source and target of the hop agree by {name}, per key range.",
+        )
+        for spec in specs
+        for name in checks_of(transfer)
+    ]
+
+    @dg.multi_asset(
+        name=transfer.transfer,
+        specs=specs,
+        check_specs=check_specs,
+        can_subset=True,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=transfer.transfer,
+    )
+    def move(
+        context: dg.AssetExecutionContext,
+        postgres: PostgresResource,
+        sqlserver: SqlServerResource,
+        clickhouse: ClickHouseResource,
+    ) -> Iterator[dg.MaterializeResult]:
+        servers = Servers(postgres, sqlserver, clickhouse)
+        try:
+            outcomes = execute(context, transfer, servers)
+        except TableferryError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
+        failed = [outcome for outcome in outcomes if not outcome.good]
+        if failed:
+            raise dg.Failure(
+                "\n".join(str(outcome.record.error) for outcome in failed),
+                metadata={"failed_ranges": [outcome.record.range for outcome in failed]},
+                allow_retries=False,
+            )
+        yield from ()
+
+    return move
+
+
+def execute(
+    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers
+) -> list[Outcome]:
+    """Run the context's ranges through its selected hops.
+
+    Raises:
+        TableferryError: the run as a whole cannot start (a server down, a missing table, drift).
+    """
+    instance, run = context.instance, context.run
+    instance.add_run_tags(run.run_id, {PROCESS: this_process()})
+    with source_snapshot(transfer, servers) as snapshot:
+        journey = resolve(
+            transfer, servers, instance, names=context.partition_keys, snapshot=snapshot
+        )
+        selected = tuple(
+            hop for hop in journey.hops if hop.asset in context.selected_asset_keys
+        )
+        force = run.tags.get(FORCE) == "true"
+        reasons = {
+            hop.number: decisions(journey, hop, servers, instance, force=force and hop in selected)
+            for hop in journey.hops
+        }
+        _require_upstream(journey, selected[0].number, reasons)
+        for hop in selected:
+            for note in servers.target(hop.plan.target.system).prepare(hop.plan, hop.options):
+                context.log.warning(note)
+            context.log.info(summary(hop.asset, reasons[hop.number]))
+        knobs = profile(run.tags.get(PROFILE, transfer.profile))
+        parallel = transfer.parallel
+        work = Work(
+            journey=journey,
+            servers=servers,
+            run_id=run.run_id,
+            alive=run_is_alive(instance),
+            snapshot=snapshot,
+            levels=levels_of(transfer),
+            batch_rows=knobs.batch_rows,
+            workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
+            writers={hop.number: Writer(context, hop.asset) for hop in selected},
+            exports=threading.BoundedSemaphore(parallel.export or knobs.export),
+            loads=threading.BoundedSemaphore(parallel.load or knobs.load),
+        )
+        return run_ranges(work, selected, reasons)
+
+
+def source_snapshot(
+    transfer: Transfer, servers: Servers
+) -> AbstractContextManager[str | None]:
+    """One consistent view of a PostgreSQL source for a whole run; SQL Server has none to share."""
+    if transfer.source.system == "postgres":
+        return servers.postgres.snapshot()
+    return nullcontext()
+
+
+def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
+    """One line: how many ranges run, and why, and how many are skipped."""
+    counts: dict[Reason, int] = {}
+    for reason in reasons.values():
+        counts[reason] = counts.get(reason, 0) + 1
+    parts = ", ".join(f"{number} {reason}" for reason, number in sorted(counts.items()))
+    return f"{asset.to_user_string()}: {len(reasons)} ranges: {parts or 'none'}"
+
+
+def _require_upstream(
+    journey: Journey, first: int, reasons: Mapping[int, Mapping[str, Reason]]
+) -> None:
+    """A run that starts at a later hop needs the ranges of the hop before it to be current."""
+    if first == 1:
+        return
+    stale = [
+        f"{name} ({reason})"
+        for name, reason in reasons[first - 1].items()
+        if reason is not Reason.UNCHANGED
+    ]
+    if stale:
+        before = journey.hops[first - 2].plan.target
+        raise InputError(
+            f"{journey.transfer.transfer}: hop {first} needs {before} to be current; "
+            f"run hop {first - 1} first for {', '.join(stale[:5])}"
+            + (f" and {len(stale) - 5} more" if len(stale) > 5 else "")
+        )

@@ -1,0 +1,314 @@
+"""Moves key ranges through the hops of a transfer: export, load, finalise, reconcile, record."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from assets import progress
+from assets.journey import Hop, Journey, Servers
+from assets.ledger import DataVersion, RangeRecord, Reason, State, Writer
+from assets.stream import Prefetch
+from assets.verification import explained
+from checks import Level, Verdict, reconcile
+from resources.debug import reached
+from resources.errors import ReceiptMismatch, TableferryError, describe
+from resources.keyrange import KeyRange
+from resources.retry import retrying
+from resources.target import RangeLoad
+from resources.types import conform
+
+
+class CheckFailed(TableferryError):
+    """Source and target of a range do not agree; the check's metadata shows how."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one range in one hop."""
+
+    hop: Hop
+    record: RangeRecord
+    reason: Reason
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether the range is committed, or was and is."""
+        return self.record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED)
+
+
+@dataclass
+class Work:
+    """All that the workers of one run share.
+
+    `exports` and `loads` bound how many ranges are read and written at a time. A range takes its
+    export slot first, reads a little ahead, and then waits for a load slot; it never waits for an
+    export slot while it holds a load slot, so the two cannot deadlock.
+    """
+
+    journey: Journey
+    servers: Servers
+    run_id: str
+    alive: Callable[[str], bool]
+    snapshot: str | None
+    levels: tuple[Level, ...]
+    batch_rows: int
+    workers: int
+    writers: Mapping[int, Writer]
+    exports: threading.BoundedSemaphore
+    loads: threading.BoundedSemaphore
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
+        progress.emit(
+            progress.Progress(
+                self.journey.transfer.transfer, str(hop.plan.target), name, phase, rows
+            )
+        )
+
+
+def run_ranges(
+    work: Work, hops: tuple[Hop, ...], reasons: Mapping[int, Mapping[str, Reason]]
+) -> list[Outcome]:
+    """Take every range of the journey through the hops, in parallel; returns all outcomes.
+
+    A range that fails in a hop goes no further; the others go on.
+    """
+    def journey_of(name: str) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for hop in hops:
+            if work.stop.is_set():
+                break
+            outcomes.append(_range_through(work, hop, name, reasons[hop.number][name]))
+            if not outcomes[-1].good:
+                break
+            reached("between_hops")
+        return outcomes
+
+    with ThreadPoolExecutor(work.workers, thread_name_prefix="range") as pool:
+        futures = [pool.submit(journey_of, name) for name in work.journey.ranges]
+        try:
+            return [outcome for future in futures for outcome in future.result()]
+        except BaseException:
+            work.stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
+    version = work.journey.versions(hop)[name]
+    key_range = work.journey.ranges[name]
+    writer = work.writers[hop.number]
+    if reason is Reason.UNCHANGED:
+        return _skip(work, hop, key_range, version)
+    attempts = 0
+    try:
+        for attempt in retrying():
+            with attempt:
+                attempts += 1
+                return _move(work, hop, key_range, version, reason, attempts)
+        raise AssertionError("a retry loop ends with a result or an error")
+    except Exception as error:
+        message = (
+            f"{work.journey.transfer.transfer}: {hop.plan.target} range {name}: {describe(error)}"
+        )
+        failed = RangeRecord(
+            range=name,
+            state=State.FAILED,
+            data_version=str(version),
+            run_id=work.run_id,
+            error=message,
+            attempts=attempts,
+        )
+        writer.progress(failed)
+        work.tell(hop, name, "failed")
+        return Outcome(hop, failed, reason)
+
+
+def _skip(work: Work, hop: Hop, key_range: KeyRange, version: DataVersion) -> Outcome:
+    """Record an unchanged range again, with its row count verified anew.
+
+    Without a materialization Dagster would call a backfill with skipped ranges failed.
+    """
+    verdict = _reconcile(work, hop, key_range, "count")
+    record = RangeRecord(
+        range=key_range.name,
+        state=State.SKIPPED_UNCHANGED,
+        data_version=str(version),
+        run_id=work.run_id,
+        rows=work.journey.fingerprints[key_range.name].rows,
+    )
+    writer = work.writers[hop.number]
+    if verdict.passed:
+        writer.commit(record)
+    writer.checked(key_range.name, verdict)
+    work.tell(hop, key_range.name, "skipped")
+    if not verdict.passed:
+        record = replace(record, state=State.FAILED, error=verdict.summary())
+    return Outcome(hop, record, Reason.UNCHANGED, (verdict,))
+
+
+def _move(
+    work: Work, hop: Hop, key_range: KeyRange, version: DataVersion, reason: Reason, attempt: int
+) -> Outcome:
+    """One attempt: stream the range into a staging table, make it visible, prove it, record it."""
+    name, writer = key_range.name, work.writers[hop.number]
+    counts: dict[str, int] = {}
+    target = work.servers.target(hop.plan.target.system)
+    with _Slot(work.exports) as export_slot:
+        reached("before_export")
+        work.tell(hop, name, "export")
+        staging = target.attempt(
+            hop.plan,
+            key_range,
+            replace(hop.options, batch_rows=work.batch_rows),
+            owner=work.run_id,
+            data_version=str(version),
+            alive=work.alive,
+        )
+        exports = _export(work, hop, key_range, counts)
+        with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
+            started = time.perf_counter()
+            watched = _watched(work, hop, name, stream)
+            if hop.spec.wire == "text":
+                receipt = load.load_text(watched)
+            else:
+                receipt = load.load_arrow(watched)
+            seconds = {
+                "export": stream.source_seconds,
+                "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
+            }
+            reached("after_load")
+            record = RangeRecord(
+                range=name,
+                state=State.LOADED,
+                data_version=str(version),
+                run_id=work.run_id,
+                rows=_staged(work, hop, name, load),
+                bytes=receipt.bytes,
+                wire=hop.spec.wire,
+                seconds=seconds,
+                attempts=attempt,
+                counts=counts,
+            )
+            writer.progress(record)
+            work.tell(hop, name, "finalise")
+            started = time.perf_counter()
+            load.finalise()
+            seconds["finalise"] = time.perf_counter() - started
+    reached("after_commit")
+    writer.progress(replace(record, state=State.FINALISED))
+    return _prove(work, hop, key_range, record, reason)
+
+
+def _staged(work: Work, hop: Hop, name: str, load: RangeLoad) -> int:
+    """Rows that arrived; under a snapshot they must be those that the fingerprint counted."""
+    staged = load.staged_rows()
+    expected = work.journey.fingerprints[name].rows
+    if work.snapshot is not None and hop.number == 1 and staged != expected:
+        raise ReceiptMismatch(
+            f"{hop.plan.source} holds {expected} rows in this range, but {staged} arrived in the "
+            "staging table; nothing was committed"
+        )
+    return staged
+
+
+def _prove(
+    work: Work, hop: Hop, key_range: KeyRange, record: RangeRecord, reason: Reason
+) -> Outcome:
+    """Reconcile a finalised range, and record it as committed if the checks are green."""
+    name, writer = key_range.name, work.writers[hop.number]
+    work.tell(hop, name, "reconcile")
+    started = time.perf_counter()
+    verdicts = tuple(
+        _reconcile(work, hop, key_range, level) for level in work.levels
+    )
+    seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
+    if not all(verdict.passed for verdict in verdicts):
+        snapshot = work.snapshot if hop.number == 1 else None
+        verdicts = tuple(
+            explained(hop, work.servers, key_range, verdict, snapshot=snapshot)
+            for verdict in verdicts
+        )
+        bad = [verdict for verdict in verdicts if not verdict.passed]
+        for verdict in verdicts:
+            writer.checked(name, verdict)
+        raise CheckFailed("; ".join(verdict.summary() for verdict in bad))
+    record = replace(record, state=State.COMMITTED, seconds=seconds)
+    writer.commit(record)
+    reached("after_event")
+    for verdict in verdicts:
+        writer.checked(name, verdict)
+    work.tell(hop, name, "committed")
+    return Outcome(hop, record, reason, verdicts)
+
+
+def _reconcile(work: Work, hop: Hop, key_range: KeyRange, level: Level) -> Verdict:
+    snapshot = work.snapshot if hop.number == 1 else None
+    return reconcile(
+        hop.plan,
+        work.servers.endpoint(hop.plan.source.system),
+        work.servers.endpoint(hop.plan.target.system),
+        key_range,
+        level,
+        snapshot=snapshot,
+    )
+
+
+def _export(
+    work: Work, hop: Hop, key_range: KeyRange, counts: dict[str, int]
+) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
+    """How to open the source's stream of a range: Arrow batches as the target wants them, or text."""
+    source = work.servers.endpoint(hop.plan.source.system)
+    sql = hop.plan.select(key_range, hop.spec.wire)
+    snapshot = work.snapshot if hop.number == 1 else None
+
+    @contextmanager
+    def batches() -> Iterator[Iterator[pa.RecordBatch]]:
+        with source.read_arrow(sql, batch_rows=work.batch_rows, snapshot=snapshot) as reader:
+            yield (conform(batch, hop.plan, counts) for batch in reader)
+
+    def chunks() -> AbstractContextManager[Iterator[bytes]]:
+        return source.read_text(sql, snapshot=snapshot)
+
+    return chunks if hop.spec.wire == "text" else batches
+
+
+def _watched(work: Work, hop: Hop, name: str, items: Iterable[Any]) -> Iterator[Any]:
+    """Pass a stream on, telling how far it is."""
+    for item in items:
+        reached("during_export")
+        yield item
+        work.tell(hop, name, "load", item.num_rows if isinstance(item, pa.RecordBatch) else 0)
+        reached("during_load")
+    reached("after_export")
+
+
+class _Slot(AbstractContextManager["_Slot"]):
+    """A semaphore's slot that may be given back before the context ends, from another thread."""
+
+    def __init__(self, semaphore: threading.Semaphore) -> None:
+        self._semaphore, self._held, self._lock = semaphore, False, threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._semaphore.acquire()
+        self._held = True
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        with self._lock:
+            if self._held:
+                self._held = False
+                self._semaphore.release()

@@ -1,0 +1,217 @@
+"""The `ferry` command. Heavy imports wait until a command needs them, so that help is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import click
+
+from checks.verdict import LEVELS, Level
+from resources.errors import TableferryError
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+name_of_transfer = click.argument("transfer")
+
+
+def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """End a command on a user error with its message alone, and the error's exit code."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except TableferryError as error:
+            if kwargs.get("as_json"):
+                _print_json({"ok": False, "errors": str(error).splitlines()})
+            else:
+                click.echo(f"ferry: {error}", err=True)
+            sys.exit(error.exit_code)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tableferry")
+def main() -> None:
+    """Move tables between PostgreSQL, SQL Server and ClickHouse, range by range, and prove it."""
+
+
+@main.command()
+@click.argument("transfers", nargs=-1)
+@as_json
+@user_errors
+def validate(transfers: Sequence[str], as_json: bool) -> None:
+    """Check the transfer files against the servers; nothing is changed."""
+    from pipelines.session import open_session
+    from pipelines.validation import validate as find_problems
+
+    found = find_problems(open_session(), transfers)
+    good = not any(found.values())
+    if as_json:
+        _print_json({"ok": good, "transfers": found})
+    for name, problems in {} if as_json else found.items():
+        click.echo(f"{name}: {'; '.join(problems) or 'ok'}" if len(problems) < 2 else f"{name}:")
+        for problem in problems if len(problems) > 1 else ():
+            click.echo(f"  {problem}")
+    sys.exit(0 if good else 2)
+
+
+@main.command()
+@name_of_transfer
+@click.option("--force", is_flag=True, help="As `ferry run --force` would.")
+@as_json
+@user_errors
+def plan(transfer: str, force: bool, as_json: bool) -> None:
+    """Show which ranges would run or be skipped, and why; nothing is changed."""
+    from pipelines import runner
+    from pipelines.render import console, plan_table
+    from pipelines.session import open_session
+
+    _, view = runner.plan(open_session(), transfer, force=force)
+    if as_json:
+        _print_json(view.json())
+    else:
+        console().print(plan_table(view))
+
+
+@main.command()
+@name_of_transfer
+@click.option("--hop", type=int, help="This hop only, counted from 1.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help="This range only; repeatable.")
+@click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
+@click.option("--force", is_flag=True, help="Move also what is unchanged.")
+@click.option("--profile", help="Knobs to use: safe, balanced or throughput.")
+@as_json
+@user_errors
+def run(
+    transfer: str,
+    hop: int | None,
+    ranges: Sequence[str],
+    failed: bool,
+    force: bool,
+    profile: str | None,
+    as_json: bool,
+) -> None:
+    """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green."""
+    from pipelines import runner
+    from pipelines.render import console, live_progress, result_table
+    from pipelines.session import open_session
+
+    session = open_session()
+    with live_progress(shown=not as_json and sys.stderr.isatty()):
+        view = runner.run(
+            session,
+            transfer,
+            hop=hop,
+            ranges=ranges,
+            failed=failed,
+            force=force,
+            profile=profile,
+        )
+    if as_json:
+        _print_json(view.json())
+    else:
+        console().print(result_table(view, "run"))
+        for line in view.errors:
+            click.echo(f"ferry: {line}", err=True)
+    sys.exit(0 if view.good else 1)
+
+
+@main.command()
+@name_of_transfer
+@as_json
+@user_errors
+def status(transfer: str, as_json: bool) -> None:
+    """Show per range its state, rows, last run and checks, out of the event log."""
+    from pipelines import runner
+    from pipelines.render import console, result_table
+    from pipelines.session import open_session
+
+    view = runner.status(open_session(), transfer)
+    if as_json:
+        _print_json(view.json())
+    else:
+        console().print(result_table(view, "status"))
+
+
+@main.command()
+@name_of_transfer
+@click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help="This range only; repeatable.")
+@as_json
+@user_errors
+def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bool) -> None:
+    """Reconcile committed ranges without moving data. Exit code 0 only if all agree."""
+    from pipelines import runner
+    from pipelines.render import check_table, console
+    from pipelines.session import open_session
+
+    found = runner.check(open_session(), transfer, level=level, ranges=ranges)
+    good = all(one.verdict.passed for one in found)
+    if as_json:
+        checks = [
+            {"target": str(one.hop.plan.target), "range": one.range, **one.verdict.to_json()}
+            for one in found
+        ]
+        _print_json({"transfer": transfer, "ok": good, "checks": checks})
+    else:
+        console().print(check_table(transfer, found))
+    sys.exit(0 if good else 1)
+
+
+@main.command()
+@name_of_transfer
+@click.option("--range", "name", required=True, metavar="K", help="The range to compare.")
+@click.option("--hop", type=int, default=None, help="This hop only, counted from 1.")
+@click.option("--limit", default=20, show_default=True, help="Most rows to show.")
+@as_json
+@user_errors
+def diff(transfer: str, name: str, hop: int | None, limit: int, as_json: bool) -> None:
+    """Show which rows and columns of a range differ. Exit code 0 only if none does."""
+    from pipelines import runner
+    from pipelines.render import console, difference_table
+    from pipelines.session import open_session
+
+    found = runner.differences(open_session(), transfer, name, hop=hop, limit=limit)
+    good = all(not differences.rows for differences in found.values())
+    if as_json:
+        hops = {target: differences.to_json() for target, differences in found.items()}
+        _print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
+    for target, differences in {} if as_json else found.items():
+        click.echo(f"{target} {name}: {differences.summary()}")
+        if differences.rows:
+            console().print(difference_table(differences))
+    sys.exit(0 if good else 1)
+
+
+@main.command()
+@click.argument("transfers", nargs=-1)
+@as_json
+@user_errors
+def clean(transfers: Sequence[str], as_json: bool) -> None:
+    """Drop the staging tables that dead runs left."""
+    from pipelines import runner
+    from pipelines.session import open_session
+
+    dropped = runner.clean(open_session(), transfers)
+    if as_json:
+        _print_json({"ok": True, "dropped": dropped})
+    for name in () if as_json else dropped or ["nothing to drop"]:
+        click.echo(name)
+
+
+@main.group()
+def local() -> None:
+    """Start, stop and show the local stack: PostgreSQL, SQL Server stand-in, ClickHouse."""
+
+
+def _print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, default=str))
+
+
+if __name__ == "__main__":
+    main()

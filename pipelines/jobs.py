@@ -1,0 +1,78 @@
+"""Jobs: per transfer one that moves its ranges, and one that only reconciles them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from assets.journey import Servers
+from assets.manifest import Transfer
+from assets.runs import move_job_name
+from assets.transfer import partitions_of
+from assets.verification import verify
+from checks.verdict import LEVELS
+from resources.clickhouse import ClickHouseResource
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+
+
+def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAssetJobDefinition:
+    """The job that materializes all hops of a transfer, with their checks."""
+    return dg.define_asset_job(
+        move_job_name(transfer.transfer),
+        selection=dg.AssetSelection.assets(assets),
+        partitions_def=partitions_of(transfer),
+        description=f"Move {transfer.source} by key ranges to {', '.join(str(h.to) for h in transfer.hops)}",
+        tags={"tableferry/transfer": transfer.transfer},
+    )
+
+
+class CheckConfig(dg.Config):
+    """What a check-only run compares."""
+
+    level: str | None = None
+    """One of count, checksum, sample_hash, full_hash; the transfer's own when not given."""
+    ranges: list[str] = []
+    """Partition keys; all committed ranges when empty."""
+
+
+def check_job(transfer: Transfer) -> dg.JobDefinition:
+    """The job that reconciles the committed ranges of a transfer without moving data."""
+    name = f"check_{transfer.transfer}"
+
+    @dg.op(name=f"{name}_ranges", description="Compare source and target of every committed range.")
+    def compare(
+        context: dg.OpExecutionContext,
+        config: CheckConfig,
+        postgres: PostgresResource,
+        sqlserver: SqlServerResource,
+        clickhouse: ClickHouseResource,
+    ) -> Mapping[str, int]:
+        level = next((known for known in LEVELS if known == config.level), None)
+        if config.level is not None and level is None:
+            raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
+        found = verify(
+            transfer,
+            Servers(postgres, sqlserver, clickhouse),
+            context.instance,
+            level=level,
+            names=config.ranges,
+        )
+        bad = [one for one in found if not one.verdict.passed]
+        for one in bad:
+            context.log.error(f"{one.hop.plan.target} {one.range}: {one.verdict.summary()}")
+        if bad:
+            raise dg.Failure(f"{len(bad)} of {len(found)} checks failed", allow_retries=False)
+        return {"checks": len(found)}
+
+    @dg.job(
+        name=name,
+        description=f"Reconcile {transfer.source} with its targets; nothing is moved.",
+        executor_def=dg.in_process_executor,
+    )
+    def reconcile_only() -> None:
+        compare()
+
+    return reconcile_only

@@ -1,0 +1,338 @@
+"""What the commands do, as functions that return plain data; `cli.py` only prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from assets import ledger
+from assets.journey import (
+    Hop,
+    Journey,
+    apply_growth,
+    checks_of,
+    decisions,
+    known_ranges,
+    resolve,
+    resolve_hops,
+)
+from assets.ledger import RangeRecord, Reason, State
+from assets.manifest import Transfer
+from assets.progress import Progress, emit
+from assets.runs import (
+    FORCE,
+    PROCESS,
+    PROFILE,
+    RANGE_END,
+    RANGE_START,
+    move_job_name,
+    run_is_alive,
+    segments,
+    this_process,
+)
+from assets.verification import Checked, verify
+from checks import Differences, Level, drill_down
+from pipelines.definitions import build
+from pipelines.session import Session
+from resources.errors import InputError
+
+MISSING = "missing"
+"""State of a range that no run has touched."""
+
+
+@dataclass(frozen=True)
+class RangeView:
+    """One range of one hop, as the commands show it."""
+
+    hop: int
+    target: str
+    range: str
+    state: str
+    reason: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    attempts: int = 1
+    run_id: str | None = None
+    timestamp: float | None = None
+    checks: dict[str, bool] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Rows over the sum of all phases."""
+        total = sum(self.seconds.values())
+        return self.rows / total if self.rows and total else None
+
+
+@dataclass(frozen=True)
+class TransferView:
+    """What a command found out about a transfer."""
+
+    transfer: str
+    ranges: list[RangeView]
+    good: bool = True
+    errors: list[str] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+
+    def json(self) -> dict[str, Any]:
+        """The `--json` form."""
+        return {
+            "transfer": self.transfer,
+            "ok": self.good,
+            "errors": self.errors,
+            "run_ids": self.run_ids,
+            "ranges": [
+                {**asdict(view), "rows_per_second": view.rows_per_second} for view in self.ranges
+            ],
+        }
+
+
+def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, TransferView]:
+    """Say for every range of every hop whether it would run, and why. Nothing is changed."""
+    transfer = session.transfer(name)
+    journey = resolve(transfer, session.servers, session.instance)
+    rows = journey.rows()
+    views = [
+        RangeView(
+            hop=hop.number,
+            target=str(hop.plan.target),
+            range=range_name,
+            state="skip" if reason is Reason.UNCHANGED else "run",
+            reason=str(reason),
+            rows=rows[range_name],
+        )
+        for hop in journey.hops
+        for range_name, reason in decisions(
+            journey, hop, session.servers, session.instance, force=force
+        ).items()
+    ]
+    return journey, TransferView(name, views)
+
+
+def run(
+    session: Session,
+    name: str,
+    *,
+    hop: int | None = None,
+    ranges: Sequence[str] = (),
+    failed: bool = False,
+    force: bool = False,
+    profile: str | None = None,
+) -> TransferView:
+    """Move what needs moving, through the same job as Dagster's UI uses.
+
+    Args:
+        session: where everything is.
+        name: the transfer.
+        hop: run this hop only (1-based).
+        ranges: these ranges only, by partition key.
+        failed: only the ranges whose latest attempt failed.
+        force: move also what is unchanged.
+        profile: knobs to use instead of the transfer's own.
+
+    Raises:
+        InputError: the transfer, hop or a range does not exist.
+    """
+    transfer = session.transfer(name)
+    journey, planned = plan(session, name, force=force)
+    hops = _chosen_hops(name, journey.hops, hop)
+    _require_ranges(name, ranges, list(journey.ranges))
+    wanted = set(ranges) or set(journey.ranges)
+    apply_growth(transfer, journey.growth, session.instance)
+    if failed:
+        wanted &= _failed(session, transfer, hops)
+    numbers = {one.number for one in hops}
+    todo = {
+        view.range
+        for view in planned.ranges
+        if view.hop in numbers and view.range in wanted and view.state == "run"
+    }
+    emit(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
+    errors: list[str] = []
+    run_ids: list[str] = []
+    job = build().resolve_job_def(move_job_name(name)) if todo else None
+    order = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    for first, last in segments(order, todo):
+        assert job is not None, "there is a segment only where there is something to do"
+        tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
+        tags |= {FORCE: "true"} if force else {}
+        tags |= {PROFILE: profile} if profile else {}
+        result = job.execute_in_process(
+            instance=session.instance,
+            tags=tags,
+            asset_selection=[one.asset for one in hops],
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        run_ids.append(result.run_id)
+        errors += _failures(result)
+    views = _results(session, journey, hops, wanted, todo)
+    good = not errors and all(_is_good(view) for view in views)
+    return TransferView(name, views, good, errors, run_ids)
+
+
+def status(session: Session, name: str) -> TransferView:
+    """What the event log says of every known range; the servers are not asked."""
+    transfer = session.transfer(name)
+    names = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    views = []
+    for number, spec in enumerate(transfer.hops, start=1):
+        asset = dg.AssetKey(spec.to.path)
+        views += _views(session, number, str(spec.to), asset, names, transfer)
+    return TransferView(name, views, all(_is_good(view) for view in views))
+
+
+def check(
+    session: Session, name: str, *, level: Level | None = None, ranges: Sequence[str] = ()
+) -> list[Checked]:
+    """Reconcile committed ranges without moving data, and record the verdicts.
+
+    Raises:
+        InputError: the transfer or a range does not exist.
+    """
+    transfer = session.transfer(name)
+    known = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    _require_ranges(name, ranges, known)
+    return verify(transfer, session.servers, session.instance, level=level, names=ranges)
+
+
+def differences(
+    session: Session, name: str, range_name: str, *, hop: int | None = None, limit: int = 20
+) -> dict[str, Differences]:
+    """The rows of one range that differ, per target.
+
+    Raises:
+        InputError: the transfer, hop or range does not exist.
+    """
+    transfer = session.transfer(name)
+    hops = resolve_hops(transfer, session.servers)
+    key = hops[0].plan.key.source
+    known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
+    _require_ranges(name, [range_name], list(known))
+    return {
+        str(one.plan.target): drill_down(
+            one.plan,
+            session.servers.endpoint(one.plan.source.system),
+            session.servers.endpoint(one.plan.target.system),
+            known[range_name],
+            limit=limit,
+        )
+        for one in _chosen_hops(name, hops, hop)
+    }
+
+
+def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
+    """Drop what dead runs left in the targets of these transfers (all when empty)."""
+    alive = run_is_alive(session.instance)
+    chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
+    return [
+        dropped
+        for transfer in chosen
+        for hop in transfer.hops
+        for dropped in session.servers.target(hop.to.system).clean(hop.to, alive)
+    ]
+
+
+def _chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
+    if number is None:
+        return hops
+    if not 1 <= number <= len(hops):
+        raise InputError(f"{name} has hops 1 to {len(hops)}, not {number}")
+    return (hops[number - 1],)
+
+
+def _require_ranges(name: str, wanted: Sequence[str], known: Sequence[str]) -> None:
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        raise InputError(
+            f"{name} has no range {unknown[0]!r}; `ferry plan {name}` lists its {len(known)} ranges"
+        )
+
+
+def _failed(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
+    """Ranges whose latest attempt in one of the hops, or latest check, was not good."""
+    names = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    return {
+        view.range
+        for hop in hops
+        for view in _views(session, hop.number, str(hop.plan.target), hop.asset, names, transfer)
+        if view.state != MISSING and not _is_good(view)
+    }
+
+
+def _results(
+    session: Session, journey: Journey, hops: Sequence[Hop], wanted: set[str], todo: set[str]
+) -> list[RangeView]:
+    names = [name for name in journey.ranges if name in wanted]
+    views = []
+    for hop in hops:
+        for view in _views(
+            session, hop.number, str(hop.plan.target), hop.asset, names, journey.transfer
+        ):
+            skipped = view.range not in todo
+            views.append(
+                RangeView(**{**vars(view), "state": str(State.SKIPPED_UNCHANGED)})
+                if skipped and _is_good(view)
+                else view
+            )
+    return views
+
+
+def _views(
+    session: Session,
+    hop: int,
+    target: str,
+    asset: dg.AssetKey,
+    names: Sequence[str],
+    transfer: Transfer,
+) -> list[RangeView]:
+    records = ledger.records(session.instance, asset, names)
+    checks = ledger.verdicts(session.instance, asset, checks_of(transfer))
+    return [
+        _view(hop, target, name, records.get(name), checks.get(name, {})) for name in names
+    ]
+
+
+def _view(
+    hop: int, target: str, name: str, record: RangeRecord | None, checks: dict[str, bool]
+) -> RangeView:
+    if record is None:
+        return RangeView(hop, target, name, MISSING)
+    return RangeView(
+        hop=hop,
+        target=target,
+        range=name,
+        state=str(record.state),
+        rows=record.rows,
+        bytes=record.bytes,
+        seconds=dict(record.seconds),
+        attempts=record.attempts,
+        run_id=record.run_id,
+        timestamp=record.timestamp,
+        checks=checks,
+        error=record.error,
+    )
+
+
+def _is_good(view: RangeView) -> bool:
+    return view.state in (State.COMMITTED, State.SKIPPED_UNCHANGED) and all(view.checks.values())
+
+
+def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
+    """The lines that say why a run failed, without Dagster's own wrapping."""
+    lines: list[str] = []
+    for event in result.get_failed_step_keys() and result.all_events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            if data.user_failure_data and data.user_failure_data.description:
+                lines += data.user_failure_data.description.splitlines()
+            elif data.error:
+                cause = data.error.cause or data.error
+                lines.append(cause.message.strip().splitlines()[0])
+    if not result.success and not lines:
+        lines = ["the run failed before it began; see `ferry status`"]
+    return lines

@@ -1,0 +1,48 @@
+"""Schedules out of the transfers' `schedule` lines."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.journey import Servers, apply_growth, decisions, resolve
+from assets.ledger import Reason
+from assets.manifest import Transfer
+from assets.runs import move_job_name, run_requests
+from resources.clickhouse import ClickHouseResource
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+
+
+def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
+    """At each tick, plan the transfer and run the ranges that need it."""
+
+    @dg.schedule(
+        name=f"{transfer.transfer}_schedule",
+        job_name=move_job_name(transfer.transfer),
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        description=f"Moves the changed and new ranges of {transfer.source}.",
+    )
+    def tick(
+        context: dg.ScheduleEvaluationContext,
+        postgres: PostgresResource,
+        sqlserver: SqlServerResource,
+        clickhouse: ClickHouseResource,
+    ) -> list[dg.RunRequest] | dg.SkipReason:
+        servers = Servers(postgres, sqlserver, clickhouse)
+        journey = resolve(transfer, servers, context.instance)
+        todo = {
+            name
+            for hop in journey.hops
+            for name, reason in decisions(journey, hop, servers, context.instance).items()
+            if reason is not Reason.UNCHANGED
+        }
+        if not todo:
+            return dg.SkipReason(f"all {len(journey.ranges)} ranges are unchanged")
+        apply_growth(transfer, journey.growth, context.instance)
+        order = context.instance.get_dynamic_partitions(transfer.partitions_name)
+        return run_requests(
+            transfer, order, todo, key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
+        )
+
+    return tick

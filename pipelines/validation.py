@@ -1,0 +1,50 @@
+"""Checks the declared transfers against the servers, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assets.journey import resolve_hops
+from assets.ranges import key_kind
+from pipelines.session import Session
+from resources.errors import ConnectionFailed, TableferryError, TableMissing
+from resources.types import compatible
+
+
+def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Problems per transfer, in words; an empty list means that the transfer can run.
+
+    Args:
+        session: where the transfers and servers are.
+        names: these transfers only; all when empty.
+
+    Raises:
+        InputError: a name is no transfer.
+        ConnectionFailed: a server cannot be reached, so that nothing can be said.
+    """
+    chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
+    found: dict[str, list[str]] = {}
+    for transfer in chosen:
+        problems: list[str] = []
+        try:
+            hops = resolve_hops(transfer, session.servers)
+            key_kind(hops[0].plan.key.source, transfer.source.system)
+        except ConnectionFailed:
+            raise
+        except TableferryError as error:
+            found[transfer.transfer] = str(error).splitlines()
+            continue
+        for hop in hops:
+            endpoint = session.servers.endpoint(hop.plan.target.system)
+            endpoint.ping()
+            try:
+                actual = {column.name: column for column in endpoint.columns(hop.plan.target)}
+            except TableMissing:
+                continue
+            for planned in hop.plan.target_columns:
+                if planned.name not in actual:
+                    problems.append(f"{hop.plan.target} lacks the column {planned.name}")
+                elif reason := compatible(hop.plan.target.system, planned, actual[planned.name]):
+                    problems.append(f"{hop.plan.target}: {reason}")
+        found[transfer.transfer] = problems
+    return found

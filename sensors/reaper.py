@@ -1,0 +1,41 @@
+"""Ends the runs whose process is gone, so that they neither look alive nor hold a slot."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.runs import PROCESS, process_is_gone
+
+UNFINISHED = [
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def reap(instance: dg.DagsterInstance) -> list[str]:
+    """Mark every run failed whose worker process on this host is dead; returns the run ids.
+
+    Dagster's default run launcher does not watch its processes: a killed run would stay STARTED and
+    keep its pool slots for ever.
+    """
+    reaped = []
+    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
+        tag = run.tags.get(PROCESS)
+        if tag is None or not process_is_gone(tag):
+            continue
+        instance.report_run_failed(run, f"The process of this run ({tag}) is gone.")
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        reaped.append(run.run_id)
+    return reaped
+
+
+@dg.sensor(
+    name="reaper",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Marks runs failed whose process is gone, and frees their pool slots.",
+)
+def reaper(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+    reaped = reap(context.instance)
+    return dg.SkipReason(f"reaped {', '.join(reaped)}" if reaped else "all runs are alive")

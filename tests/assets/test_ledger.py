@@ -1,0 +1,161 @@
+"""The event log as the record of what is committed, on a real Dagster instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from assets import ledger
+from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer
+from checks import Verdict
+
+ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
+CHECK = "row_count"
+PARTITIONS = dg.DynamicPartitionsDefinition(name="orders_ranges")
+V1 = DataVersion("source1", "schema1", "settings1")
+
+
+@pytest.fixture
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as made:
+        yield made
+
+
+class Reporter:
+    """Writes events outside of a run; the op's context does the same inside of one."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+
+    def log_event(
+        self, event: dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+    ) -> None:
+        self.instance.report_runless_asset_event(event)
+
+
+def record(name: str, state: State = State.COMMITTED, version: DataVersion = V1) -> RangeRecord:
+    return RangeRecord(
+        range=name,
+        state=state,
+        data_version=str(version),
+        rows=10,
+        bytes=100,
+        wire="arrow",
+        seconds={"export": 1.0, "load": 3.0},
+    )
+
+
+def verdict(passed: bool) -> Verdict:
+    return Verdict(CHECK, passed, {"rows": 10}, {"rows": 10 if passed else 9}, 0.1)
+
+
+def test_a_record_survives_the_event_log(instance: dg.DagsterInstance) -> None:
+    writer = Writer(Reporter(instance), ASSET)
+    writer.commit(record("a"))
+    found = ledger.records(instance, ASSET, ["a", "b"])
+    assert set(found) == {"a"}
+    assert found["a"].rows == 10
+    assert found["a"].seconds == {"export": 1.0, "load": 3.0}
+    assert found["a"].state is State.COMMITTED
+    assert found["a"].data_version == str(V1)
+
+
+def test_metadata_has_plottable_numbers_and_the_bottleneck() -> None:
+    metadata = record("a").metadata()
+    assert metadata["dagster/partition_row_count"] == 10
+    assert metadata["rows_per_second"] == 2.5
+    assert metadata["bottleneck"] == "load"
+
+
+def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.DagsterInstance) -> None:
+    writer = Writer(Reporter(instance), ASSET)
+    writer.progress(record("a", State.LOADED))
+    assert ledger.committed(instance, ASSET, [CHECK]) == {}
+    assert ledger.records(instance, ASSET, ["a"])["a"].state is State.LOADED
+
+
+def test_a_failed_check_after_the_commit_makes_the_range_suspect(
+    instance: dg.DagsterInstance,
+) -> None:
+    writer = Writer(Reporter(instance), ASSET)
+    for name in ("good", "bad", "mended"):
+        writer.commit(record(name))
+        writer.checked(name, verdict(True))
+    writer.checked("bad", verdict(False))
+    writer.checked("mended", verdict(False))
+    writer.commit(record("mended"))
+    found = ledger.committed(instance, ASSET, [CHECK])
+    assert {name: one.check_failed for name, one in found.items()} == {
+        "good": False,
+        "bad": True,
+        "mended": False,
+    }, "a verdict older than the materialization does not count"
+
+
+def test_a_commit_without_a_verdict_is_committed(instance: dg.DagsterInstance) -> None:
+    """A process killed between the two events leaves this; the commit itself was checked."""
+    Writer(Reporter(instance), ASSET).commit(record("a"))
+    assert ledger.committed(instance, ASSET, [CHECK])["a"].check_failed is False
+
+
+def test_the_number_of_queries_does_not_grow_with_the_ranges(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(Reporter(instance), ASSET)
+    for number in range(30):
+        writer.commit(record(f"r{number}"))
+        writer.checked(f"r{number}", verdict(True))
+    storage = instance.event_log_storage
+    asked: list[str] = []
+    for method in (
+        "get_latest_storage_id_by_partition",
+        "get_latest_tags_by_partition",
+        "get_asset_check_execution_history",
+    ):
+        original = getattr(storage, method)
+
+        def counted(*args: object, _m: str = method, _o=original, **kwargs: object):  # type: ignore[no-untyped-def]
+            asked.append(_m)
+            return _o(*args, **kwargs)
+
+        monkeypatch.setattr(storage, method, counted)
+    assert len(ledger.committed(instance, ASSET, [CHECK])) == 30
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("current", "before", "target_rows", "force", "reason"),
+    [
+        (V1, None, 10, False, Reason.MISSING),
+        (V1, Committed(V1, 1), 10, False, Reason.UNCHANGED),
+        (V1, Committed(V1, 1), 10, True, Reason.FORCED),
+        (V1, Committed(V1, 1, check_failed=True), 10, False, Reason.LAST_CHECK_FAILED),
+        (V1, Committed(V1, 1), 9, False, Reason.TARGET_MISSING),
+        (V1, Committed(V1, 1), None, False, Reason.TARGET_MISSING),
+        (DataVersion("x", "schema1", "settings1"), Committed(V1, 1), 10, False, Reason.SOURCE_CHANGED),
+        (DataVersion("x", "y", "settings1"), Committed(V1, 1), 10, False, Reason.SCHEMA_CHANGED),
+        (DataVersion("source1", "schema1", "z"), Committed(V1, 1), 10, False, Reason.SETTINGS_CHANGED),
+        (V1, Committed(DataVersion.parse("foreign"), 1), 10, False, Reason.SCHEMA_CHANGED),
+    ],
+)
+def test_why_a_range_runs(
+    current: DataVersion,
+    before: Committed | None,
+    target_rows: int | None,
+    force: bool,
+    reason: Reason,
+) -> None:
+    found = ledger.decide(
+        {"a": current},
+        {} if before is None else {"a": before},
+        target_rows=None if target_rows is None else {"a": target_rows},
+        expected_rows={"a": 10},
+        force=force,
+    )
+    assert found == {"a": reason}
+
+
+def test_data_versions_round_trip() -> None:
+    assert DataVersion.parse(str(V1)) == V1

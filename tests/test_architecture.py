@@ -1,0 +1,45 @@
+"""The rooms import one way only: pipelines -> sensors -> assets -> checks -> resources."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ["pipelines", "sensors", "assets", "checks", "resources"]
+MODULES = [path for room in [*ROOMS, "local"] for path in sorted((ROOT / room).rglob("*.py"))]
+
+LOCAL_FOR = {"pipelines/cli.py", "pipelines/session.py", "pipelines/demo.py"}
+"""The command line's modules, the only ones outside of the tests that may start the local stack."""
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path) -> None:
+    relative = path.relative_to(ROOT)
+    room = relative.parts[0]
+    imported = imported_rooms(path)
+    if room == "local":
+        assert not imported & set(ROOMS) - {"resources"}
+        return
+    above = ROOMS[: ROOMS.index(room)]
+    assert not imported & set(above), f"{relative} imports from above"
+    if str(relative) not in LOCAL_FOR:
+        assert "local" not in imported, f"{relative} imports the local stack"
+
+
+def test_resources_know_no_assets_of_dagster() -> None:
+    for path in sorted((ROOT / "resources").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert "AssetKey" not in text and "AssetSpec" not in text, path
