@@ -1,0 +1,24 @@
+"""Whether both sides of a hop agree: reconciliation levels, and the rows that differ."""
+
+from __future__ import annotations
+
+from checks.reconcile import reconcile, reconcile_all
+from checks.verdict import (
+    CHECK_NAMES,
+    LEVELS,
+    Difference,
+    Differences,
+    Level,
+    Verdict,
+)
+
+__all__ = [
+    "CHECK_NAMES",
+    "LEVELS",
+    "Difference",
+    "Differences",
+    "Level",
+    "Verdict",
+    "reconcile",
+    "reconcile_all",
+]

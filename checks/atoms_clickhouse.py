@@ -1,0 +1,158 @@
+"""Atoms in ClickHouse's SQL. Its functions keep NULL, and its reinterpretations are exact."""
+
+from __future__ import annotations
+
+from checks.constants import (
+    MULTIPLIERS,
+    NAN_BITS,
+    PRIME,
+    TWO_53,
+    WHOLE_DIGITS,
+    fraction_chunks,
+    text_positions,
+)
+from checks.fields import Field, declared
+from resources.tables import Column
+
+
+def atoms(
+    field: Field, column: Column, expression: str, weight: str, digests: bool
+) -> dict[str, str]:
+    """Atoms of a column; see `checks.atoms`."""
+    x = expression
+    match field.kind:
+        case "integer" | "boolean":
+            return {"sum" if field.kind == "integer" else "true": f"toInt64({x})"}
+        case "decimal":
+            return _decimal(field, column, x)
+        case "float":
+            return (
+                _float_bits(f"toFloat64({x})")
+                if digests
+                else _float_parts(f"toFloat64({x})")
+            )
+        case "bytes":
+            return {
+                "length": f"toInt64(length({x}))",
+                "digest": _first_8_bytes(f"SHA256({x})"),
+            }
+        case "date":
+            return {"days": f"toInt64(toInt32({x}))"}
+        case "time":
+            return {"micros": _time_micros(column, x)}
+        case "timestamp":
+            unit, scale = ("ticks", 7) if field.scale > 6 else ("micros", 6)
+            return {unit: f"reinterpretAsInt64(toDateTime64({x}, {scale}, 'UTC'))"}
+        case "uuid":
+            # in Microsoft's byte order, like the other systems
+            raw = f"UUIDToNum({x}, 2)"
+            return {
+                "first_half": f"reinterpretAsInt64(reverse(substring({raw}, 1, 8)))",
+                "second_half": f"reinterpretAsInt64(reverse(substring({raw}, 9, 8)))",
+            }
+        case _:
+            text = f"toString({x})"
+            if field.padded:
+                text = f"trim(TRAILING ' ' FROM {text})"
+            return (
+                _text_digest(text) if digests else _text_positions(field, text, weight)
+            )
+
+
+def _decimal(field: Field, column: Column, x: str) -> dict[str, str]:
+    scale = field.scale
+    if field.precision is not None and field.precision <= WHOLE_DIGITS:
+        return {"sum": f"reinterpretAsInt64(toDecimal64({x}, {scale}))"}
+    units = f"reinterpretAsInt256(toDecimal256({x}, {scale}))"
+    if declared("clickhouse", column.type).name.endswith(("Int128", "Int256")):
+        units = f"toInt256({x})"
+    one = f"toInt256('{10**scale}')"
+    found = {"whole": f"toInt64(intDiv({units}, {one}) % toInt256({PRIME}))"}
+    below = 10**scale
+    for index, digits in enumerate(fraction_chunks(scale)):
+        rest = f"({units} % toInt256('{below}'))"
+        below //= 10**digits
+        found[f"fraction{index + 1}"] = f"toInt64(intDiv({rest}, toInt256('{below}')))"
+    return found
+
+
+def _float_bits(x: str) -> dict[str, str]:
+    return {"bits": f"if(isNaN({x}), {NAN_BITS}, reinterpretAsInt64({x}))"}
+
+
+def _float_parts(x: str) -> dict[str, str]:
+    """See `atoms_sqlserver`."""
+    two = f"toFloat64({TWO_53})"
+    size = f"abs({x})"
+    group = (
+        f"multiIf(isNull({x}), NULL, isNaN({x}) OR isInfinite({x}), 9, {x} = 0, 0, "
+        f"{size} >= {two} * {two} * {two}, 5, {size} >= {two}, 4, {size} >= 1 / {two}, 3, "
+        f"{size} >= 1 / {two} / {two} / {two}, 2, 1)"
+    )
+    scaled = (
+        f"multiIf(isNull({x}), NULL, {group} = 4, {size} / {two} / {two}, {group} = 3, {size}, "
+        f"{group} = 2, {size} * {two} * {two}, toFloat64(0))"
+    )
+    first = f"floor({scaled})"
+    rest = f"(({scaled}) - {first}) * {two}"
+    second = f"floor({rest})"
+    third = f"floor((({rest}) - {second}) * {two})"
+    sign = f"if({x} < 0, -1, 1)"
+    return {
+        "class": f"toInt64({group}) * {sign}",
+        "units": f"toInt64({first}) * {sign}",
+        "fraction1": f"toInt64({second}) * {sign}",
+        "fraction2": f"toInt64({third}) * {sign}",
+    }
+
+
+def _time_micros(column: Column, x: str) -> str:
+    name = declared("clickhouse", column.type).name
+    if name in ("Time", "Time64"):
+        return f"toInt64(toDecimal64(toTime64({x}, 6), 6) * 1000000)"
+    return f"toInt64({x})"
+
+
+def _text_digest(text: str) -> dict[str, str]:
+    return {
+        "length": f"toInt64(lengthUTF8({text}))",
+        "digest": _first_8_bytes(f"MD5({text})"),
+    }
+
+
+def _text_positions(field: Field, text: str, weight: str) -> dict[str, str]:
+    length = f"toInt64(lengthUTF8({text}))"
+    places = [str(position) for position in text_positions(field.precision)]
+    places += [
+        length,
+        f"intDiv({length} + 1, 2)",
+        f"1 + abs({weight}) % greatest({length}, 1)",
+    ]
+    codes = " + ".join(
+        f"toInt64({_code_point(f'substringUTF8({text}, {place}, 1)')}) * {multiplier}"
+        for place, multiplier in zip(places, MULTIPLIERS, strict=False)
+    )
+    return {"length": length, "characters": codes}
+
+
+def _code_point(character: str) -> str:
+    """The code point of one character, out of its UTF-8 bytes; 0 of ''."""
+    raw = f"reinterpretAsUInt32(reverse({character}))"
+    size = f"length({character})"
+
+    def six_bits(place: int) -> str:
+        return f"bitAnd(bitShiftRight({raw}, {8 * place}), 63) * {64**place}"
+
+    two = f"bitAnd(bitShiftRight({raw}, 8), 31) * 64 + {six_bits(0)}"
+    three = (
+        f"bitAnd(bitShiftRight({raw}, 16), 15) * 4096 + {six_bits(1)} + {six_bits(0)}"
+    )
+    four = (
+        f"bitAnd(bitShiftRight({raw}, 24), 7) * 262144 + {six_bits(2)} + {six_bits(1)} "
+        f"+ {six_bits(0)}"
+    )
+    return f"multiIf({size} < 2, {raw}, {size} = 2, {two}, {size} = 3, {three}, {four})"
+
+
+def _first_8_bytes(digest: str) -> str:
+    return f"reinterpretAsInt64(reverse(substring({digest}, 1, 8)))"

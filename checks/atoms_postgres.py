@@ -1,0 +1,168 @@
+"""Atoms in PostgreSQL's SQL (12 and later)."""
+
+from __future__ import annotations
+
+from checks.constants import (
+    MULTIPLIERS,
+    NAN_BITS,
+    NOT_FINITE,
+    PRIME,
+    TWO_53,
+    WHOLE_DIGITS,
+    fraction_chunks,
+    text_positions,
+)
+from checks.fields import Field
+from resources.tables import Column
+
+
+def atoms(
+    field: Field, column: Column, expression: str, weight: str, digests: bool
+) -> dict[str, str]:
+    """Atoms of a column; see `checks.atoms`."""
+    x = expression
+    match field.kind:
+        case "integer":
+            return {"sum": f"({x})::bigint"}
+        case "boolean":
+            return {"true": f"({x})::boolean::int::bigint"}
+        case "decimal":
+            return _decimal(field, f"({x})::numeric")
+        case "float":
+            return _float_bits(x) if digests else _float_parts(x)
+        case "bytes":
+            digest = f"sha256({x})"
+            return {
+                "length": f"octet_length({x})::bigint",
+                "digest": _first_8_bytes(digest),
+            }
+        case "date":
+            days = f"(({x})::date - date '1970-01-01')::bigint"
+            return {"days": _if_finite(f"({x})::date", days)}
+        case "time":
+            return {"micros": f"(extract(epoch from ({x})::time) * 1000000)::bigint"}
+        case "timestamp":
+            return _timestamp(field, column, x)
+        case "uuid":
+            return _uuid(f"({x})::text")
+        case _:
+            # character(n) loses its blanks in the cast to text; the others keep them
+            text = f"({x})::text"
+            if field.padded:
+                text = f"rtrim({text}, ' ')"
+            return (
+                _text_digest(text) if digests else _text_positions(field, text, weight)
+            )
+
+
+def _decimal(field: Field, x: str) -> dict[str, str]:
+    scale = field.scale
+    # NaN - NaN is NaN, which PostgreSQL says equals NaN but not 0; infinity likewise
+    finite = f"({x}) - ({x}) = 0"
+    found: dict[str, str] = {}
+    if field.precision is not None and field.precision <= WHOLE_DIGITS:
+        found["sum"] = f"(({x}) * {10**scale})::bigint"
+    else:
+        found["whole"] = f"(trunc({x}) % {PRIME})::bigint"
+        for index, digits in enumerate(fraction_chunks(scale)):
+            shifted = f"({x}) * {10 ** (index * WHOLE_DIGITS)}::numeric"
+            found[f"fraction{index + 1}"] = (
+                f"trunc(({shifted}) % 1 * {10**digits})::bigint"
+            )
+    return {
+        name: f"CASE WHEN {finite} THEN {sql} WHEN ({x}) IS NOT NULL THEN {NOT_FINITE} END"
+        for name, sql in found.items()
+    }
+
+
+def _float_bits(x: str) -> dict[str, str]:
+    x = f"({x})::float8"
+    bits = f"('x' || encode(float8send({x}), 'hex'))::bit(64)::bigint"
+    return {"bits": f"CASE WHEN {x} = 'NaN'::float8 THEN {NAN_BITS} ELSE {bits} END"}
+
+
+def _float_parts(x: str) -> dict[str, str]:
+    """See `atoms_sqlserver`; here NaN and infinity, which SQL Server lacks, are of class 9."""
+    x = f"({x})::float8"
+    two = f"{TWO_53}::float8"
+    size = f"abs({x})"
+    group = (
+        f"CASE WHEN {x} IS NULL THEN NULL WHEN {size} > 1.7976931348623157e308 THEN 9 "
+        f"WHEN {x} = 0 THEN 0 "
+        f"WHEN {size} >= {two} * {two} * {two} THEN 5 WHEN {size} >= {two} THEN 4 "
+        f"WHEN {size} >= 1 / {two} THEN 3 WHEN {size} >= 1 / {two} / {two} / {two} THEN 2 "
+        "ELSE 1 END"
+    )
+    scaled = (
+        f"CASE {group} WHEN 4 THEN {size} / {two} / {two} WHEN 3 THEN {size} "
+        f"WHEN 2 THEN {size} * {two} * {two} WHEN 0 THEN {size} ELSE 0::float8 END"
+    )
+    return _float_digits(x, group, scaled, two, "floor({0})", "({0})::bigint")
+
+
+def _float_digits(
+    x: str, group: str, scaled: str, two: str, floor: str, whole: str
+) -> dict[str, str]:
+    first = floor.format(scaled)
+    rest = f"(({scaled}) - {first}) * {two}"
+    second = floor.format(rest)
+    third = floor.format(f"(({rest}) - {second}) * {two}")
+    sign = f"CASE WHEN {x} < 0 THEN -1 ELSE 1 END"
+    return {
+        "class": f"({group})::bigint * ({sign})",
+        "units": f"{whole.format(first)} * ({sign})",
+        "fraction1": f"{whole.format(second)} * ({sign})",
+        "fraction2": f"{whole.format(third)} * ({sign})",
+    }
+
+
+def _timestamp(field: Field, column: Column, x: str) -> dict[str, str]:
+    zoned = "with time zone" in column.type or column.type.startswith("timestamptz")
+    x = f"({x})" if zoned else f"({x})::timestamp"
+    # numeric, so exact; the session's zone is UTC and has no say for timestamptz either
+    unit, factor = ("ticks", 10_000_000) if field.scale > 6 else ("micros", 1_000_000)
+    return {unit: _if_finite(x, f"(extract(epoch from {x}) * {factor})::bigint")}
+
+
+def _if_finite(x: str, sql: str) -> str:
+    return f"CASE WHEN isfinite({x}) THEN {sql} WHEN ({x}) IS NOT NULL THEN {NOT_FINITE} END"
+
+
+def _uuid(text: str) -> dict[str, str]:
+    """Both halves in Microsoft's byte order: the first three groups have their bytes reversed."""
+    reordered = " || ".join(
+        f"substr({text}, {position}, 2)" for position in (7, 5, 3, 1, 12, 10, 17, 15)
+    )
+    last = f"substr({text}, 20, 4) || substr({text}, 25, 12)"
+    return {
+        "first_half": f"('x' || {reordered})::bit(64)::bigint",
+        "second_half": f"('x' || {last})::bit(64)::bigint",
+    }
+
+
+def _text_digest(text: str) -> dict[str, str]:
+    digest = f"md5(convert_to({text}, 'UTF8'))"
+    return {
+        "length": f"char_length({text})::bigint",
+        "digest": f"('x' || left({digest}, 16))::bit(64)::bigint",
+    }
+
+
+def _text_positions(field: Field, text: str, weight: str) -> dict[str, str]:
+    length = f"char_length({text})"
+    places = [str(position) for position in text_positions(field.precision)]
+    places += [
+        length,
+        f"({length} + 1) / 2",
+        f"1 + abs({weight}) % greatest({length}, 1)",
+    ]
+    # a position beyond the end gives '', whose code is 0
+    codes = " + ".join(
+        f"ascii(substr({text}, ({place})::int, 1))::bigint * {multiplier}"
+        for place, multiplier in zip(places, MULTIPLIERS, strict=False)
+    )
+    return {"length": f"{length}::bigint", "characters": codes}
+
+
+def _first_8_bytes(digest: str) -> str:
+    return f"('x' || encode(substr({digest}, 1, 8), 'hex'))::bit(64)::bigint"

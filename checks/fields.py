@@ -1,0 +1,251 @@
+"""What the values of a column are, from the types that both sides declare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from resources.dialects import quote
+from resources.plan import ColumnPlan, CopyPlan
+from resources.tables import Column, System
+from resources.types import declared as words
+
+Kind = Literal[
+    "integer",
+    "boolean",
+    "decimal",
+    "float",
+    "text",
+    "bytes",
+    "date",
+    "time",
+    "timestamp",
+    "uuid",
+]
+
+_KINDS: dict[System, dict[str, Kind]] = {
+    "postgres": {
+        **dict.fromkeys(
+            ("smallint", "integer", "bigint", "int2", "int4", "int8", "oid", "int"),
+            "integer",
+        ),
+        **dict.fromkeys(("numeric", "decimal", "money"), "decimal"),
+        **dict.fromkeys(("real", "double precision", "float4", "float8"), "float"),
+        **dict.fromkeys(("boolean", "bool"), "boolean"),
+        **dict.fromkeys(
+            (
+                "text",
+                "character varying",
+                "varchar",
+                "character",
+                "char",
+                "bpchar",
+                "citext",
+                "name",
+            ),
+            "text",
+        ),
+        "bytea": "bytes",
+        "date": "date",
+        **dict.fromkeys(("time", "time without time zone"), "time"),
+        **dict.fromkeys(
+            (
+                "timestamp",
+                "timestamptz",
+                "timestamp without time zone",
+                "timestamp with time zone",
+            ),
+            "timestamp",
+        ),
+        "uuid": "uuid",
+    },
+    "sqlserver": {
+        **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+        **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), "decimal"),
+        **dict.fromkeys(("real", "float"), "float"),
+        "bit": "boolean",
+        **dict.fromkeys(
+            ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"),
+            "text",
+        ),
+        **dict.fromkeys(
+            ("binary", "varbinary", "image", "rowversion", "timestamp"), "bytes"
+        ),
+        "date": "date",
+        "time": "time",
+        **dict.fromkeys(
+            ("datetime", "smalldatetime", "datetime2", "datetimeoffset"), "timestamp"
+        ),
+        "uniqueidentifier": "uuid",
+    },
+    "clickhouse": {
+        **{
+            f"{sign}Int{bits}": "integer"
+            for sign in ("", "U")
+            for bits in (8, 16, 32, 64)
+        },
+        **{f"{sign}Int{bits}": "decimal" for sign in ("", "U") for bits in (128, 256)},
+        **dict.fromkeys(
+            ("Decimal", "Decimal32", "Decimal64", "Decimal128", "Decimal256"), "decimal"
+        ),
+        **dict.fromkeys(("Float32", "Float64"), "float"),
+        "Bool": "boolean",
+        **dict.fromkeys(("String", "FixedString", "Enum8", "Enum16"), "text"),
+        **dict.fromkeys(("Date", "Date32"), "date"),
+        **dict.fromkeys(("Time", "Time64"), "time"),
+        **dict.fromkeys(("DateTime", "DateTime64"), "timestamp"),
+        "UUID": "uuid",
+    },
+}  # type: ignore[dict-item]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A declared type, taken apart. `kind` is None for a type that only a text can stand for."""
+
+    kind: Kind | None
+    name: str
+    precision: int | None = None
+    """Digits of a decimal; characters of a text or bytes of a binary, None where unbounded."""
+    scale: int = 0
+    """Digits after the point of a decimal, or of a second."""
+    padded: bool = False
+    """Trailing blanks carry no meaning (character(n))."""
+    zoned: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column as both sides hold it, and what is compared of it."""
+
+    name: str
+    """The column's name in the target."""
+    kind: Kind
+    source: Column
+    target: Column
+    rendered: str | None = None
+    """The source's SQL that renders the column as text, where the target holds a rendering."""
+    precision: int | None = None
+    scale: int = 0
+    padded: bool = False
+
+    def column(self, side: Literal["source", "target"]) -> Column:
+        return self.source if side == "source" else self.target
+
+
+def declared(system: System, type_text: str) -> Declared:
+    """Take a declared type apart, e.g. `numeric(38,10)` or `DateTime64(6, 'UTC')`."""
+    if system == "clickhouse":
+        inner = words.unwrap(type_text)[0]
+        name, arguments = words.clickhouse(inner)
+        zoned = any(argument.startswith("'") for argument in arguments)
+        numbers = tuple(int(argument) for argument in arguments if argument.isdecimal())
+    else:
+        parsed = words.read(type_text)
+        if parsed.array:
+            return Declared(None, type_text)
+        name, numbers = parsed.name, parsed.numbers
+        zoned = name in ("timestamp with time zone", "timestamptz", "datetimeoffset")
+    kind = _KINDS[system].get(name)
+    precision, scale = _size(system, name, kind, numbers)
+    return Declared(
+        kind,
+        name,
+        precision,
+        scale,
+        padded=kind == "text" and name in ("character", "char", "bpchar", "nchar"),
+        zoned=kind == "timestamp" and zoned,
+    )
+
+
+def fields(plan: CopyPlan) -> tuple[Field, ...]:
+    """The columns of a hop, in plan order, as they are compared."""
+    return tuple(_field(plan, column) for column in plan.columns)
+
+
+def key_field(plan: CopyPlan) -> Field:
+    """The key column of a hop."""
+    return _field(plan, plan.key)
+
+
+def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
+    source = declared(plan.source.system, column.source.type)
+    target = declared(plan.target.system, column.target.type)
+    kind: Kind = target.kind or "text"
+    if source.kind == "bytes" and plan.target.system == "clickhouse" and kind == "text":
+        # a ClickHouse String holds bytes as well as text
+        kind = "bytes"
+    rendered = None
+    if kind == "text" and source.kind != "text":
+        rendered = column.arrow_sql
+    scale = target.scale
+    if kind in ("time", "timestamp"):
+        scale = min(source.scale, target.scale) if source.kind == kind else target.scale
+    return Field(
+        name=column.target.name,
+        kind=kind,
+        source=column.source,
+        target=column.target,
+        rendered=rendered,
+        precision=target.precision if kind != "text" else _shorter(source, target),
+        scale=scale,
+        padded=source.padded or target.padded,
+    )
+
+
+def _shorter(source: Declared, target: Declared) -> int | None:
+    lengths = [
+        d.precision for d in (source, target) if d.kind == "text" and d.precision
+    ]
+    return min(lengths, default=None)
+
+
+def _size(
+    system: System, name: str, kind: Kind | None, numbers: tuple[int, ...]
+) -> tuple[int | None, int]:
+    first = numbers[0] if numbers else None
+    if kind == "decimal":
+        return _decimal_size(system, name, numbers)
+    if kind in ("time", "timestamp"):
+        fixed = {
+            "datetime": 3,
+            "smalldatetime": 0,
+            "DateTime": 0,
+            "Time": 0,
+            "DateTime64": 3,
+        }
+        default = fixed.get(name, 7 if system == "sqlserver" else 6)
+        return None, default if first is None else first
+    return first if first and first > 0 else None, 0
+
+
+def _decimal_size(
+    system: System, name: str, numbers: tuple[int, ...]
+) -> tuple[int | None, int]:
+    if name in ("money", "smallmoney"):
+        return 19, 2 if system == "postgres" else 4
+    if name.startswith("Decimal") and name != "Decimal":
+        return {"32": 9, "64": 18, "128": 38, "256": 76}[name[7:]], numbers[
+            0
+        ] if numbers else 0
+    if name.endswith(("Int128", "Int256")):
+        return 76, 0
+    if not numbers:
+        return (
+            (None, 0)
+            if system == "postgres"
+            else (18 if system == "sqlserver" else 10, 0)
+        )
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+def _unwrap(text: str) -> str:
+    for wrapper in ("LowCardinality(", "Nullable("):
+        if text.startswith(wrapper) and text.endswith(")"):
+            return _unwrap(text[len(wrapper) : -1])
+    return text
+
+
+def name_sql(system: System, column: Column) -> str:
+    """The column's quoted name."""
+    return quote(system, column.name)

@@ -1,0 +1,107 @@
+"""What a reconciliation found: one verdict per check, and the rows that differ."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+Level = Literal["count", "checksum", "sample_hash", "full_hash"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""From the cheapest to the strictest."""
+
+DifferenceKind = Literal["missing_in_target", "extra_in_target", "different"]
+
+CHECK_NAMES: dict[Level, str] = {
+    "count": "row_count",
+    "checksum": "checksum",
+    "sample_hash": "sample_hash",
+    "full_hash": "full_hash",
+}
+"""Name of the asset check of each level."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One value that differs, or one row that only one side has (then `column` is None)."""
+
+    key: str | None
+    kind: DifferenceKind
+    column: str | None = None
+    source: str | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Rows that differ in a key range: counts of all of them, and the first few in key order."""
+
+    missing_in_target: int = 0
+    extra_in_target: int = 0
+    different: int = 0
+    """Rows that both sides have, with at least one other value."""
+    by_column: dict[str, int] = field(default_factory=dict)
+    """How many of the `different` rows differ in each column."""
+    examples: tuple[Difference, ...] = ()
+    rows_compared: int = 0
+    """Rows read from the source for the comparison."""
+
+    @property
+    def rows(self) -> int:
+        return self.missing_in_target + self.extra_in_target + self.different
+
+    def summary(self) -> str:
+        """One line, e.g. `2 rows missing in target, 1 different (note)`."""
+        parts = []
+        if self.missing_in_target:
+            parts.append(f"{_rows(self.missing_in_target)} missing in target")
+        if self.extra_in_target:
+            parts.append(f"{_rows(self.extra_in_target)} extra in target")
+        if self.different:
+            columns = ", ".join(self.by_column)
+            parts.append(
+                f"{_rows(self.different)} different"
+                + (f" ({columns})" if columns else "")
+            )
+        return ", ".join(parts) or "no row differs"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one check of one key range.
+
+    `source` and `target` hold each side's figures, JSON-able. For `checksum` they are nested:
+    column name -> figure -> decimal digits; the empty column name holds the row count.
+    """
+
+    check: str
+    passed: bool
+    source: dict[str, Any]
+    target: dict[str, Any]
+    seconds: float
+    disagreeing: tuple[str, ...] = ()
+    """The columns whose figures disagree; `rows` when the row counts do."""
+    differences: Differences | None = None
+    """Only where the level itself reads rows (`sample_hash`, `full_hash`)."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """One line that says what was compared and how it ended."""
+        rows = self.source.get("rows"), self.target.get("rows")
+        head = f"{self.check} {'passed' if self.passed else 'FAILED'}"
+        if rows[0] != rows[1]:
+            return f"{head}: {rows[0]} rows in source, {rows[1]} in target"
+        if self.passed:
+            return f"{head}: {_rows(rows[0] or 0)} agree"
+        if self.differences is not None:
+            return f"{head}: {self.differences.summary()}"
+        return f"{head}: {_rows(rows[0] or 0)} on both sides, {', '.join(self.disagreeing)} disagree"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
