@@ -1,0 +1,224 @@
+"""The local stack's ClickHouse: a real server out of the wheel `chdb-core`.
+
+The wheel holds the whole of clickhouse-local, which since 26.6 understands SYSTEM START LISTEN
+and reads ./config.xml. A query that reads from a FIFO keeps it alive; closing the FIFO ends it.
+
+Run as `python -m local.clickhouse FOLDER`, it is the server process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+from xml.sax.saxutils import escape
+
+from local import process
+from local.process import HOST, StackError
+
+USER = "tableferry"
+DATABASE = "warehouse"
+"""Not `default`: in this build that one is an overlay over the file system."""
+
+CONFIG = """<clickhouse>
+  <listen_host>{host}</listen_host>
+  <http_port>{port}</http_port>
+  <users_config>{folder}/users.xml</users_config>
+  <max_server_memory_usage>{memory}</max_server_memory_usage>
+  <mark_cache_size>67108864</mark_cache_size>
+  <query_log>
+    <database>system</database><table>query_log</table>
+    <flush_interval_milliseconds>1000</flush_interval_milliseconds>
+  </query_log>
+  <part_log>
+    <database>system</database><table>part_log</table>
+    <flush_interval_milliseconds>1000</flush_interval_milliseconds>
+  </part_log>
+  <logger>
+    <level>warning</level>
+    <log>{folder}/server.log</log><errorlog>{folder}/server.err.log</errorlog>
+    <size>10M</size><count>2</count>
+  </logger>
+</clickhouse>
+"""
+
+# The engine itself logs in as `default` without a password, from the address that clients of the
+# network have too. So `default` may do nothing but start to listen and read the FIFO.
+USERS = """<clickhouse>
+  <profiles><default/></profiles>
+  <quotas><default/></quotas>
+  <users>
+    <default>
+      <no_password/><networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile><quota>default</quota>
+      <grants>
+        <query>GRANT SYSTEM LISTEN ON *.*</query>
+        <query>GRANT CREATE TEMPORARY TABLE ON *.*</query>
+        <query>GRANT READ ON FILE</query>
+      </grants>
+    </default>
+    <{user}>
+      <password_sha256_hex>{digest}</password_sha256_hex><networks><ip>::/0</ip></networks>
+      <profile>default</profile><quota>default</quota><access_management>1</access_management>
+    </{user}>
+  </users>
+</clickhouse>
+"""
+
+MEMORY_SHARE = 0.4
+"""Part of the machine's memory that the server may take."""
+
+
+def start(folder: Path, port: int, password: str) -> int:
+    """Start the server process.
+
+    Args:
+        folder: the stack's folder.
+        port: a free TCP port of the loopback interface, for HTTP.
+        password: of the user `USER`.
+
+    Returns:
+        The pid; the server may not answer yet (see `wait_ready`).
+    """
+    place = home(folder)
+    place.mkdir(mode=0o700, exist_ok=True)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * MEMORY_SHARE
+    config = CONFIG.format(
+        host=HOST, port=port, folder=escape(str(place.resolve())), memory=int(memory)
+    )
+    (place / "config.xml").write_text(config)
+    _write_users(place, password)
+    project = Path(__file__).resolve().parent.parent
+    return process.spawn(
+        [sys.executable, "-m", "local.clickhouse", str(place.resolve())],
+        folder / "clickhouse.log",
+        cwd=project,
+        env={"TZ": "UTC"},  # the setting <timezone> is not read by clickhouse-local
+    )
+
+
+def home(folder: Path) -> Path:
+    """Where the server's files are."""
+    return folder / "clickhouse"
+
+
+def wait_ready(folder: Path, pid: int, port: int, password: str) -> None:
+    """Wait until the server answers to our password, and make the database if it is missing."""
+    log = folder / "clickhouse.log"
+    process.wait_until(lambda: _answers(port, password), pid, "ClickHouse", log, seconds=60)
+    ask(port, password, f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+
+
+def url(port: int, password: str) -> str:
+    """The connection URL of our database."""
+    return f"http://{USER}:{quote(password, safe='')}@{HOST}:{port}/{DATABASE}"
+
+
+def ask(port: int, password: str, sql: str) -> str:
+    """Run one statement over HTTP.
+
+    Raises:
+        OSError: the server does not answer, or refuses the statement.
+    """
+    headers = {"X-ClickHouse-User": USER, "X-ClickHouse-Key": password}
+    request = Request(f"http://{HOST}:{port}/", data=sql.encode(), headers=headers)
+    with urlopen(request, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def stop(pid: int) -> None:
+    """Stop the server process."""
+    process.stop(pid, signal.SIGTERM, seconds=20)
+
+
+def leftovers(folder: Path) -> list[int]:
+    """All server processes on this folder, known or not."""
+    return process.pids_with_argument(str(home(folder).resolve()))
+
+
+def clean(folder: Path) -> None:
+    """Kill what is left of a crashed server, and drop its stale files."""
+    for pid in leftovers(folder):
+        process.kill(pid)
+    (home(folder) / "keepalive.fifo").unlink(missing_ok=True)
+
+
+def _write_users(place: Path, password: str) -> None:
+    digest = hashlib.sha256(password.encode()).hexdigest()
+    users = place / "users.xml"
+    users.touch(mode=0o600)
+    users.write_text(USERS.format(user=USER, digest=digest))
+
+
+def _answers(port: int, password: str) -> bool:
+    try:
+        return ask(port, password, "SELECT 1").strip() == "1"
+    except HTTPError as error:
+        # Not ours, but somebody else's who took the port: waiting does not help.
+        raise StackError(f"another server answers on port {port} ({error.code})") from None
+    except OSError:
+        return False
+
+
+def serve(place: Path) -> int:
+    """Be the server until SIGTERM or SIGINT.
+
+    Args:
+        place: folder with config.xml and users.xml; the data goes into it too.
+
+    Returns:
+        The exit code: 0 if stopped by a signal, 1 if the engine ended by itself.
+    """
+    os.chdir(place)  # the engine picks up ./config.xml
+    lock = (place / "server.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        print(f"{place} is in use by another server", file=sys.stderr)
+        return 1
+    fifo = place / "keepalive.fifo"
+    if not fifo.exists():
+        os.mkfifo(fifo, mode=0o600)
+    writer = os.open(fifo, os.O_RDWR)  # opening it for both ways never blocks
+    stopping = threading.Event()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(wanted, lambda *_: stopping.set())
+    problems: list[str] = []
+    engine = threading.Thread(target=_run_engine, args=(place, fifo, problems))
+    engine.start()
+    while engine.is_alive() and not stopping.wait(0.1):
+        pass
+    os.close(writer)
+    engine.join(30)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 0 if stopping.is_set() else 1
+
+
+def _run_engine(place: Path, fifo: Path, problems: list[str]) -> None:
+    # Private, but the only entry that runs whole programs of statements; hence the exact pin and
+    # the smoke test. "TabSeparated" becomes the server's default format: with another one,
+    # clickhouse-connect cannot read the answers to its first questions.
+    from chdb import _chdb
+
+    keep_alive = f"INSERT INTO FUNCTION null('l String') SELECT * FROM file('{fifo}', LineAsString)"
+    result = _chdb.query(  # type: ignore[attr-defined]
+        f"SYSTEM START LISTEN HTTP; {keep_alive}", "TabSeparated", path=str(place / "data")
+    )
+    if result.has_error():
+        problems.append(result.error_message())
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    code = serve(Path(sys.argv[1]))
+    print(f"ended after {time.monotonic() - started:.1f} s", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,284 @@
+"""The local stack: PostgreSQL, ClickHouse and the SQL Server stand-in, started together.
+
+Everything about a stack is in its folder: the servers' data, `passwords.json` (for the owner's
+eyes only) and `state.json` (which processes run, on which ports). Nothing is kept in memory, so
+that any process can look at a stack, stop it, or find and clean what a crash left of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from local import clickhouse, postgres, process, sqlserver_part
+from local.process import StackError
+
+FOLDER = "TABLEFERRY_LOCAL_STACK"
+"""The variable that names the folder of the stack to use."""
+
+PARTS = ("postgres", "clickhouse", "sqlserver")
+_MODULES = {"postgres": postgres, "clickhouse": clickhouse, "sqlserver": sqlserver_part}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One server of a stack, as the state file remembers it."""
+
+    pid: int
+    identity: str
+    port: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs (not another one that got its pid)."""
+        return process.identity(self.pid) == self.identity
+
+
+class Stack:
+    """The stack in one folder, running or not.
+
+    Args:
+        folder: where the stack is; by default `TABLEFERRY_LOCAL_STACK`, or `.local_stack` in the
+            working folder.
+
+    Examples:
+        >>> stack = Stack()
+        >>> stack.up()
+        >>> stack.environment()["TABLEFERRY_CLICKHOUSE_URL"]
+    """
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = Path(folder or os.environ.get(FOLDER) or ".local_stack").resolve()
+
+    def __repr__(self) -> str:
+        return f"<Stack {self.folder}: {', '.join(self._running()) or 'down'}>"
+
+    def up(self, *, ports: Mapping[str, int] | None = None) -> None:
+        """Start whatever does not run yet; leftovers of a crash are cleaned first.
+
+        Args:
+            ports: TCP ports by part, for those that must have a particular one. A stack keeps
+                the ports it had, as long as nobody else took them.
+
+        Raises:
+            StackError: a port is in use, or a server does not start.
+        """
+        self._make_folder()
+        with self._locked():
+            passwords = self._passwords()
+            state = self._read_state()
+            started = {}
+            for name in PARTS:
+                if name == "sqlserver" and not sqlserver_part.runnable():
+                    continue
+                part = state.get(name)
+                if part and part.alive and (not ports or ports.get(name, part.port) == part.port):
+                    continue
+                if part and part.alive:
+                    raise StackError(f"{name} already runs on port {part.port}")
+                _MODULES[name].clean(self.folder)
+                wanted = (ports or {}).get(name)
+                # PostgreSQL comes first in PARTS: the stand-in needs to know its port.
+                started[name] = self._start(name, wanted, part, state, passwords)
+            for name, part in started.items():
+                if name != "sqlserver":
+                    _MODULES[name].wait_ready(self.folder, part.pid, part.port, passwords[name])
+            if "sqlserver" in started:
+                # Its database exists only now.
+                part = started["sqlserver"]
+                sqlserver_part.wait_ready(self.folder, part.pid, part.port, passwords["sqlserver"])
+
+    def down(self) -> None:
+        """Stop all parts, politely; what crashed is cleaned up. Data stays."""
+        if not self.folder.exists():
+            return
+        with self._locked():
+            state = self._read_state()
+            for name in reversed(PARTS):
+                part = state.pop(name, None)
+                if part and part.alive:
+                    _MODULES[name].stop(part.pid)
+                _MODULES[name].clean(self.folder)
+                self._write_state(state)
+
+    def remove(self) -> None:
+        """Stop all parts and delete the stack with its data."""
+        self.down()
+        postgres.remove(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL one part and all its children, as a crash of the server would."""
+        part = self._read_state().get(name)
+        if part is None or not part.alive:
+            raise StackError(f"{name} does not run")
+        process.kill(part.pid)
+
+    def restart(self, name: str) -> None:
+        """Start one part again on the port and data it had, however it ended.
+
+        Raises:
+            StackError: somebody else took the port meanwhile, or the server does not start.
+        """
+        with self._locked():
+            state = self._read_state()
+            part = state.get(name)
+            if part is None:
+                raise StackError(f"{name} was never started")
+            if part.alive:
+                _MODULES[name].stop(part.pid)
+            _MODULES[name].clean(self.folder)
+            passwords = self._passwords()
+            again = self._start(name, part.port, part, state, passwords)
+            _MODULES[name].wait_ready(self.folder, again.pid, again.port, passwords[name])
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """Per part: state (`running`, `crashed` or `down`), and where it is. No secrets."""
+        state = self._read_state()
+        answer: dict[str, dict[str, object]] = {}
+        for name in PARTS:
+            part = state.get(name)
+            if part is None:
+                answer[name] = {"state": "down", "host": None, "port": None, "pid": None}
+                continue
+            answer[name] = {
+                "state": "running" if part.alive else "crashed",
+                "host": process.HOST,
+                "port": part.port,
+                "pid": part.pid if part.alive else None,
+            }
+        return answer
+
+    @property
+    def postgres_url(self) -> str:
+        """URL of the demo source database."""
+        port, password = self._access("postgres")
+        return postgres.url(port, password, postgres.SOURCE_DATABASE)
+
+    @property
+    def sqlserver_url(self) -> str:
+        """URL of the SQL Server stand-in."""
+        return sqlserver_part.url(*self._access("sqlserver"))
+
+    @property
+    def clickhouse_url(self) -> str:
+        """URL of the ClickHouse database."""
+        return clickhouse.url(*self._access("clickhouse"))
+
+    def environment(self) -> dict[str, str]:
+        """The settings that the product reads, passwords included."""
+        return {
+            "TABLEFERRY_POSTGRES_URL": self.postgres_url,
+            "TABLEFERRY_SQLSERVER_URL": self.sqlserver_url,
+            "TABLEFERRY_CLICKHOUSE_URL": self.clickhouse_url,
+        }
+
+    def _running(self) -> list[str]:
+        return [name for name, part in self._read_state().items() if part.alive]
+
+    def _access(self, name: str) -> tuple[int, str]:
+        part = self._read_state().get(name)
+        if part is None:
+            raise StackError(f"the local stack's {name} does not run: try `ferry local up`")
+        return part.port, self._passwords()[name]
+
+    def _start(
+        self,
+        name: str,
+        wanted: int | None,
+        before: Part | None,
+        state: dict[str, Part],
+        passwords: Mapping[str, str],
+    ) -> Part:
+        """Start one part and write it down at once, so that a crash of ours loses nothing."""
+        port = process.free_port(wanted) if wanted else _same_or_free_port(before)
+        if name == "sqlserver":
+            back_end = postgres.url(
+                state["postgres"].port, passwords["postgres"], postgres.SQLSERVER_DATABASE
+            )
+            postgres.wait_ready(
+                self.folder,
+                state["postgres"].pid,
+                state["postgres"].port,
+                passwords["postgres"],
+            )
+            pid = sqlserver_part.start(self.folder, port, passwords[name], back_end)
+        else:
+            pid = _MODULES[name].start(self.folder, port, passwords[name])
+        state[name] = Part(pid, process.identity(pid) or "ended", port)
+        self._write_state(state)
+        return state[name]
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StackError(f"cannot make {self.folder}: {error.strerror}") from None
+        # Whatever is in here is never part of a project's history.
+        (self.folder / ".gitignore").write_text("*\n")
+
+    def _passwords(self) -> dict[str, str]:
+        """The parts' passwords; a stack that has none yet is new, and gets random ones."""
+        path = self.folder / "passwords.json"
+        if not path.exists():
+            # Data whose password nobody knows is of no use (the folder was deleted, say, while
+            # PostgreSQL's data was in /var/tmp).
+            postgres.clean(self.folder)
+            postgres.remove(self.folder)
+            # SQL Server demands upper, lower and digit; a URL must not need quoting.
+            passwords = {name: f"Tf1{secrets.token_hex(12)}" for name in PARTS}
+            _write_private(path, json.dumps(passwords))
+        return dict(json.loads(path.read_text()))
+
+    def _read_state(self) -> dict[str, Part]:
+        try:
+            parts = json.loads((self.folder / "state.json").read_text())
+            return {name: Part(**part) for name, part in parts.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, AttributeError):
+            return {}  # cut short by a crash; clean() finds the processes without it
+
+    def _write_state(self, state: Mapping[str, Part]) -> None:
+        parts = {name: asdict(part) for name, part in state.items()}
+        _write_private(self.folder / "state.json", json.dumps(parts, indent=2))
+
+    @contextmanager
+    def _locked(self, seconds: float = 120) -> Iterator[None]:
+        """Nobody else starts or stops this stack meanwhile. The lock dies with its process."""
+        with (self.folder / "lock").open("w") as lock:
+            deadline = time.monotonic() + seconds
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise StackError(f"another process works on {self.folder}") from None
+                    time.sleep(process.POLL_SECONDS)
+            yield
+
+
+def _same_or_free_port(before: Part | None) -> int:
+    if before:
+        try:
+            return process.free_port(before.port)
+        except StackError:
+            pass
+    return process.free_port()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(text)
+    partial.replace(path)

@@ -1,0 +1,43 @@
+"""Takes a stack down when the process that it was made for is gone, even by `kill -9`.
+
+Run as `python -m local.watch FOLDER PID IDENTITY`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from local import process
+
+INTERVAL_SECONDS = 0.5
+
+
+def start(folder: Path) -> int:
+    """Start a process that removes the stack in this folder after the calling process ended.
+
+    Returns:
+        The pid of the watching process.
+    """
+    me = os.getpid()
+    return process.spawn(
+        [sys.executable, "-m", "local.watch", str(folder), str(me), process.identity(me) or ""],
+        Path(os.devnull),
+        cwd=Path(__file__).resolve().parent.parent,
+    )
+
+
+def main(folder: str, pid: str, wanted: str) -> None:
+    """Wait, then remove the stack."""
+    from local.stack import Stack
+
+    while process.identity(int(pid)) == wanted:
+        time.sleep(INTERVAL_SECONDS)
+    if Path(folder).exists():
+        Stack(folder).remove()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
