@@ -1,9 +1,9 @@
 """The local stack's ClickHouse: a real server out of the wheel `chdb-core`.
 
 The wheel holds the whole of clickhouse-local, which since 26.6 understands SYSTEM START LISTEN
-and reads ./config.xml. A query that reads from a FIFO keeps it alive; closing the FIFO ends it.
+and reads ./config.xml. An endless query keeps it alive; cancelling that query ends it.
 
-Run as `python -m local.clickhouse FOLDER`, it is the server process.
+Run as `python -m local.clickhouse FOLDER PORT`, it is the server process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import signal
 import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -33,6 +34,7 @@ CONFIG = """<clickhouse>
   <http_port>{port}</http_port>
   <users_config>{folder}/users.xml</users_config>
   <max_server_memory_usage>{memory}</max_server_memory_usage>
+  <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <mark_cache_size>67108864</mark_cache_size>
   <query_log>
     <database>system</database><table>query_log</table>
@@ -51,7 +53,8 @@ CONFIG = """<clickhouse>
 """
 
 # The engine itself logs in as `default` without a password, from the address that clients of the
-# network have too. So `default` may do nothing but start to listen and read the FIFO.
+# network have too. So `default` may do nothing but start to listen and call table functions that
+# touch no data.
 USERS = """<clickhouse>
   <profiles><default/></profiles>
   <quotas><default/></quotas>
@@ -62,7 +65,6 @@ USERS = """<clickhouse>
       <grants>
         <query>GRANT SYSTEM LISTEN ON *.*</query>
         <query>GRANT CREATE TEMPORARY TABLE ON *.*</query>
-        <query>GRANT READ ON FILE</query>
       </grants>
     </default>
     <{user}>
@@ -72,6 +74,12 @@ USERS = """<clickhouse>
   </users>
 </clickhouse>
 """
+
+KEEP_ALIVE = (
+    "SELECT sleepEachRow(3) FROM numbers(1000000000) SETTINGS max_block_size=1 FORMAT Null"
+)
+PASSWORD = "TABLEFERRY_CLICKHOUSE_PASSWORD"
+"""The variable that hands the password to the server process, which needs it to stop itself."""
 
 MEMORY_SHARE = 0.4
 """Part of the machine's memory that the server may take."""
@@ -90,6 +98,9 @@ def start(folder: Path, port: int, password: str) -> int:
     """
     place = home(folder)
     place.mkdir(mode=0o700, exist_ok=True)
+    scratch = place / "tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * MEMORY_SHARE
     config = CONFIG.format(
         host=HOST, port=port, folder=escape(str(place.resolve())), memory=int(memory)
@@ -98,10 +109,11 @@ def start(folder: Path, port: int, password: str) -> int:
     _write_users(place, password)
     project = Path(__file__).resolve().parent.parent
     return process.spawn(
-        [sys.executable, "-m", "local.clickhouse", str(place.resolve())],
+        [sys.executable, "-m", "local.clickhouse", str(place.resolve()), str(port)],
         folder / "clickhouse.log",
         cwd=project,
-        env={"TZ": "UTC"},  # the setting <timezone> is not read by clickhouse-local
+        # clickhouse-local takes the time zone from here, not from its settings.
+        env={"TZ": "UTC", "TMPDIR": str(scratch.resolve()), PASSWORD: password},
     )
 
 
@@ -145,10 +157,9 @@ def leftovers(folder: Path) -> list[int]:
 
 
 def clean(folder: Path) -> None:
-    """Kill what is left of a crashed server, and drop its stale files."""
+    """Kill what is left of a crashed server."""
     for pid in leftovers(folder):
         process.kill(pid)
-    (home(folder) / "keepalive.fifo").unlink(missing_ok=True)
 
 
 def _write_users(place: Path, password: str) -> None:
@@ -168,11 +179,13 @@ def _answers(port: int, password: str) -> bool:
         return False
 
 
-def serve(place: Path) -> int:
+def serve(place: Path, port: int, password: str) -> int:
     """Be the server until SIGTERM or SIGINT.
 
     Args:
         place: folder with config.xml and users.xml; the data goes into it too.
+        port: the HTTP port of config.xml.
+        password: of the user `USER`.
 
     Returns:
         The exit code: 0 if stopped by a signal, 1 if the engine ended by itself.
@@ -184,41 +197,31 @@ def serve(place: Path) -> int:
     except OSError:
         print(f"{place} is in use by another server", file=sys.stderr)
         return 1
-    fifo = place / "keepalive.fifo"
-    if not fifo.exists():
-        os.mkfifo(fifo, mode=0o600)
-    writer = os.open(fifo, os.O_RDWR)  # opening it for both ways never blocks
     stopping = threading.Event()
     for wanted in (signal.SIGTERM, signal.SIGINT):
         signal.signal(wanted, lambda *_: stopping.set())
-    problems: list[str] = []
-    engine = threading.Thread(target=_run_engine, args=(place, fifo, problems))
+    engine = threading.Thread(target=_run_engine, args=(place,))
     engine.start()
     while engine.is_alive() and not stopping.wait(0.1):
         pass
-    os.close(writer)
-    engine.join(30)
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    while engine.is_alive():
+        with suppress(OSError):  # it may not listen yet, or not any more
+            ask(port, password, f"KILL QUERY WHERE user = '' AND query = '{KEEP_ALIVE}' ASYNC")
+        engine.join(0.5)
     return 0 if stopping.is_set() else 1
 
 
-def _run_engine(place: Path, fifo: Path, problems: list[str]) -> None:
+def _run_engine(place: Path) -> None:
     # Private, but the only entry that runs whole programs of statements; hence the exact pin and
     # the smoke test. "TabSeparated" becomes the server's default format: with another one,
     # clickhouse-connect cannot read the answers to its first questions.
     from chdb import _chdb
 
-    keep_alive = f"INSERT INTO FUNCTION null('l String') SELECT * FROM file('{fifo}', LineAsString)"
     result = _chdb.query(  # type: ignore[attr-defined]
-        f"SYSTEM START LISTEN HTTP; {keep_alive}", "TabSeparated", path=str(place / "data")
+        f"SYSTEM START LISTEN HTTP; {KEEP_ALIVE}", "TabSeparated", path=str(place / "data")
     )
-    if result.has_error():
-        problems.append(result.error_message())
+    print(result.error_message() if result.has_error() else "the engine ended", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    started = time.monotonic()
-    code = serve(Path(sys.argv[1]))
-    print(f"ended after {time.monotonic() - started:.1f} s", file=sys.stderr)
-    sys.exit(code)
+    sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), os.environ[PASSWORD]))

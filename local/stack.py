@@ -111,6 +111,9 @@ class Stack:
 
     def remove(self) -> None:
         """Stop all parts and delete the stack with its data."""
+        for part in self._read_state().values():
+            if part.alive:
+                process.kill(part.pid)  # quicker than a clean stop, and nobody needs the data
         self.down()
         postgres.remove(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
