@@ -9,13 +9,14 @@ import dagster as dg
 
 from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
 from assets.manifest import HopSpec, Transfer
-from assets.ranges import extend_ranges, key_kind, plan_ranges
+from assets.ranges import extend_ranges, plan_ranges, top_bound
 from checks import CHECK_NAMES, Level, count_by_range
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableMissing
 from resources.fingerprints import SourceFingerprint, fingerprints
+from resources.keykind import key_kind
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
@@ -257,12 +258,8 @@ def decisions(
     rows: dict[str, int] | None = None
     if previous:
         try:
-            rows = count_by_range(
-                servers.endpoint(hop.plan.target.system),
-                hop.plan.target,
-                hop.plan.key.target,
-                list(journey.ranges.values()),
-            )
+            target = servers.endpoint(hop.plan.target.system)
+            rows = count_by_range(hop.plan, target, "target", list(journey.ranges.values()))
         except TableMissing:
             rows = None
     return decide(
@@ -288,8 +285,9 @@ def _overrides(
 def _growth(transfer: Transfer, source: Endpoint, key: Column, known: list[KeyRange]) -> Growth:
     spec = transfer.ranges.model_dump(exclude_none=True)
     kind, digits = key_kind(key, transfer.source.system)
-    stats = key_statistics(source, transfer.source, key)
     if not known:
+        stats = key_statistics(source, transfer.source, key)
         return Growth(tuple(plan_ranges(stats, spec, kind, digits)), ())
+    stats = key_statistics(source, transfer.source, key, above=top_bound(known))
     grown = extend_ranges(known, stats, spec, kind, digits)
-    return Growth(tuple(grown.add), tuple(grown.retire))
+    return Growth(grown.add, grown.retire)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checks.counts import count_by_range
 from checks.reconcile import reconcile, reconcile_all
 from checks.verdict import (
     CHECK_NAMES,
@@ -19,6 +20,7 @@ __all__ = [
     "Differences",
     "Level",
     "Verdict",
+    "count_by_range",
     "reconcile",
     "reconcile_all",
 ]

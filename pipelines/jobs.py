@@ -1,7 +1,5 @@
 """Jobs: per transfer one that moves its ranges, and one that only reconciles them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import dagster as dg

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import dagster as dg
@@ -275,7 +275,7 @@ def _results(
         ):
             skipped = view.range not in todo
             views.append(
-                RangeView(**{**vars(view), "state": str(State.SKIPPED_UNCHANGED)})
+                replace(view, state=str(State.SKIPPED_UNCHANGED), seconds={})
                 if skipped and _is_good(view)
                 else view
             )

@@ -1,7 +1,5 @@
 """Schedules out of the transfers' `schedule` lines."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from assets.journey import Servers, apply_growth, decisions, resolve

@@ -69,9 +69,11 @@ def use_local_stack() -> None:
     """Point the environment at the local stack, unless it points at servers already."""
     if any(os.environ.get(variable) for variable in URLS):
         return
-    from local.stack import up
+    from local.stack import Stack
 
-    os.environ.update(up().env())
+    stack = Stack()
+    stack.up()
+    os.environ.update(stack.environment())
 
 
 def open_instance() -> dg.DagsterInstance:

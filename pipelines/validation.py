@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assets.journey import resolve_hops
-from assets.ranges import key_kind
 from pipelines.session import Session
 from resources.errors import ConnectionFailed, TableferryError, TableMissing
+from resources.keykind import key_kind
 from resources.types import compatible
 
 
@@ -45,6 +45,6 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
                 if planned.name not in actual:
                     problems.append(f"{hop.plan.target} lacks the column {planned.name}")
                 elif reason := compatible(hop.plan.target.system, planned, actual[planned.name]):
-                    problems.append(f"{hop.plan.target}: {reason}")
+                    problems.append(f"{hop.plan.target}: column {planned.name!r} {reason}")
         found[transfer.transfer] = problems
     return found

@@ -1,7 +1,5 @@
 """Tells a web hook of failed runs: which transfer, which ranges, why."""
 
-from __future__ import annotations
-
 import json
 import os
 import urllib.request

@@ -1,7 +1,5 @@
 """Tries failed ranges again, a few times and ever more seldom."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Finds keys beyond the known ranges, and adds and moves ranges for them."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from assets.journey import Servers, apply_growth, find_growth

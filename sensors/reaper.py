@@ -1,7 +1,5 @@
 """Ends the runs whose process is gone, so that they neither look alive nor hold a slot."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from assets.runs import PROCESS, process_is_gone
