@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from checks.counts import count_by_range
+from checks.counts import count_by_range, row_count_of
+from checks.drilldown import drill_down
 from checks.reconcile import reconcile, reconcile_all
 from checks.verdict import (
     CHECK_NAMES,
@@ -21,6 +22,8 @@ __all__ = [
     "Level",
     "Verdict",
     "count_by_range",
+    "drill_down",
     "reconcile",
     "reconcile_all",
+    "row_count_of",
 ]

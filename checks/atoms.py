@@ -37,6 +37,7 @@ def atoms(
     side: Side,
     systems: tuple[System, System],
     *,
+    value: str | None = None,
     weight: str = "0",
     code_points: bool = True,
 ) -> dict[str, str]:
@@ -46,6 +47,7 @@ def atoms(
         field: the column as both sides hold it.
         side: whose SQL.
         systems: source and target.
+        value: SQL of the value, if not the column's own.
         weight: SQL of an integer that depends on the row's key; it picks a position in texts.
         code_points: whether that SQL Server counts code points in texts (else UTF-16 units).
 
@@ -53,7 +55,7 @@ def atoms(
         Name of the atom -> SQL expression of a 64-bit integer type.
     """
     system = systems[0] if side == "source" else systems[1]
-    column, value = field.column(side), value_sql(field, side, system)
+    column, value = field.column(side), value or value_sql(field, side, system)
     if system == "postgres":
         return atoms_postgres.atoms(field, column, value, weight, digests(*systems))
     if system == "sqlserver":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from checks.constants import (
+    ITEM_MODULUS,
     MULTIPLIERS,
     NAN_BITS,
+    NULL_ITEM,
+    PLACE_MODULUS,
     PRIME,
     TWO_53,
     WHOLE_DIGITS,
     fraction_chunks,
+    mixed,
     text_positions,
 )
 from checks.fields import Field, declared
@@ -26,11 +30,7 @@ def atoms(
         case "decimal":
             return _decimal(field, column, x)
         case "float":
-            return (
-                _float_bits(f"toFloat64({x})")
-                if digests
-                else _float_parts(f"toFloat64({x})")
-            )
+            return _float_bits(f"toFloat64({x})") if digests else _float_parts(f"toFloat64({x})")
         case "bytes":
             return {
                 "length": f"toInt64(length({x}))",
@@ -39,7 +39,7 @@ def atoms(
         case "date":
             return {"days": f"toInt64(toInt32({x}))"}
         case "time":
-            return {"micros": _time_micros(column, x)}
+            return _time(field, column, x)
         case "timestamp":
             unit, scale = ("ticks", 7) if field.scale > 6 else ("micros", 6)
             return {unit: f"reinterpretAsInt64(toDateTime64({x}, {scale}, 'UTC'))"}
@@ -54,9 +54,7 @@ def atoms(
             text = f"toString({x})"
             if field.padded:
                 text = f"trim(TRAILING ' ' FROM {text})"
-            return (
-                _text_digest(text) if digests else _text_positions(field, text, weight)
-            )
+            return _text_digest(text) if digests else _text_positions(field, text, weight)
 
 
 def _decimal(field: Field, column: Column, x: str) -> dict[str, str]:
@@ -106,11 +104,26 @@ def _float_parts(x: str) -> dict[str, str]:
     }
 
 
-def _time_micros(column: Column, x: str) -> str:
-    name = declared("clickhouse", column.type).name
-    if name in ("Time", "Time64"):
-        return f"toInt64(toDecimal64(toTime64({x}, 6), 6) * 1000000)"
-    return f"toInt64({x})"
+def _time(field: Field, column: Column, x: str) -> dict[str, str]:
+    """Of a Time64, or of the text `HH:MM:SS[.fraction]`; anything else counts as NULL."""
+    unit, digits = ("ticks", 7) if field.scale > 6 else ("micros", 6)
+    if declared("clickhouse", column.type).kind == "time":
+        return {unit: f"toInt64(toDecimal64(toTime64({x}, {digits}), {digits}) * {10**digits})"}
+    hours, minutes, seconds = (f"toInt64OrNull(substring({x}, {at}, 2))" for at in (1, 4, 7))
+    fraction = f"toInt64OrNull(rightPad(substring({x}, 10), {digits}, '0'))"
+    return {unit: f"(({hours} * 60 + {minutes}) * 60 + {seconds}) * {10**digits} + {fraction}"}
+
+
+def _array(field: Field, x: str, weight: str, digests: bool) -> dict[str, str]:
+    item = field.item
+    assert item is not None
+    found = atoms(item, item.target, "e", weight, digests)
+    value = f"ifNull({mixed(list(found.values()))}, {NULL_ITEM})"
+    item_sql = f"(e, i) -> {value} % {ITEM_MODULUS} * (i % {PLACE_MODULUS})"
+    return {
+        "items": f"toInt64(length({x}))",
+        "values_by_place": f"toInt64(arraySum({item_sql}, {x}, arrayEnumerate({x})))",
+    }
 
 
 def _text_digest(text: str) -> dict[str, str]:
@@ -144,9 +157,7 @@ def _code_point(character: str) -> str:
         return f"bitAnd(bitShiftRight({raw}, {8 * place}), 63) * {64**place}"
 
     two = f"bitAnd(bitShiftRight({raw}, 8), 31) * 64 + {six_bits(0)}"
-    three = (
-        f"bitAnd(bitShiftRight({raw}, 16), 15) * 4096 + {six_bits(1)} + {six_bits(0)}"
-    )
+    three = f"bitAnd(bitShiftRight({raw}, 16), 15) * 4096 + {six_bits(1)} + {six_bits(0)}"
     four = (
         f"bitAnd(bitShiftRight({raw}, 24), 7) * 262144 + {six_bits(2)} + {six_bits(1)} "
         f"+ {six_bits(0)}"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from checks.constants import (
+    ITEM_MODULUS,
     MULTIPLIERS,
     NAN_BITS,
     NOT_FINITE,
+    NULL_ITEM,
+    PLACE_MODULUS,
     PRIME,
     TWO_53,
     WHOLE_DIGITS,
     fraction_chunks,
+    mixed,
     text_positions,
 )
-from checks.fields import Field
+from checks.fields import Field, declared
 from resources.tables import Column
 
 
@@ -40,7 +44,8 @@ def atoms(
             days = f"(({x})::date - date '1970-01-01')::bigint"
             return {"days": _if_finite(f"({x})::date", days)}
         case "time":
-            return {"micros": f"(extract(epoch from ({x})::time) * 1000000)::bigint"}
+            unit, factor = ("ticks", 10_000_000) if field.scale > 6 else ("micros", 1_000_000)
+            return {unit: f"(extract(epoch from ({x})::time) * {factor})::bigint"}
         case "timestamp":
             return _timestamp(field, column, x)
         case "uuid":
@@ -50,9 +55,32 @@ def atoms(
             text = f"({x})::text"
             if field.padded:
                 text = f"rtrim({text}, ' ')"
-            return (
-                _text_digest(text) if digests else _text_positions(field, text, weight)
-            )
+            return _text_digest(text) if digests else _text_positions(field, text, weight)
+
+
+def text_sql(field: Field, column: Column, x: str) -> str:
+    """The column as text. The cast cuts the blanks of character(n), which the export keeps."""
+    text, found = f"({x})::text", declared("postgres", column.type)
+    if field.padded:
+        return f"rtrim({text}, ' ')"
+    if found.padded and field.rendered is None:
+        return f"rpad({text}, {found.precision or 1})"
+    return text
+
+
+def _array(field: Field, column: Column, x: str, weight: str, digests: bool) -> dict[str, str]:
+    item = field.item
+    assert item is not None
+    found = atoms(item, item.source, "ferry__u.e", weight, digests)
+    value = f"coalesce({mixed(list(found.values()))}, {NULL_ITEM})"
+    items = (
+        f"SELECT coalesce(sum({value} % {ITEM_MODULUS} * (i % {PLACE_MODULUS})), 0)::bigint "
+        f"FROM unnest({x}) WITH ORDINALITY AS ferry__u(e, i)"
+    )
+    return {
+        "items": f"cardinality({x})::bigint",
+        "values_by_place": f"CASE WHEN {x} IS NOT NULL THEN ({items}) END",
+    }
 
 
 def _decimal(field: Field, x: str) -> dict[str, str]:
@@ -66,9 +94,7 @@ def _decimal(field: Field, x: str) -> dict[str, str]:
         found["whole"] = f"(trunc({x}) % {PRIME})::bigint"
         for index, digits in enumerate(fraction_chunks(scale)):
             shifted = f"({x}) * {10 ** (index * WHOLE_DIGITS)}::numeric"
-            found[f"fraction{index + 1}"] = (
-                f"trunc(({shifted}) % 1 * {10**digits})::bigint"
-            )
+            found[f"fraction{index + 1}"] = f"trunc(({shifted}) % 1 * {10**digits})::bigint"
     return {
         name: f"CASE WHEN {finite} THEN {sql} WHEN ({x}) IS NOT NULL THEN {NOT_FINITE} END"
         for name, sql in found.items()

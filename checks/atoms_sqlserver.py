@@ -44,19 +44,18 @@ def atoms(
         case "float":
             return _float_parts(f"CAST({x} AS float)")
         case "bytes":
-            digest = (
-                f"SUBSTRING(HASHBYTES('SHA2_256', CAST({x} AS varbinary(max))), 1, 8)"
-            )
+            digest = f"SUBSTRING(HASHBYTES('SHA2_256', CAST({x} AS varbinary(max))), 1, 8)"
             return {
                 "length": f"CAST(DATALENGTH({x}) AS bigint)",
                 "digest": f"CAST(CAST({digest} AS binary(8)) AS bigint)",
             }
         case "date":
-            return {
-                "days": f"CAST(DATEDIFF(day, CAST('1970-01-01' AS date), CAST({x} AS date)) AS bigint)"
-            }
+            epoch = "CAST('1970-01-01' AS date)"
+            return {"days": f"CAST(DATEDIFF(day, {epoch}, CAST({x} AS date)) AS bigint)"}
         case "time":
             seconds = f"DATEDIFF_BIG(second, CAST('00:00:00' AS time(7)), CAST({x} AS time(7)))"
+            if field.scale > 6:
+                return {"ticks": f"{seconds} * 10000000 + DATEPART(nanosecond, {x}) / 100"}
             return {"micros": f"{seconds} * 1000000 + DATEPART(microsecond, {x})"}
         case "timestamp":
             return _timestamp(field, column, x)
@@ -75,15 +74,9 @@ def _decimal(field: Field, x: str) -> dict[str, str]:
     scale = field.scale
     if field.precision is not None and field.precision <= WHOLE_DIGITS:
         fits = f"CAST({x} AS decimal({WHOLE_DIGITS},{scale}))"
-        return {
-            "sum": f"CAST({fits} * {10**scale} AS bigint)"
-            if scale
-            else f"CAST({x} AS bigint)"
-        }
+        return {"sum": f"CAST({fits} * {10**scale} AS bigint)" if scale else f"CAST({x} AS bigint)"}
     exact = f"CAST({x} AS decimal(38,{scale}))"
-    whole = (
-        f"CAST(ROUND({exact}, 0, 1) AS decimal(38,0)) % CAST({PRIME} AS decimal(18,0))"
-    )
+    whole = f"CAST(ROUND({exact}, 0, 1) AS decimal(38,0)) % CAST({PRIME} AS decimal(18,0))"
     found = {"whole": f"CAST({whole} AS bigint)"}
     # arithmetic on 38 digits rounds; the digits behind the point are exact in the text
     digits = f"RIGHT(CAST({exact} AS varchar(42)), {scale})"
@@ -133,7 +126,8 @@ def _timestamp(field: Field, column: Column, x: str) -> dict[str, str]:
         x = f"CAST(SWITCHOFFSET({x}, '+00:00') AS datetime2(7))"
     elif found.kind == "date":
         x = f"CAST({x} AS datetime2(0))"
-    epoch = f"CAST('1970-01-01T00:00:00' AS {'datetime' if found.name == 'datetime' else 'datetime2(0)'})"
+    whole_seconds = "datetime" if found.name == "datetime" else "datetime2(0)"
+    epoch = f"CAST('1970-01-01T00:00:00' AS {whole_seconds})"
     seconds = f"DATEDIFF_BIG(second, {epoch}, {x})"
     if found.name == "datetime":
         # its ticks are thirds of a hundredth: the milliseconds that it shows are what is copied
@@ -143,15 +137,9 @@ def _timestamp(field: Field, column: Column, x: str) -> dict[str, str]:
     return {"micros": f"{seconds} * 1000000 + DATEPART(microsecond, {x})"}
 
 
-def _text(
-    field: Field, column: Column, x: str, weight: str, code_points: bool
-) -> dict[str, str]:
+def _text(field: Field, column: Column, x: str, weight: str, code_points: bool) -> dict[str, str]:
     found = declared("sqlserver", column.type)
-    roomy = (
-        found.name == "nvarchar"
-        and found.precision is not None
-        and found.precision <= _ROOM
-    )
+    roomy = found.name == "nvarchar" and found.precision is not None and found.precision <= _ROOM
     text = x if roomy else f"CAST({x} AS nvarchar(max))"
     if field.padded:
         text = f"RTRIM({text})"

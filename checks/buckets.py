@@ -17,7 +17,7 @@ MOST_RANGES = 500
 https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
 
 ENUMERATED = 16
-"""Up to this many ranges are selected one by one, so that a far-flung few do not read all between."""
+"""Up to this many ranges are selected one by one, so that what lies between them is not read."""
 
 WEIGHT_PRIME = 99_991
 """Rows weigh by their key modulo this, so that values exchanged between two rows show. Five digits,
@@ -50,7 +50,7 @@ def key_hash(plan: CopyPlan, side: Side) -> str:
 
 
 def in_sample(plan: CopyPlan, side: Side, one_in: int) -> str:
-    """The condition that picks about one row in `one_in`, all over the range, and every NULL key."""
+    """The condition that picks about one row in `one_in` all over the range, and all NULL keys."""
     name = quote(_system(plan, side), _key(plan, side).name)
     return f"({key_hash(plan, side)} % {one_in} = 0 OR {name} IS NULL)"
 
@@ -107,9 +107,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
     sql = tree(0, len(cuts))
     null = next((i for i, r in enumerate(ranges) if r.null), None)
     if null is not None:
-        sql = (
-            f"CASE WHEN {quote(system, column.name)} IS NULL THEN {null} ELSE {sql} END"
-        )
+        sql = f"CASE WHEN {quote(system, column.name)} IS NULL THEN {null} ELSE {sql} END"
     return sql
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from checks.atoms import Side, atoms
 from checks.atoms_sqlserver import CODE_POINTS_PROBE
 from checks.buckets import weight
-from checks.constants import MULTIPLIERS
+from checks.constants import mixed
 from checks.fields import Field
 from resources.dialects import qualified
 from resources.endpoint import Endpoint
@@ -22,8 +22,6 @@ ROWS = "rows"
 
 MOST_FIGURES = 1000
 """Of one query: PostgreSQL returns at most 1664 columns."""
-
-_RESIDUE = 2**31 - 1
 
 _ALIAS = "ferry__"
 """ClickHouse takes an alias for a column of the same name everywhere in the query."""
@@ -64,9 +62,7 @@ def both_sides(
     """
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(one_side, plan, target, "target", fields, grouped["target"])
-        own = one_side(
-            plan, source, "source", fields, grouped["source"], snapshot=snapshot
-        )
+        own = one_side(plan, source, "source", fields, grouped["source"], snapshot=snapshot)
         return own, other.result()
 
 
@@ -112,16 +108,12 @@ def disagreeing(source: Figures, target: Figures) -> tuple[str, ...]:
 _Atoms = list[tuple[Field, dict[str, str]]]
 
 
-def _parts(
-    plan: CopyPlan, fields: Sequence[Field], side: Side, code_points: bool
-) -> list[_Atoms]:
+def _parts(plan: CopyPlan, fields: Sequence[Field], side: Side, code_points: bool) -> list[_Atoms]:
     systems = (plan.source.system, plan.target.system)
     parts: list[_Atoms] = [[]]
     size = 0
     for field in fields:
-        found = atoms(
-            field, side, systems, weight=weight(plan, side), code_points=code_points
-        )
+        found = atoms(field, side, systems, weight=weight(plan, side), code_points=code_points)
         size += len(found) + 2
         if size > MOST_FIGURES:
             parts.append([])
@@ -143,26 +135,17 @@ def _query(
         inner.append(f"COALESCE({weight(plan, side)}, 0) AS {_ALIAS}w")
     for number, (field, found) in enumerate(part):
         aliases = [f"{_ALIAS}{number}_{index}" for index in range(len(found))]
-        inner += [
-            f"{sql} AS {alias}"
-            for alias, sql in zip(aliases, found.values(), strict=True)
-        ]
+        inner += [f"{sql} AS {alias}" for alias, sql in zip(aliases, found.values(), strict=True)]
         outer.append(_count(system, aliases[0]))
         names.append((field.name, "values"))
         for alias, name in zip(aliases, found, strict=True):
             outer.append(_sum(system, alias))
             names.append((field.name, name))
-        mixed = " + ".join(
-            f"({alias} % {_RESIDUE}) * {multiplier}"
-            for alias, multiplier in zip(aliases, MULTIPLIERS, strict=False)
-        )
-        outer.append(_sum(system, f"{_ALIAS}w * ({mixed})"))
+        outer.append(_sum(system, f"{_ALIAS}w * ({mixed(aliases)})"))
         names.append((field.name, "by_key"))
     # PostgreSQL would otherwise merge the levels, and compute every atom once per use
     barrier = " OFFSET 0" if system == "postgres" and part else ""
-    selected = ", ".join(
-        f"{sql} AS {_ALIAS}c{index}" for index, sql in enumerate(outer)
-    )
+    selected = ", ".join(f"{sql} AS {_ALIAS}c{index}" for index, sql in enumerate(outer))
     return (
         f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {qualified(table)} "
         f"WHERE {grouped.where}{barrier}) q GROUP BY {_ALIAS}g"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 WHOLE_DIGITS = 18
 """A decimal with at most this many digits is one 64-bit integer; a longer one is taken apart."""
 
@@ -16,7 +18,7 @@ NAN_BITS = 0x7FF8000000000000
 """All NaNs are one value here: PostgreSQL's and ClickHouse's differ in the sign bit."""
 
 TWO_53 = "9007199254740992"
-"""2**53; a double below it that is a whole number is exact, and 16 digits parse exactly everywhere."""
+"""2**53: every whole number up to it is a double, and its 16 digits parse exactly everywhere."""
 
 SHORT_TEXT = 8
 """A text declared with at most this many characters is compared at every position."""
@@ -38,3 +40,22 @@ def text_positions(length: int | None) -> list[int]:
 def fraction_chunks(scale: int) -> list[int]:
     """Sizes of the chunks of 18 digits that a long decimal's fraction is cut into."""
     return [min(WHOLE_DIGITS, scale - start) for start in range(0, scale, WHOLE_DIGITS)]
+
+
+RESIDUE = 2**31 - 1
+"""Atoms are taken modulo this before they are multiplied, so that 64 bits hold the product."""
+
+ITEM_MODULUS = RESIDUE
+PLACE_MODULUS = 1009
+"""The items of an array count by their places modulo this; 64 bits hold four million items."""
+
+NULL_ITEM = 77
+"""What a NULL in an array counts."""
+
+
+def mixed(atoms: Sequence[str]) -> str:
+    """SQL of one 64-bit integer made of all atoms of a value."""
+    return " + ".join(
+        f"({atom}) % {RESIDUE} * {multiplier}"
+        for atom, multiplier in zip(atoms, MULTIPLIERS, strict=False)
+    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from checks.atoms import Side
 from checks.buckets import MOST_RANGES, range_number, within
 from checks.checksum import ROWS, Grouped, one_side
+from checks.verdict import CHECK_NAMES, Verdict
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
@@ -30,3 +31,16 @@ def count_by_range(
         for number, key_range in enumerate(chunk):
             found[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
     return found
+
+
+def row_count_of(checksum: Verdict) -> Verdict:
+    """The row count's verdict that a checksum contains."""
+    source, target = ({ROWS: side[ROWS]} for side in (checksum.source, checksum.target))
+    return Verdict(
+        check=CHECK_NAMES["count"],
+        passed=source == target,
+        source=source,
+        target=target,
+        seconds=checksum.seconds,
+        disagreeing=() if source == target else (ROWS,),
+    )

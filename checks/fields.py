@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from resources.dialects import quote
+import pyarrow as pa
+
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, System
 from resources.types import declared as words
@@ -21,6 +22,7 @@ Kind = Literal[
     "time",
     "timestamp",
     "uuid",
+    "array",
 ]
 
 _KINDS: dict[System, dict[str, Kind]] = {
@@ -68,22 +70,14 @@ _KINDS: dict[System, dict[str, Kind]] = {
             ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"),
             "text",
         ),
-        **dict.fromkeys(
-            ("binary", "varbinary", "image", "rowversion", "timestamp"), "bytes"
-        ),
+        **dict.fromkeys(("binary", "varbinary", "image", "rowversion", "timestamp"), "bytes"),
         "date": "date",
         "time": "time",
-        **dict.fromkeys(
-            ("datetime", "smalldatetime", "datetime2", "datetimeoffset"), "timestamp"
-        ),
+        **dict.fromkeys(("datetime", "smalldatetime", "datetime2", "datetimeoffset"), "timestamp"),
         "uniqueidentifier": "uuid",
     },
     "clickhouse": {
-        **{
-            f"{sign}Int{bits}": "integer"
-            for sign in ("", "U")
-            for bits in (8, 16, 32, 64)
-        },
+        **{f"{sign}Int{bits}": "integer" for sign in ("", "U") for bits in (8, 16, 32, 64)},
         **{f"{sign}Int{bits}": "decimal" for sign in ("", "U") for bits in (128, 256)},
         **dict.fromkeys(
             ("Decimal", "Decimal32", "Decimal64", "Decimal128", "Decimal256"), "decimal"
@@ -95,8 +89,9 @@ _KINDS: dict[System, dict[str, Kind]] = {
         **dict.fromkeys(("Time", "Time64"), "time"),
         **dict.fromkeys(("DateTime", "DateTime64"), "timestamp"),
         "UUID": "uuid",
+        "Array": "array",
     },
-}  # type: ignore[dict-item]
+}
 
 
 @dataclass(frozen=True)
@@ -128,6 +123,9 @@ class Field:
     precision: int | None = None
     scale: int = 0
     padded: bool = False
+    """The target fills texts up with blanks, so that trailing ones carry no meaning."""
+    item: Field | None = None
+    """Of an array."""
 
     def column(self, side: Literal["source", "target"]) -> Column:
         return self.source if side == "source" else self.target
@@ -143,7 +141,7 @@ def declared(system: System, type_text: str) -> Declared:
     else:
         parsed = words.read(type_text)
         if parsed.array:
-            return Declared(None, type_text)
+            return Declared("array", type_text)
         name, numbers = parsed.name, parsed.numbers
         zoned = name in ("timestamp with time zone", "timestamptz", "datetimeoffset")
     kind = _KINDS[system].get(name)
@@ -171,32 +169,49 @@ def key_field(plan: CopyPlan) -> Field:
 def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     source = declared(plan.source.system, column.source.type)
     target = declared(plan.target.system, column.target.type)
-    kind: Kind = target.kind or "text"
-    if source.kind == "bytes" and plan.target.system == "clickhouse" and kind == "text":
-        # a ClickHouse String holds bytes as well as text
-        kind = "bytes"
-    rendered = None
-    if kind == "text" and source.kind != "text":
-        rendered = column.arrow_sql
+    kind = _kind(source, target, column)
+    if kind == "array":
+        return _array(plan, column)
     scale = target.scale
     if kind in ("time", "timestamp"):
-        scale = min(source.scale, target.scale) if source.kind == kind else target.scale
+        scale = min(d.scale for d in (source, target) if d.kind == kind)
     return Field(
         name=column.target.name,
         kind=kind,
         source=column.source,
         target=column.target,
-        rendered=rendered,
-        precision=target.precision if kind != "text" else _shorter(source, target),
+        rendered=column.arrow_sql if kind == "text" and source.kind != "text" else None,
+        precision=_shorter(source, target) if kind == "text" else target.precision,
         scale=scale,
-        padded=source.padded or target.padded,
+        padded=target.padded,
+    )
+
+
+def _kind(source: Declared, target: Declared, column: ColumnPlan) -> Kind:
+    if target.kind == "text":
+        # a ClickHouse String also holds bytes, and times of day, for which it has no type
+        if source.kind == "bytes" and pa.types.is_binary(column.arrow_type):
+            return "bytes"
+        if source.kind == "time" and target.name == "String":
+            return "time"
+    return target.kind or "text"
+
+
+def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
+    item_source = Column(column.source.name, column.source.type.rpartition("[")[0])
+    item_target = Column(column.target.name, words.clickhouse(column.target.type)[1][0])
+    item = _field(plan, replace(column, source=item_source, target=item_target))
+    return Field(
+        name=column.target.name,
+        kind="array",
+        source=column.source,
+        target=column.target,
+        item=replace(item, rendered=None),
     )
 
 
 def _shorter(source: Declared, target: Declared) -> int | None:
-    lengths = [
-        d.precision for d in (source, target) if d.kind == "text" and d.precision
-    ]
+    lengths = [d.precision for d in (source, target) if d.kind == "text" and d.precision]
     return min(lengths, default=None)
 
 
@@ -219,33 +234,13 @@ def _size(
     return first if first and first > 0 else None, 0
 
 
-def _decimal_size(
-    system: System, name: str, numbers: tuple[int, ...]
-) -> tuple[int | None, int]:
+def _decimal_size(system: System, name: str, numbers: tuple[int, ...]) -> tuple[int | None, int]:
     if name in ("money", "smallmoney"):
         return 19, 2 if system == "postgres" else 4
     if name.startswith("Decimal") and name != "Decimal":
-        return {"32": 9, "64": 18, "128": 38, "256": 76}[name[7:]], numbers[
-            0
-        ] if numbers else 0
+        return {"32": 9, "64": 18, "128": 38, "256": 76}[name[7:]], numbers[0] if numbers else 0
     if name.endswith(("Int128", "Int256")):
         return 76, 0
     if not numbers:
-        return (
-            (None, 0)
-            if system == "postgres"
-            else (18 if system == "sqlserver" else 10, 0)
-        )
+        return (None, 0) if system == "postgres" else (18 if system == "sqlserver" else 10, 0)
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
-
-
-def _unwrap(text: str) -> str:
-    for wrapper in ("LowCardinality(", "Nullable("):
-        if text.startswith(wrapper) and text.endswith(")"):
-            return _unwrap(text[len(wrapper) : -1])
-    return text
-
-
-def name_sql(system: System, column: Column) -> str:
-    """The column's quoted name."""
-    return quote(system, column.name)

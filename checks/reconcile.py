@@ -5,13 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from checks.buckets import MOST_RANGES, range_number, within
+from checks.atoms import Side
+from checks.buckets import MOST_RANGES, in_sample, range_number, within
 from checks.checksum import ROWS, Figures, Grouped, both_sides, disagreeing, empty
 from checks.fields import Field, fields
+from checks.rowhash import compare_rows
 from checks.verdict import CHECK_NAMES, Level, Verdict
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
+
+SAMPLE_ROWS = 1000
+"""About as many rows of a range `sample_hash` reads: enough to see a fault of 0.7 % of all rows
+with 99.9 % certainty."""
 
 
 def reconcile(
@@ -55,6 +61,11 @@ def reconcile_all(
     Returns:
         Range name -> verdict. The seconds of a query for many ranges are spread over them evenly.
     """
+    if level in ("sample_hash", "full_hash"):
+        return {
+            key_range.name: _by_rows(plan, source, target, key_range, level, snapshot)
+            for key_range in ranges
+        }
     columns = fields(plan) if level == "checksum" else ()
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
@@ -83,6 +94,46 @@ def reconcile_all(
                 level, columns, own.get(number), other.get(number), seconds
             )
     return verdicts
+
+
+def _by_rows(
+    plan: CopyPlan,
+    source: Endpoint,
+    target: Endpoint,
+    key_range: KeyRange,
+    level: Level,
+    snapshot: str | None,
+) -> Verdict:
+    began = time.monotonic()
+    where: dict[Side, str] = {
+        "source": plan.source_range(key_range),
+        "target": plan.target_range(key_range),
+    }
+    own: Figures = {}
+    other: Figures = {}
+    if level == "sample_hash":
+        groups: dict[Side, Grouped] = {side: Grouped("0", sql) for side, sql in where.items()}
+        counts = both_sides(plan, source, target, (), groups, snapshot=snapshot)
+        own[ROWS], other[ROWS] = (count.get(0, {ROWS: 0})[ROWS] for count in counts)
+        one_in = max(1, own[ROWS] // SAMPLE_ROWS)
+        for side, sql in where.items():
+            where[side] = f"({sql}) AND {in_sample(plan, side, one_in)}"
+        own["one_in"] = other["one_in"] = one_in
+    compared = compare_rows(plan, source, target, where, snapshot=snapshot)
+    own["hashed"], other["hashed"] = compared.source_rows, compared.target_rows
+    own.setdefault(ROWS, compared.source_rows)
+    other.setdefault(ROWS, compared.target_rows)
+    found = compared.differences
+    rows_differ = own[ROWS] != other[ROWS] or found.missing_in_target or found.extra_in_target
+    return Verdict(
+        check=CHECK_NAMES[level],
+        passed=not found.rows and own[ROWS] == other[ROWS],
+        source=own,
+        target=other,
+        seconds=time.monotonic() - began,
+        disagreeing=(*((ROWS,) if rows_differ else ()), *found.by_column),
+        differences=found,
+    )
 
 
 def _verdict(

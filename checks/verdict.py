@@ -44,6 +44,8 @@ class Differences:
     examples: tuple[Difference, ...] = ()
     rows_compared: int = 0
     """Rows read from the source for the comparison."""
+    complete: bool = True
+    """Whether the counts are of all differences; else there may be more."""
 
     @property
     def rows(self) -> int:
@@ -59,8 +61,7 @@ class Differences:
         if self.different:
             columns = ", ".join(self.by_column)
             parts.append(
-                f"{_rows(self.different)} different"
-                + (f" ({columns})" if columns else "")
+                f"{_rows(self.different)} different" + (f" ({columns})" if columns else "")
             )
         return ", ".join(parts) or "no row differs"
 
@@ -97,7 +98,8 @@ class Verdict:
             return f"{head}: {_rows(rows[0] or 0)} agree"
         if self.differences is not None:
             return f"{head}: {self.differences.summary()}"
-        return f"{head}: {_rows(rows[0] or 0)} on both sides, {', '.join(self.disagreeing)} disagree"
+        columns = ", ".join(self.disagreeing)
+        return f"{head}: {_rows(rows[0] or 0)} on both sides, {columns} disagree"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
