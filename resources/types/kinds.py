@@ -1,0 +1,124 @@
+"""What a column can hold, in words that all systems share."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Literal
+
+EPOCH = dt.date(1970, 1, 1)
+MICROSECONDS_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """True or false."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """Whole numbers from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """`precision` decimal digits, `scale` of them after the point; None: not declared."""
+
+    precision: int | None
+    scale: int | None
+
+
+@dataclass(frozen=True)
+class Float:
+    """IEEE 754 binary numbers; `finite`: without NaN and the infinities."""
+
+    bits: Literal[32, 64]
+    finite: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """Unicode text; `units` bounds its length in UTF-16 code units, as SQL Server counts it.
+
+    `code_page`: only what the column's code page can write, so nothing beyond ASCII is certain.
+    `replaced`: the driver may have put U+FFFD in the place of half a surrogate pair.
+    """
+
+    units: int | None = None
+    code_page: bool = False
+    replaced: bool = False
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Bytes; `length` bounds their number, `fixed` makes it exact."""
+
+    length: int | None = None
+    fixed: bool = False
+
+
+@dataclass(frozen=True)
+class Date:
+    """Days since 1970-01-01 (proleptic Gregorian), from `low` to `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Time:
+    """Time of day with `digits` decimals of a second; `midnight`: 24:00:00 is a value too."""
+
+    digits: int
+    midnight: bool = False
+
+
+@dataclass(frozen=True)
+class Timestamp:
+    """Microseconds since 1970-01-01 00:00:00, from `low` to `high`, with `digits` decimals.
+
+    `zone`: `none` is a wall clock, `utc` an instant, `offset` an instant with its own UTC offset.
+    """
+
+    digits: int
+    low: int
+    high: int
+    zone: Literal["none", "utc", "offset"] = "none"
+
+
+@dataclass(frozen=True)
+class Uuid:
+    """128 bits."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A list of `item`, any of which may be NULL."""
+
+    item: Kind
+
+
+Kind = Boolean | Integer | Decimal | Float | Text | Binary | Date | Time | Timestamp | Uuid | Array
+
+
+def days(text: str) -> int:
+    """Days from 1970-01-01 to an ISO date."""
+    return (dt.date.fromisoformat(text) - EPOCH).days
+
+
+def microseconds(first_day: int, last_day: int) -> tuple[int, int]:
+    """The first and the last microsecond of a span of days."""
+    return first_day * MICROSECONDS_PER_DAY, (last_day + 1) * MICROSECONDS_PER_DAY - 1
+
+
+def signed(bits: int) -> Integer:
+    """The integers of a two's complement type."""
+    return Integer(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def unsigned(bits: int) -> Integer:
+    """The integers of an unsigned type."""
+    return Integer(0, 2**bits - 1)

@@ -1,0 +1,199 @@
+"""Plans one hop: which target type each column gets, how it is selected, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from resources.dialects import quote
+from resources.errors import InputError, TypeRefused
+from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
+from resources.tables import Column, System, TableRef
+from resources.types.advice import alternative, no_decimal, text_type
+from resources.types.export import Refusal
+from resources.types.kinds import Array
+from resources.types.querytext import guarded, text_expression
+from resources.types.route import (
+    NoRoute,
+    Route,
+    default_type,
+    holds,
+    plain_type,
+    route,
+    source_export,
+    target_slot,
+)
+
+
+@dataclass(frozen=True)
+class ColumnOverride:
+    """What the user declares about one column.
+
+    `type` is the target type; values that do not fit into it are refused by name. `on_overflow`
+    says what happens to those instead: `null`, `clamp` to the nearest value, or let the whole
+    column travel as `text`.
+    """
+
+    rename: str | None = None
+    type: str | None = None
+    on_overflow: OverflowPolicy = "refuse"
+    low_cardinality: bool = False
+
+
+def plan_copy(
+    source: TableRef,
+    source_columns: Sequence[Column],
+    target: TableRef,
+    *,
+    key: str,
+    overrides: Mapping[str, ColumnOverride] | None = None,
+    exclude: Collection[str] = (),
+) -> CopyPlan:
+    """Plan a hop column by column.
+
+    Args:
+        source: the table to read.
+        source_columns: its columns as the server declares them, in catalog order.
+        target: the table to write.
+        key: source name of the column whose ranges are moved.
+        overrides: by source column name.
+        exclude: source columns to leave out.
+
+    Raises:
+        TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
+        InputError: a named column does not exist, two columns get the same name, the key is
+            excluded, or an option does not fit the column.
+    """
+    overrides = overrides or {}
+    names = {column.name for column in source_columns}
+    for name in [key, *overrides, *exclude]:
+        if name not in names:
+            raise InputError(f"{source}: there is no column {name!r}; there are {_list(names)}")
+    if key in exclude:
+        raise InputError(f"{source}: the key column {key!r} cannot be excluded")
+    plans, refused = [], []
+    key_sql = quote(source.system, key)
+    for column in source_columns:
+        if column.name in exclude:
+            continue
+        override = overrides.get(column.name, ColumnOverride())
+        try:
+            plans.append(_plan_column(source.system, column, target.system, override, key_sql))
+        except NoRoute as error:
+            refused.append(f"column {column.name!r} of type {column.type}: {error}")
+    if refused:
+        raise TypeRefused(f"{source} -> {target}: " + "; ".join(refused))
+    _check_names(source, target, plans)
+    by_source = {plan.source.name: plan for plan in plans}
+    keys = sorted((plan.source.primary_key or 0, plan.target.name) for plan in plans)
+    primary_key = tuple(name for position, name in keys if position)
+    if any(column.primary_key and column.name in exclude for column in source_columns):
+        primary_key = ()
+    return CopyPlan(source, target, tuple(plans), by_source[key], primary_key)
+
+
+def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
+    """Whether an existing target column takes everything that the planned one would.
+
+    Returns:
+        None if it does, else the reason, to be put after the column's name.
+    """
+    if actual.generated:
+        return "is computed by the server"
+    if planned.nullable and not actual.nullable and not planned.type.startswith("Array("):
+        return f"is NOT NULL, but the source allows NULL ({planned.type} NULL was planned)"
+    wanted, found = (
+        target_slot(target_system, plain_type(target_system, column.type))
+        for column in (planned, actual)
+    )
+    if plain_type(target_system, planned.type) == plain_type(target_system, actual.type):
+        return None
+    if wanted is None or found is None or not holds(found.kind, wanted.kind):
+        return f"is {actual.type}, which cannot hold every {planned.type}"
+    return None
+
+
+def _plan_column(
+    source: System, column: Column, target: System, override: ColumnOverride, key_sql: str
+) -> ColumnPlan:
+    target_type = _target_type(source, column, target, override)
+    try:
+        way = route(source, column.type, target, target_type)
+    except NoRoute as error:
+        advice = alternative(source, column, target)
+        raise NoRoute(f"{error}, so not to {target_type}; {advice}") from None
+    if override.on_overflow != "refuse" and not _can_overflow(way, override):
+        raise InputError(f"column {column.name!r}: no value can overflow")
+    name = quote(source, column.name)
+    expression = ((way.source.as_text if way.as_text else None) or way.source.arrow).replace(
+        "{}", name
+    )
+    refuse = way.source.refuse_text if way.as_text else way.source.refuse
+    if refuse:
+        expression = guarded(
+            expression,
+            refuse.replace("{}", name),
+            column.name,
+            key_sql,
+            name,
+            way.source.refuse_reason,
+            "text" if way.as_text else way.source.refuse_type,
+        )
+    nullable = column.nullable or override.on_overflow == "null"
+    final = target_type
+    if override.low_cardinality:
+        final = f"LowCardinality({target_type})"
+    if isinstance(way.slot.kind, Array) and target == "clickhouse":
+        nullable = False
+    return ColumnPlan(
+        source=column,
+        target=Column(override.rename or column.name, final, nullable),
+        arrow_sql=expression,
+        arrow_type=way.arrow,
+        text_sql=text_expression(column, way, source, target, key_sql, override.on_overflow),
+        on_overflow=override.on_overflow,
+    )
+
+
+def _can_overflow(way: Route, override: ColumnOverride) -> bool:
+    return way.guarded or override.on_overflow == "text"
+
+
+def _target_type(source: System, column: Column, target: System, override: ColumnOverride) -> str:
+    if override.low_cardinality and target != "clickhouse":
+        raise InputError(f"column {column.name!r}: low_cardinality is for ClickHouse targets")
+    if override.type is not None:
+        if override.on_overflow == "text":
+            raise InputError(f"column {column.name!r}: 'on_overflow: text' chooses the type itself")
+        type_ = plain_type(target, override.type)
+        if target_slot(target, type_) is None:
+            raise InputError(
+                f"column {column.name!r}: {override.type!r} is no {target} type that we can fill"
+            )
+        return type_
+    export = source_export(source, column.type)
+    if override.on_overflow == "text":
+        return text_type(target)
+    if isinstance(export, Refusal):
+        raise NoRoute(f"it is {export.why}; {alternative(source, column, target)}")
+    type_or_none = default_type(target, export.kind)
+    if type_or_none is None:
+        raise NoRoute(no_decimal(export, column, target))
+    return type_or_none
+
+
+def _check_names(source: TableRef, target: TableRef, plans: Sequence[ColumnPlan]) -> None:
+    seen: dict[str, str] = {}
+    for plan in plans:
+        # SQL Server's usual collations do not tell names apart by case
+        name = plan.target.name.casefold() if target.system == "sqlserver" else plan.target.name
+        if name in seen:
+            raise InputError(
+                f"{source} -> {target}: columns {seen[name]!r} and {plan.source.name!r} would both "
+                f"be named {plan.target.name!r}; rename one of them"
+            )
+        seen[name] = plan.source.name
+
+
+def _list(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,146 @@
+"""Guards inside the export query: expressions that fail with a message we can read back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+from resources.dialects import quote, string_literal
+from resources.errors import ValueRefused
+from resources.plan import OverflowPolicy
+from resources.tables import Column, System
+from resources.types.decimals import ToDecimal
+from resources.types.kinds import (
+    EPOCH,
+    MICROSECONDS_PER_DAY,
+    Boolean,
+    Date,
+    Decimal,
+    Float,
+    Integer,
+    Kind,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+)
+from resources.types.route import Route
+from resources.types.steps import Within
+
+MARK = "tableferry guard "
+
+
+def guarded(
+    expression: str, condition: str, column: str, key: str, value: str, reason: str, type_: str
+) -> str:
+    """A PostgreSQL expression that fails where a condition holds, else yields what it should.
+
+    The failure is a cast of the message to a type that it is not: there is no function for raising
+    an error that would not have to be installed. The message depends on the row, so that it is
+    evaluated for no other.
+
+    Args:
+        expression: what to yield.
+        condition: when to fail.
+        column: the column's name, for the message.
+        key: expression of the row's key.
+        value: expression of the value.
+        reason: why it is refused.
+        type_: the expression's type; for one that casts from text, `integer` is cast to before.
+    """
+    literal = string_literal("postgres", column), string_literal("postgres", reason)
+    message = (
+        f"('{MARK}' || json_build_array({literal[0]}, ({key})::text, ({value})::text, "
+        f"{literal[1]})::text)"
+    )
+    failing = message + (f"::{type_}" if type_.endswith("[]") else f"::integer::text::{type_}")
+    return f"CASE WHEN {condition} THEN {failing} ELSE {expression} END"
+
+
+def refused_in_query(error: BaseException | str, table: object) -> ValueRefused | None:
+    """The refusal that a failed export query tells of, if it is one of ours.
+
+    Args:
+        error: what the driver raised, or its text.
+        table: the source table, for the message.
+    """
+    _, mark, rest = str(error).partition(MARK)
+    if not mark:
+        return None
+    try:
+        (column, key, value, reason), _ = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    return ValueRefused(str(table), column, key, value, reason)
+
+
+def text_expression(
+    column: Column, way: Route, source: System, target: System, key: str, policy: OverflowPolicy
+) -> str | None:
+    """The expression for text rows, its guard included; None if there is no exact one.
+
+    Opt-ins change values and count what they changed, which a query that streams cannot tell; so
+    those columns travel as record batches.
+    """
+    if (source, target) != ("postgres", "clickhouse") or policy in ("null", "clamp"):
+        return None
+    name = quote(source, column.name)
+    if way.as_text or isinstance(way.source.kind, Text):
+        if way.source.refuse_text is not None and way.as_text:
+            return None
+        template = way.source.as_text if way.as_text else way.source.text
+        return template and template.replace("{}", name)
+    template = way.source.text
+    if template is None or not _same_family(way.source.kind, way.slot.kind):
+        return None
+    expression = template.replace("{}", name)
+    conditions = []
+    reason = ""
+    for step in way.steps:
+        condition = _condition(step, way.source.kind, name)
+        if condition:
+            conditions.append(condition)
+            reason = step.reason
+    if not conditions:
+        return expression
+    type_ = _sql_type(way.source.kind)
+    return guarded(expression, " OR ".join(conditions), column.name, key, name, reason, type_)
+
+
+def _same_family(kind: Kind, room: Kind) -> bool:
+    families = (Boolean, Integer, Decimal, Float, Date, Timestamp, Uuid)
+    return any(isinstance(kind, family) and isinstance(room, family) for family in families) or (
+        isinstance(kind, Time) and isinstance(room, Text)
+    )
+
+
+def _condition(step: object, kind: Kind, name: str) -> str | None:
+    if isinstance(step, ToDecimal):
+        # NaN is greater than every number, so that it is found too
+        conditions = [f"abs({name}) >= 1e{step.precision - step.scale}"]
+        if not isinstance(kind, Decimal) or kind.scale is None or kind.scale > step.scale:
+            conditions.append(f"scale(trim_scale({name})) > {step.scale}")
+        return " OR ".join(conditions)
+    if isinstance(step, Within):
+        low, high = (_literal(limit, kind) for limit in (step.low, step.high))
+        return f"{name} < {low} OR {name} > {high}"
+    return None
+
+
+def _literal(limit: int, kind: Kind) -> str:
+    if isinstance(kind, Date):
+        return f"date '{(EPOCH + dt.timedelta(days=limit)).isoformat()}'"
+    if isinstance(kind, Timestamp):
+        days, rest = divmod(limit, MICROSECONDS_PER_DAY)
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(days=days, microseconds=rest)
+        text = moment.isoformat(sep=" ", timespec="microseconds")
+        return f"timestamptz '{text}+00'" if kind.zone == "utc" else f"timestamp '{text}'"
+    return str(limit)
+
+
+def _sql_type(kind: Kind) -> str:
+    if isinstance(kind, Date):
+        return "date"
+    if isinstance(kind, Timestamp):
+        return "timestamptz" if kind.zone == "utc" else "timestamp"
+    return "numeric"

@@ -1,0 +1,321 @@
+"""What each source type becomes: reads like the type map."""
+
+from __future__ import annotations
+
+import pytest
+
+from resources.errors import InputError, TypeRefused
+from resources.tables import Column, TableRef
+from resources.types import ColumnOverride, compatible, plan_copy
+
+POSTGRES = TableRef("postgres", "public", "t")
+SQLSERVER = TableRef("sqlserver", "dbo", "t")
+CLICKHOUSE = TableRef("clickhouse", "warehouse", "t")
+
+
+def target_of(source, type_, target, **override):
+    columns = [Column("id", "integer", False), Column("x", type_)]
+    if source is SQLSERVER:
+        columns[0] = Column("id", "int", False)
+    plan = plan_copy(source, columns, target, key="id", overrides={"x": ColumnOverride(**override)})
+    return plan.columns[1].target.type
+
+
+FROM_POSTGRES = [
+    # type, SQL Server, ClickHouse
+    ("smallint", "smallint", "Int16"),
+    ("integer", "int", "Int32"),
+    ("bigint", "bigint", "Int64"),
+    ("oid", "bigint", "UInt32"),
+    ("numeric(10,2)", "decimal(10,2)", "Decimal(10, 2)"),
+    ("numeric(38,38)", "decimal(38,38)", "Decimal(38, 38)"),
+    ("numeric(5,-2)", "decimal(7,0)", "Decimal(7, 0)"),
+    ("numeric(3,5)", "decimal(5,5)", "Decimal(5, 5)"),
+    ("real", "real", "Float32"),
+    ("double precision", "float(53)", "Float64"),
+    ("money", "decimal(19,2)", "Decimal(19, 2)"),
+    ("boolean", "bit", "Bool"),
+    ("character(5)", "nvarchar(5)", "String"),
+    ("character varying(20)", "nvarchar(20)", "String"),
+    ("character varying(4001)", "nvarchar(max)", "String"),
+    ("character varying", "nvarchar(max)", "String"),
+    ("text", "nvarchar(max)", "String"),
+    ("citext", "nvarchar(max)", "String"),
+    ("bytea", "varbinary(max)", "String"),
+    ("date", "date", "Date32"),
+    ("time without time zone", "time(6)", "String"),
+    ("time(3) without time zone", "time(3)", "String"),
+    ("time with time zone", "nvarchar(24)", "String"),
+    ("timestamp without time zone", "datetime2(6)", "DateTime64(6, 'UTC')"),
+    ("timestamp(0) without time zone", "datetime2(0)", "DateTime64(0, 'UTC')"),
+    ("timestamp with time zone", "datetimeoffset(6)", "DateTime64(6, 'UTC')"),
+    ("timestamp(3) with time zone", "datetimeoffset(3)", "DateTime64(3, 'UTC')"),
+    ("interval", "nvarchar(80)", "String"),
+    ("interval day to second(3)", "nvarchar(80)", "String"),
+    ("uuid", "uniqueidentifier", "UUID"),
+    ("json", "nvarchar(max)", "String"),
+    ("jsonb", "nvarchar(max)", "String"),
+    ("xml", "nvarchar(max)", "String"),
+    ("inet", "nvarchar(49)", "String"),
+    ("cidr", "nvarchar(49)", "String"),
+    ("macaddr", "nvarchar(17)", "String"),
+    ("enum", "nvarchar(63)", "String"),
+    ("int4range", "nvarchar(max)", "String"),
+    ("tstzmultirange", "nvarchar(max)", "String"),
+    ("bit(8)", "nvarchar(8)", "String"),
+    ("bit varying", "nvarchar(max)", "String"),
+    ("integer[]", "nvarchar(max)", "Array(Nullable(Int32))"),
+    ("text[]", "nvarchar(max)", "Array(Nullable(String))"),
+    ("numeric(10,2)[]", "nvarchar(max)", "Array(Nullable(Decimal(10, 2)))"),
+    ("timestamp with time zone[]", "nvarchar(max)", "Array(Nullable(DateTime64(6, 'UTC')))"),
+    ("enum[]", "nvarchar(max)", "Array(Nullable(String))"),
+]
+
+
+@pytest.mark.parametrize(("type_", "sqlserver", "clickhouse"), FROM_POSTGRES)
+def test_postgres_types(type_, sqlserver, clickhouse):
+    assert target_of(POSTGRES, type_, SQLSERVER) == sqlserver
+    assert target_of(POSTGRES, type_, CLICKHOUSE) == clickhouse
+
+
+FROM_SQLSERVER = [
+    ("tinyint", "UInt8"),
+    ("smallint", "Int16"),
+    ("int", "Int32"),
+    ("bigint", "Int64"),
+    ("bit", "Bool"),
+    ("decimal(38,10)", "Decimal(38, 10)"),
+    ("numeric(9,0)", "Decimal(9, 0)"),
+    ("money", "Decimal(19, 4)"),
+    ("smallmoney", "Decimal(10, 4)"),
+    ("float", "Float64"),
+    ("float(24)", "Float32"),
+    ("real", "Float32"),
+    ("char(3)", "String"),
+    ("varchar(max)", "String"),
+    ("nchar(3)", "String"),
+    ("nvarchar(100)", "String"),
+    ("nvarchar(max)", "String"),
+    ("text", "String"),
+    ("ntext", "String"),
+    ("xml", "String"),
+    ("binary(3)", "String"),
+    ("varbinary(max)", "String"),
+    ("image", "String"),
+    ("date", "Date32"),
+    ("time(7)", "String"),
+    ("datetime", "DateTime64(3, 'UTC')"),
+    ("smalldatetime", "DateTime64(0, 'UTC')"),
+    ("datetime2(3)", "DateTime64(3, 'UTC')"),
+    ("datetime2(7)", "DateTime64(7, 'UTC')"),
+    ("datetimeoffset(7)", "DateTime64(7, 'UTC')"),
+    ("uniqueidentifier", "UUID"),
+]
+
+
+@pytest.mark.parametrize(("type_", "clickhouse"), FROM_SQLSERVER)
+def test_sqlserver_types(type_, clickhouse):
+    assert target_of(SQLSERVER, type_, CLICKHOUSE) == clickhouse
+
+
+REFUSED = [
+    # source, type, target, what the message offers
+    (POSTGRES, "composite", CLICKHOUSE, '{x: {type: "String"}}'),
+    (POSTGRES, "composite", SQLSERVER, '{x: {type: "nvarchar(max)"}}'),
+    (POSTGRES, "composite[]", CLICKHOUSE, '{x: {type: "String"}}'),
+    (POSTGRES, "point", CLICKHOUSE, '{x: {type: "String"}}'),
+    (POSTGRES, "numeric", CLICKHOUSE, '{x: {type: "Decimal(76, 10)"}}'),
+    (POSTGRES, "numeric", SQLSERVER, '{x: {type: "decimal(38,10)"}}'),
+    (POSTGRES, "numeric[]", CLICKHOUSE, '{x: {type: "Array(Nullable(Decimal(76, 10)))"}}'),
+    (POSTGRES, "numeric(39,0)", SQLSERVER, '{x: {type: "nvarchar(max)"}}'),
+    (POSTGRES, "numeric(77,0)", CLICKHOUSE, '{x: {type: "String"}}'),
+    (SQLSERVER, "sql_variant", CLICKHOUSE, "CAST([x] AS nvarchar(4000))"),
+    (SQLSERVER, "hierarchyid", CLICKHOUSE, "[x].ToString()"),
+    (SQLSERVER, "geometry", CLICKHOUSE, "[x].STAsText()"),
+    (SQLSERVER, "geography", CLICKHOUSE, "[x].STAsText()"),
+    (SQLSERVER, "timestamp", CLICKHOUSE, "CAST(CAST([x] AS bigint) AS nvarchar(20))"),
+    (SQLSERVER, "rowversion", CLICKHOUSE, '{x: {type: "String"}}'),
+]
+
+
+@pytest.mark.parametrize(("source", "type_", "target", "offer"), REFUSED)
+def test_refused_types_name_what_works(source, type_, target, offer):
+    with pytest.raises(TypeRefused) as refused:
+        target_of(source, type_, target)
+    message = str(refused.value)
+    assert f"column 'x' of type {type_}" in message
+    assert offer in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(("source", "type_", "target", "offer"), REFUSED)
+def test_the_text_that_is_offered_is_taken(source, type_, target, offer):
+    text = "String" if target is CLICKHOUSE else "nvarchar(max)"
+    assert target_of(source, type_, target, type=text) == text
+
+
+def test_every_refused_column_is_named_at_once():
+    columns = [Column("id", "integer"), Column("a", "point"), Column("b", "numeric")]
+    with pytest.raises(TypeRefused, match=r"'a' of type point.*'b' of type numeric"):
+        plan_copy(POSTGRES, columns, CLICKHOUSE, key="id")
+
+
+OVERRIDES = [
+    (POSTGRES, "text", SQLSERVER, "nvarchar(400)"),
+    (POSTGRES, "bigint", SQLSERVER, "int"),
+    (POSTGRES, "numeric", SQLSERVER, "decimal(20,4)"),
+    (POSTGRES, "date", CLICKHOUSE, "Int32"),
+    (POSTGRES, "date", CLICKHOUSE, "String"),
+    (POSTGRES, "timestamp without time zone", CLICKHOUSE, "Int64"),
+    (POSTGRES, "timestamp without time zone", CLICKHOUSE, "DateTime64(3, 'UTC')"),
+    (POSTGRES, "uuid", SQLSERVER, "nvarchar(36)"),
+    (POSTGRES, "integer[]", CLICKHOUSE, "String"),
+    (POSTGRES, "integer[]", CLICKHOUSE, "Array(Nullable(Int64))"),
+    (SQLSERVER, "datetimeoffset(7)", CLICKHOUSE, "String"),
+    (SQLSERVER, "money", CLICKHOUSE, "String"),
+    (SQLSERVER, "bigint", CLICKHOUSE, "Decimal(10, 0)"),
+]
+
+
+@pytest.mark.parametrize(("source", "type_", "target", "wanted"), OVERRIDES)
+def test_overrides_that_can_hold_values(source, type_, target, wanted):
+    assert target_of(source, type_, target, type=wanted) == wanted
+
+
+BAD_OVERRIDES = [
+    (POSTGRES, "text", CLICKHOUSE, "Int32", TypeRefused),
+    (POSTGRES, "bytea", SQLSERVER, "int", TypeRefused),
+    (POSTGRES, "double precision", CLICKHOUSE, "Float32", TypeRefused),
+    (POSTGRES, "timestamp with time zone", SQLSERVER, "datetime2(6)", TypeRefused),
+    (POSTGRES, "text", SQLSERVER, "varchar(20)", InputError),
+    (POSTGRES, "text", SQLSERVER, "nvarchar(4001)", InputError),
+    (POSTGRES, "integer", CLICKHOUSE, "Int31", InputError),
+    (
+        POSTGRES,
+        "timestamp with time zone",
+        CLICKHOUSE,
+        "DateTime64(6, 'Europe/Berlin')",
+        InputError,
+    ),
+    (SQLSERVER, "datetime2(7)", CLICKHOUSE, "DateTime64(6, 'UTC')", TypeRefused),
+]
+
+
+@pytest.mark.parametrize(("source", "type_", "target", "wanted", "error"), BAD_OVERRIDES)
+def test_overrides_that_cannot(source, type_, target, wanted, error):
+    with pytest.raises(error, match="'x'"):
+        target_of(source, type_, target, type=wanted)
+
+
+def test_on_overflow_text_makes_the_column_text():
+    assert target_of(POSTGRES, "numeric(100,2)", CLICKHOUSE, on_overflow="text") == "String"
+    assert target_of(POSTGRES, "date", SQLSERVER, on_overflow="text") == "nvarchar(max)"
+
+
+def test_names_nullability_and_primary_key():
+    columns = [
+        Column("b", "integer", False, primary_key=2),
+        Column("a", "integer", False, primary_key=1),
+        Column("select", "text", True),
+        Column("größe %s ]]", "text", False, generated=True),
+        Column("arr", "integer[]", True),
+    ]
+    plan = plan_copy(
+        POSTGRES,
+        columns,
+        CLICKHOUSE,
+        key="a",
+        overrides={"a": ColumnOverride(rename="first")},
+    )
+    assert [(column.name, column.nullable) for column in plan.target_columns] == [
+        ("b", False),
+        ("first", False),
+        ("select", True),
+        ("größe %s ]]", False),
+        ("arr", False),  # ClickHouse has no Nullable(Array)
+    ]
+    assert plan.primary_key == ("first", "b")
+    assert plan.key.target.name == "first"
+    assert plan.columns[2].arrow_sql == '"select"'
+
+
+def test_a_null_opt_in_makes_the_target_nullable():
+    columns = [Column("id", "integer", False), Column("d", "date", False)]
+    plan = plan_copy(
+        POSTGRES, columns, CLICKHOUSE, key="id", overrides={"d": ColumnOverride(on_overflow="null")}
+    )
+    assert plan.columns[1].target.nullable
+    assert plan.columns[1].text_sql is None
+
+
+def test_low_cardinality_by_opt_in():
+    assert target_of(POSTGRES, "text", CLICKHOUSE, low_cardinality=True) == "LowCardinality(String)"
+    with pytest.raises(InputError, match="low_cardinality"):
+        target_of(POSTGRES, "text", SQLSERVER, low_cardinality=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "nope"}, "no column 'nope'; there are ID, id, x"),
+        ({"overrides": {"nope": ColumnOverride()}}, "no column 'nope'"),
+        ({"exclude": ["nope"]}, "no column 'nope'"),
+        ({"exclude": ["id"]}, "key column 'id' cannot be excluded"),
+        (
+            {"exclude": ["ID"], "overrides": {"x": ColumnOverride(rename="id")}},
+            "both be named 'id'",
+        ),
+        ({}, "columns 'id' and 'ID' would both be named 'ID'"),
+    ],
+)
+def test_declarations_that_do_not_fit_the_table(arguments, message):
+    columns = [Column("id", "integer"), Column("ID", "integer"), Column("x", "text")]
+    with pytest.raises(InputError, match=message):
+        plan_copy(POSTGRES, columns, SQLSERVER, **{"key": "id", **arguments})
+
+
+def test_one_column_and_five_hundred():
+    plan = plan_copy(POSTGRES, [Column("id", "bigint", False)], CLICKHOUSE, key="id")
+    assert len(plan.columns) == 1
+    columns = [Column(f"c{n}", FROM_POSTGRES[n % len(FROM_POSTGRES)][0]) for n in range(500)]
+    assert len(plan_copy(POSTGRES, columns, SQLSERVER, key="c1").columns) == 500
+
+
+COMPATIBLE = [
+    # system, planned, actual, the reason's beginning
+    ("sqlserver", Column("x", "int"), Column("x", "int"), None),
+    ("sqlserver", Column("x", "int"), Column("x", "bigint"), None),
+    ("sqlserver", Column("x", "int"), Column("x", "decimal(10,0)"), None),
+    ("sqlserver", Column("x", "int"), Column("x", "smallint"), "is smallint"),
+    ("sqlserver", Column("x", "int"), Column("x", "int", False), "is NOT NULL"),
+    ("sqlserver", Column("x", "int", False), Column("x", "int"), None),
+    ("sqlserver", Column("x", "int"), Column("x", "int", generated=True), "is computed"),
+    ("sqlserver", Column("x", "float(53)"), Column("x", "float"), None),
+    ("sqlserver", Column("x", "nvarchar(20)"), Column("x", "nvarchar(max)"), None),
+    ("sqlserver", Column("x", "nvarchar(20)"), Column("x", "nvarchar(19)"), "is nvarchar(19)"),
+    ("sqlserver", Column("x", "nvarchar(20)"), Column("x", "varchar(20)"), "is varchar(20)"),
+    ("sqlserver", Column("x", "decimal(10,2)"), Column("x", "numeric(11,3)"), None),
+    ("sqlserver", Column("x", "decimal(10,2)"), Column("x", "decimal(10,3)"), "is decimal(10,3)"),
+    ("sqlserver", Column("x", "datetime2(6)"), Column("x", "datetime2(7)"), None),
+    ("sqlserver", Column("x", "datetime2(6)"), Column("x", "datetime"), "is datetime,"),
+    ("sqlserver", Column("x", "datetime2(6)"), Column("x", "datetimeoffset"), "is datetimeoffset"),
+    ("clickhouse", Column("x", "Int32"), Column("x", "Int64"), None),
+    ("clickhouse", Column("x", "Int32"), Column("x", "UInt64"), "is UInt64"),
+    ("clickhouse", Column("x", "String"), Column("x", "LowCardinality(String)"), None),
+    ("clickhouse", Column("x", "String"), Column("x", "FixedString(3)"), "is FixedString(3)"),
+    ("clickhouse", Column("x", "Date32"), Column("x", "Date"), "is Date,"),
+    (
+        "clickhouse",
+        Column("x", "DateTime64(3, 'UTC')"),
+        Column("x", "DateTime64(6, 'UTC')"),
+        None,
+    ),
+    ("clickhouse", Column("x", "DateTime64(3, 'UTC')"), Column("x", "DateTime"), "is DateTime,"),
+    ("clickhouse", Column("x", "Array(Nullable(Int32))", False), Column("x", "Int32"), "is Int32"),
+]
+
+
+@pytest.mark.parametrize(("system", "planned", "actual", "reason"), COMPATIBLE)
+def test_compatible(system, planned, actual, reason):
+    found = compatible(system, planned, actual)
+    assert found is None if reason is None else found.startswith(reason)
