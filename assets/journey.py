@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
+from resources.fingerprints import SourceFingerprint, fingerprints
+from resources.sqlserver import SqlServerResource
+from resources.sqlserver_target import SqlServerTarget
 
 from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
 from assets.manifest import HopSpec, Transfer
@@ -15,16 +19,13 @@ from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableMissing
-from resources.fingerprints import SourceFingerprint, fingerprints
 from resources.keykind import key_kind
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_target import SqlServerTarget
 from resources.statistics import key_statistics
 from resources.tables import Column, System
-from resources.target import Target, TargetOptions
+from resources.target import Target, TargetOptions, written_to
 from resources.types import ColumnOverride, plan_copy
 
 
@@ -70,6 +71,11 @@ class Hop:
     options: TargetOptions
     schema_hash: str
     settings_hash: str
+
+    @property
+    def written_plan(self) -> CopyPlan:
+        """The plan with the table that ranges are written to: with `swap`, the shadow table."""
+        return replace(self.plan, target=written_to(self.plan, self.options))
 
     def version(self, source: str) -> DataVersion:
         """The data version of a range whose source rows have this fingerprint."""
@@ -145,7 +151,9 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             columns,
             spec.to,
             key=key,
-            overrides=_overrides(transfer, spec, first=number == 1, last=number == len(transfer.hops)),
+            overrides=_overrides(
+                transfer, spec, first=number == 1, last=number == len(transfer.hops)
+            ),
             exclude=exclude if number == 1 else (),
         )
         if spec.wire == "text":
@@ -168,7 +176,11 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                     partition_by=spec.partition_by,
                 ),
                 schema_hash=digest([(column.source, column.target) for column in plan.columns]),
-                settings_hash=digest(transfer.write, spec, [c.on_overflow for c in plan.columns]),
+                settings_hash=digest(
+                    transfer.write,
+                    (spec.engine, spec.order_by, spec.partition_by),
+                    [column.on_overflow for column in plan.columns],
+                ),
             )
         )
         source, key, columns = spec.to, plan.key.target.name, list(plan.target_columns)
@@ -217,9 +229,7 @@ def resolve(
     return Journey(transfer, hops, {r.name: r for r in known}, growth, found)
 
 
-def known_ranges(
-    transfer: Transfer, key: Column, instance: dg.DagsterInstance
-) -> list[KeyRange]:
+def known_ranges(transfer: Transfer, key: Column, instance: dg.DagsterInstance) -> list[KeyRange]:
     """The ranges that Dagster knows of, in its order."""
     kind, digits = key_kind(key, transfer.source.system)
     return [
@@ -235,8 +245,19 @@ def find_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstan
     return _growth(transfer, source, key, known_ranges(transfer, key, instance))
 
 
-def apply_growth(transfer: Transfer, growth: Growth, instance: dg.DagsterInstance) -> None:
-    """Make Dagster's dynamic partitions those of the plan."""
+def apply_growth(
+    transfer: Transfer, growth: Growth, servers: Servers, instance: dg.DagsterInstance
+) -> None:
+    """Make Dagster's dynamic partitions those of the plan.
+
+    The targets forget a retired range first: dying in between leaves a plan that repeats it.
+    """
+    if growth.retire:
+        for hop in resolve_hops(transfer, servers):
+            target = servers.target(hop.plan.target.system)
+            # a target that does not exist yet has nothing to forget
+            with contextlib.suppress(TableMissing):
+                target.retire(hop.plan, growth.retire, growth.add, hop.options)
     for key_range in growth.retire:
         instance.delete_dynamic_partition(transfer.partitions_name, key_range.name)
     if growth.add:
@@ -255,16 +276,20 @@ def decisions(
 ) -> dict[str, Reason]:
     """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
     previous: dict[str, Committed] = committed(instance, hop.asset, checks_of(journey.transfer))
-    rows: dict[str, int] | None = None
-    if previous:
-        try:
-            target = servers.endpoint(hop.plan.target.system)
-            rows = count_by_range(hop.plan, target, "target", list(journey.ranges.values()))
-        except TableMissing:
-            rows = None
+    rows = target_rows(journey, hop.plan, servers) if previous else None
     return decide(
         journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force
     )
+
+
+def target_rows(journey: Journey, plan: CopyPlan, servers: Servers) -> dict[str, int] | None:
+    """Rows per range in the plan's target; None if there is no such table."""
+    endpoint = servers.endpoint(plan.target.system)
+    try:
+        endpoint.columns(plan.target)
+    except TableMissing:
+        return None
+    return count_by_range(plan, endpoint, "target", list(journey.ranges.values()))
 
 
 def _overrides(

@@ -28,8 +28,9 @@ from checks import Verdict
 
 DATA_VERSION = "dagster/data_version"
 USER_PROVIDED = "dagster/data_version_is_user_provided"
-ACTION = "tableferry/action"
 STATE = "tableferry/state"
+VERSION = "tableferry/data_version"
+"""Tag of observations; Dagster's own would make them versions of the asset."""
 
 
 class State(StrEnum):
@@ -38,6 +39,8 @@ class State(StrEnum):
     EXPORTED = "exported"
     LOADED = "loaded"
     FINALISED = "finalised"
+    SHADOWED = "shadowed"
+    """Checked and waiting in the shadow table of a swap."""
     COMMITTED = "committed"
     FAILED = "failed"
     SKIPPED_UNCHANGED = "skipped_unchanged"
@@ -53,6 +56,10 @@ class Reason(StrEnum):
     LAST_CHECK_FAILED = "last_check_failed"
     TARGET_MISSING = "target_missing"
     FORCED = "forced"
+    SWAP = "swap"
+    """Unchanged, but other ranges are not, and a swap replaces the whole table."""
+    SHADOWED = "shadowed"
+    """Already in the shadow table, by an earlier run."""
     UNCHANGED = "unchanged"
 
 
@@ -152,7 +159,7 @@ class RangeRecord:
         return cls(
             range=event.partition or "",
             state=State(str(values.get(STATE, State.COMMITTED))),
-            data_version=(event.tags or {}).get(DATA_VERSION),
+            data_version=(event.tags or {}).get(DATA_VERSION) or (event.tags or {}).get(VERSION),
             run_id=entry.run_id,
             timestamp=entry.timestamp,
             rows=values.get("rows"),  # type: ignore[arg-type]
@@ -320,7 +327,7 @@ class Writer:
                     self._asset,
                     partition=record.range,
                     metadata=record.metadata(),
-                    tags={STATE: str(record.state)},
+                    tags={STATE: str(record.state), VERSION: record.data_version or "none"},
                 )
             )
 

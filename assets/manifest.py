@@ -51,7 +51,10 @@ class RangesSpec(Declared):
         if self.bounds is not None:
             if len(self.bounds) < 2:
                 raise ValueError("bounds should hold at least two values")
-            if any(not lower < upper for lower, upper in zip(self.bounds, self.bounds[1:], strict=False)):
+            if any(
+                not lower < upper
+                for lower, upper in zip(self.bounds, self.bounds[1:], strict=False)
+            ):
                 raise ValueError(f"bounds overlap: {self.bounds} should be strictly ascending")
         return self
 
@@ -158,7 +161,9 @@ class Transfer(Declared):
             return f"watermark:{value['watermark']}"
         methods = ("content", "row_version", "count_minmax", "none")
         if value not in methods and not str(value).startswith("watermark:"):
-            raise ValueError(f"{value!r} should be one of {', '.join(methods)}, {{watermark: column}}")
+            raise ValueError(
+                f"{value!r} should be one of {', '.join(methods)}, {{watermark: column}}"
+            )
         return value
 
     @model_validator(mode="after")
@@ -202,7 +207,9 @@ def load_transfers(folder: Path) -> dict[str, Transfer]:
     for path in sorted(folder.glob("*.y*ml")):
         transfer = load_transfer(path)
         if transfer.transfer in found:
-            raise InputError(f"{path}: transfer {transfer.transfer!r} is also in {found[transfer.transfer][1]}")
+            raise InputError(
+                f"{path}: transfer {transfer.transfer!r} is also in {found[transfer.transfer][1]}"
+            )
         for hop in transfer.hops:
             for other, where in found.values():
                 if any(hop.to == taken.to for taken in other.hops):
@@ -255,7 +262,9 @@ def _problem(detail: Any) -> str:
         return f"unknown key {where}"
     message = detail["msg"].removeprefix("Value error, ")
     given = detail["input"]
-    shown = "" if isinstance(given, dict | list | BaseModel) or given is None else f" (got {given!r})"
+    shown = (
+        "" if isinstance(given, dict | list | BaseModel) or given is None else f" (got {given!r})"
+    )
     return f"{where}: {message}{shown}" if where else message
 
 
@@ -268,7 +277,9 @@ def _line(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
                 if key.value == str(part):
                     line, node = key.start_mark.line + 1, value
                     break
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        elif (
+            isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
+        ):
             node = node.value[part]
             line = node.start_mark.line + 1
     return line

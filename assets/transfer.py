@@ -2,21 +2,31 @@
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import dagster as dg
+from resources.sqlserver import SqlServerResource
 
-from assets.journey import Journey, Servers, asset_key, checks_of, decisions, levels_of, resolve
-from assets.ledger import Reason, Writer
+from assets.journey import (
+    Hop,
+    Journey,
+    Servers,
+    asset_key,
+    checks_of,
+    decisions,
+    levels_of,
+    resolve,
+)
+from assets.ledger import Reason, State, Writer
 from assets.manifest import Transfer
 from assets.profiles import profile
 from assets.runs import FORCE, PROCESS, PROFILE, run_is_alive, this_process
+from assets.swap import promote, swap_reasons
 from assets.worker import Outcome, Work, run_ranges
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
 
 KINDS = {"postgres": "postgres", "sqlserver": "sqlserver", "clickhouse": "clickhouse"}
 
@@ -49,7 +59,8 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
         dg.AssetSpec(
             asset_key(hop.to.path),
             deps=[asset_key(before.path)],
-            description=transfer.description or f"{before} -> {hop.to}, by ranges of {transfer.key}",
+            description=transfer.description
+            or f"{before} -> {hop.to}, by ranges of {transfer.key}",
             partitions_def=partitions,
             group_name=transfer.transfer,
             kinds={KINDS[before.system], KINDS[hop.to.system]},
@@ -119,12 +130,10 @@ def execute(
         journey = resolve(
             transfer, servers, instance, names=context.partition_keys, snapshot=snapshot
         )
-        selected = tuple(
-            hop for hop in journey.hops if hop.asset in context.selected_asset_keys
-        )
+        selected = tuple(hop for hop in journey.hops if hop.asset in context.selected_asset_keys)
         force = run.tags.get(FORCE) == "true"
         reasons = {
-            hop.number: decisions(journey, hop, servers, instance, force=force and hop in selected)
+            hop.number: reasons_of(journey, hop, servers, instance, force=force and hop in selected)
             for hop in journey.hops
         }
         _require_upstream(journey, selected[0].number, reasons)
@@ -147,12 +156,48 @@ def execute(
             exports=threading.BoundedSemaphore(parallel.export or knobs.export),
             loads=threading.BoundedSemaphore(parallel.load or knobs.load),
         )
-        return run_ranges(work, selected, reasons)
+        if transfer.write != "swap":
+            return run_ranges(work, selected, reasons)
+        known = instance.get_dynamic_partitions(transfer.partitions_name)
+        return _swap(work, selected, reasons, known)
 
 
-def source_snapshot(
-    transfer: Transfer, servers: Servers
-) -> AbstractContextManager[str | None]:
+def _swap(
+    work: Work,
+    hops: Sequence[Hop],
+    reasons: Mapping[int, Mapping[str, Reason]],
+    known: Sequence[str],
+) -> list[Outcome]:
+    """Hop by hop: a later hop reads the table that the one before has put in its place."""
+    done: list[Outcome] = []
+    for hop in hops:
+        outcomes = run_ranges(work, (hop,), reasons)
+        if all(outcome.good for outcome in outcomes) and any(
+            outcome.record.state is State.SHADOWED for outcome in outcomes
+        ):
+            outcomes = promote(work, hop, known, outcomes)
+        done += outcomes
+        if not all(outcome.good for outcome in outcomes):
+            break
+    return done
+
+
+def reasons_of(
+    journey: Journey,
+    hop: Hop,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    force: bool = False,
+) -> dict[str, Reason]:
+    """Why each range of a hop is run, or that it is unchanged."""
+    reasons = decisions(journey, hop, servers, instance, force=force)
+    if journey.transfer.write == "swap":
+        return swap_reasons(journey, hop, servers, instance, reasons)
+    return reasons
+
+
+def source_snapshot(transfer: Transfer, servers: Servers) -> AbstractContextManager[str | None]:
     """One consistent view of a PostgreSQL source for a whole run; SQL Server has none to share."""
     if transfer.source.system == "postgres":
         return servers.postgres.snapshot()

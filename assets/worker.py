@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import pyarrow as pa
+from resources.retry import retrying
 
 from assets import progress
 from assets.journey import Hop, Journey, Servers
 from assets.ledger import DataVersion, RangeRecord, Reason, State, Writer
 from assets.stream import Prefetch
 from assets.verification import explained
-from checks import Level, Verdict, reconcile
+from checks import Level, Verdict, reconcile, row_count_of
 from resources.debug import reached
 from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.keyrange import KeyRange
-from resources.retry import retrying
 from resources.target import RangeLoad
 from resources.types import conform
 
@@ -41,8 +41,8 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether the range is committed, or was and is."""
-        return self.record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED)
+        """Whether the range is committed, was and is, or waits for its swap."""
+        return self.record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED, State.SHADOWED)
 
 
 @dataclass
@@ -82,6 +82,7 @@ def run_ranges(
 
     A range that fails in a hop goes no further; the others go on.
     """
+
     def journey_of(name: str) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for hop in hops:
@@ -110,6 +111,8 @@ def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
     writer = work.writers[hop.number]
     if reason is Reason.UNCHANGED:
         return _skip(work, hop, key_range, version)
+    if reason is Reason.SHADOWED:
+        return _gathered(work, hop, key_range, version)
     attempts = 0
     try:
         for attempt in retrying():
@@ -155,6 +158,21 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, version: DataVersion) -> Ou
     if not verdict.passed:
         record = replace(record, state=State.FAILED, error=verdict.summary())
     return Outcome(hop, record, Reason.UNCHANGED, (verdict,))
+
+
+def _gathered(work: Work, hop: Hop, key_range: KeyRange, version: DataVersion) -> Outcome:
+    """A range that an earlier run left in the shadow table, counted anew."""
+    verdict = _reconcile(work, hop, key_range, "count")
+    work.tell(hop, key_range.name, "shadowed")
+    record = RangeRecord(
+        range=key_range.name,
+        state=State.SHADOWED if verdict.passed else State.FAILED,
+        data_version=str(version),
+        run_id=work.run_id,
+        rows=work.journey.fingerprints[key_range.name].rows,
+        error=None if verdict.passed else verdict.summary(),
+    )
+    return Outcome(hop, record, Reason.SHADOWED, (verdict,))
 
 
 def _move(
@@ -229,9 +247,7 @@ def _prove(
     name, writer = key_range.name, work.writers[hop.number]
     work.tell(hop, name, "reconcile")
     started = time.perf_counter()
-    verdicts = tuple(
-        _reconcile(work, hop, key_range, level) for level in work.levels
-    )
+    verdicts = _verdicts(work, hop, key_range)
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
     if not all(verdict.passed for verdict in verdicts):
         snapshot = work.snapshot if hop.number == 1 else None
@@ -243,6 +259,11 @@ def _prove(
         for verdict in verdicts:
             writer.checked(name, verdict)
         raise CheckFailed("; ".join(verdict.summary() for verdict in bad))
+    if hop.options.mode == "swap":
+        record = replace(record, state=State.SHADOWED, seconds=seconds)
+        writer.progress(record)
+        work.tell(hop, name, "shadowed")
+        return Outcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED, seconds=seconds)
     writer.commit(record)
     reached("after_event")
@@ -252,10 +273,21 @@ def _prove(
     return Outcome(hop, record, reason, verdicts)
 
 
+def _verdicts(work: Work, hop: Hop, key_range: KeyRange) -> tuple[Verdict, ...]:
+    """The row count's verdict, and the declared level's; the one is part of a checksum."""
+    *_, level = work.levels
+    verdict = _reconcile(work, hop, key_range, level)
+    if level == "count":
+        return (verdict,)
+    if level == "checksum":
+        return (row_count_of(verdict), verdict)
+    return (_reconcile(work, hop, key_range, "count"), verdict)
+
+
 def _reconcile(work: Work, hop: Hop, key_range: KeyRange, level: Level) -> Verdict:
     snapshot = work.snapshot if hop.number == 1 else None
     return reconcile(
-        hop.plan,
+        hop.written_plan,
         work.servers.endpoint(hop.plan.source.system),
         work.servers.endpoint(hop.plan.target.system),
         key_range,
@@ -267,7 +299,7 @@ def _reconcile(work: Work, hop: Hop, key_range: KeyRange, level: Level) -> Verdi
 def _export(
     work: Work, hop: Hop, key_range: KeyRange, counts: dict[str, int]
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
-    """How to open the source's stream of a range: Arrow batches as the target wants them, or text."""
+    """How to open the stream of a range: batches as the target wants them, or text."""
     source = work.servers.endpoint(hop.plan.source.system)
     sql = hop.plan.select(key_range, hop.spec.wire)
     snapshot = work.snapshot if hop.number == 1 else None

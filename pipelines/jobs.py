@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers
 from assets.manifest import Transfer
@@ -13,7 +14,6 @@ from assets.verification import verify
 from checks.verdict import LEVELS
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAssetJobDefinition:
@@ -22,7 +22,7 @@ def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAsset
         move_job_name(transfer.transfer),
         selection=dg.AssetSelection.assets(assets),
         partitions_def=partitions_of(transfer),
-        description=f"Move {transfer.source} by key ranges to {', '.join(str(h.to) for h in transfer.hops)}",
+        description=f"Move {transfer.source} by ranges of {transfer.key} through all hops.",
         tags={"tableferry/transfer": transfer.transfer},
     )
 
@@ -32,7 +32,7 @@ class CheckConfig(dg.Config):
 
     level: str | None = None
     """One of count, checksum, sample_hash, full_hash; the transfer's own when not given."""
-    ranges: list[str] = []
+    ranges: list[str] = []  # noqa: RUF012  Dagster's config classes are pydantic models
     """Partition keys; all committed ranges when empty."""
 
 

@@ -41,7 +41,8 @@ def plan_table(view: TransferView) -> Table:
     table.add_column("action")
     table.add_column("reason")
     for row in view.ranges:
-        table.add_row(row.target, row.range, _number(row.rows), _styled(row.state), row.reason or "")
+        action = _styled(row.state)
+        table.add_row(row.target, row.range, _number(row.rows), action, row.reason or "")
     return table
 
 
@@ -170,4 +171,3 @@ def _number(value: int | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
-

@@ -14,7 +14,6 @@ from assets.journey import (
     Journey,
     apply_growth,
     checks_of,
-    decisions,
     known_ranges,
     resolve,
     resolve_hops,
@@ -33,6 +32,7 @@ from assets.runs import (
     segments,
     this_process,
 )
+from assets.transfer import reasons_of
 from assets.verification import Checked, verify
 from checks import Differences, Level, drill_down
 from pipelines.definitions import build
@@ -106,7 +106,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, 
             rows=rows[range_name],
         )
         for hop in journey.hops
-        for range_name, reason in decisions(
+        for range_name, reason in reasons_of(
             journey, hop, session.servers, session.instance, force=force
         ).items()
     ]
@@ -142,7 +142,7 @@ def run(
     hops = _chosen_hops(name, journey.hops, hop)
     _require_ranges(name, ranges, list(journey.ranges))
     wanted = set(ranges) or set(journey.ranges)
-    apply_growth(transfer, journey.growth, session.instance)
+    apply_growth(transfer, journey.growth, session.servers, session.instance)
     if failed:
         wanted &= _failed(session, transfer, hops)
     numbers = {one.number for one in hops}
@@ -292,9 +292,7 @@ def _views(
 ) -> list[RangeView]:
     records = ledger.records(session.instance, asset, names)
     checks = ledger.verdicts(session.instance, asset, checks_of(transfer))
-    return [
-        _view(hop, target, name, records.get(name), checks.get(name, {})) for name in names
-    ]
+    return [_view(hop, target, name, records.get(name), checks.get(name, {})) for name in names]
 
 
 def _view(

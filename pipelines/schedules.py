@@ -1,14 +1,15 @@
 """Schedules out of the transfers' `schedule` lines."""
 
 import dagster as dg
+from resources.sqlserver import SqlServerResource
 
-from assets.journey import Servers, apply_growth, decisions, resolve
+from assets.journey import Servers, apply_growth, resolve
 from assets.ledger import Reason
 from assets.manifest import Transfer
 from assets.runs import move_job_name, run_requests
+from assets.transfer import reasons_of
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
 
 
 def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
@@ -32,12 +33,12 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         todo = {
             name
             for hop in journey.hops
-            for name, reason in decisions(journey, hop, servers, context.instance).items()
+            for name, reason in reasons_of(journey, hop, servers, context.instance).items()
             if reason is not Reason.UNCHANGED
         }
         if not todo:
             return dg.SkipReason(f"all {len(journey.ranges)} ranges are unchanged")
-        apply_growth(transfer, journey.growth, context.instance)
+        apply_growth(transfer, journey.growth, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         return run_requests(
             transfer, order, todo, key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}"

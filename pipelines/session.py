@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
+from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers
 from assets.manifest import Transfer, load_transfers
@@ -15,7 +16,6 @@ from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError
 from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
 
 DAGSTER_HOME = "DAGSTER_HOME"
 DEFAULT_HOME = ".dagster_home"

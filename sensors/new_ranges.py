@@ -1,6 +1,7 @@
 """Finds keys beyond the known ranges, and adds and moves ranges for them."""
 
 import dagster as dg
+from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers, apply_growth, find_growth
 from assets.manifest import Transfer
@@ -8,7 +9,6 @@ from assets.runs import move_job_name, run_requests
 from resources.clickhouse import ClickHouseResource
 from resources.errors import TableferryError
 from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
 
 
 def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
@@ -33,7 +33,7 @@ def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
             return dg.SkipReason(str(error))
         if not growth.add:
             return dg.SkipReason(f"no keys of {transfer.source} beyond the known ranges")
-        apply_growth(transfer, growth, context.instance)
+        apply_growth(transfer, growth, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         added = {key_range.name for key_range in growth.add}
         return run_requests(transfer, order, added, key="new")

@@ -134,9 +134,21 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
         (V1, Committed(V1, 1, check_failed=True), 10, False, Reason.LAST_CHECK_FAILED),
         (V1, Committed(V1, 1), 9, False, Reason.TARGET_MISSING),
         (V1, Committed(V1, 1), None, False, Reason.TARGET_MISSING),
-        (DataVersion("x", "schema1", "settings1"), Committed(V1, 1), 10, False, Reason.SOURCE_CHANGED),
+        (
+            DataVersion("x", "schema1", "settings1"),
+            Committed(V1, 1),
+            10,
+            False,
+            Reason.SOURCE_CHANGED,
+        ),
         (DataVersion("x", "y", "settings1"), Committed(V1, 1), 10, False, Reason.SCHEMA_CHANGED),
-        (DataVersion("source1", "schema1", "z"), Committed(V1, 1), 10, False, Reason.SETTINGS_CHANGED),
+        (
+            DataVersion("source1", "schema1", "z"),
+            Committed(V1, 1),
+            10,
+            False,
+            Reason.SETTINGS_CHANGED,
+        ),
         (V1, Committed(DataVersion.parse("foreign"), 1), 10, False, Reason.SCHEMA_CHANGED),
     ],
 )
