@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checks.atoms import Side
-from checks.buckets import MOST_RANGES, range_number, within
 from checks.checksum import ROWS, Grouped, one_side
 from checks.verdict import CHECK_NAMES, Verdict
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
+from resources.rangesql import MOST_RANGES, range_number, within
 
 
 def count_by_range(

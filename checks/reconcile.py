@@ -6,14 +6,15 @@ import time
 from collections.abc import Sequence
 
 from checks.atoms import Side
-from checks.buckets import MOST_RANGES, in_sample, range_number, within
+from checks.buckets import in_sample
 from checks.checksum import ROWS, Figures, Grouped, both_sides, disagreeing, empty
-from checks.fields import Field, fields
+from checks.fields import Field, fields, observed
 from checks.rowhash import compare_rows
 from checks.verdict import CHECK_NAMES, Level, Verdict
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
+from resources.rangesql import MOST_RANGES, range_number, within
 
 SAMPLE_ROWS = 1000
 """About as many rows of a range `sample_hash` reads: enough to see a fault of 0.7 % of all rows
@@ -61,6 +62,7 @@ def reconcile_all(
     Returns:
         Range name -> verdict. The seconds of a query for many ranges are spread over them evenly.
     """
+    plan = observed(plan, target)
     if level in ("sample_hash", "full_hash"):
         return {
             key_range.name: _by_rows(plan, source, target, key_range, level, snapshot)
