@@ -21,6 +21,7 @@ from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, QueryFailed, SnapshotLost, TableferryError, TableMissing
 from resources.tables import Column, System, TableRef
+from resources.types.querytext import refused_in_query
 
 logger = logging.getLogger(__name__)
 
@@ -361,6 +362,9 @@ def _query_failed(
     settings: ConnectionSettings, error: Exception, snapshot: str | None
 ) -> TableferryError:
     text = str(error)
+    refused = refused_in_query(text)
+    if refused is not None:
+        return refused
     if snapshot is not None and re.search(r"snapshot .* does not exist|invalid snapshot", text):
         return _lost(snapshot)
     if isinstance(error, psycopg.Error) and error.diag.message_primary:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from resources.errors import SchemaDrift, ValueRefused
 from resources.plan import ColumnPlan, CopyPlan
 from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
+from resources.types.querytext import SHOWN
 from resources.types.route import plain_type, route
 from resources.types.steps import Violation, plain, relax
 
@@ -99,7 +100,10 @@ def shown(value: pa.Scalar, system: str) -> object:
         return str((dt.datetime.min + dt.timedelta(microseconds=microseconds)).time())
     if pa.types.is_list(value.type) and value.is_valid:
         return [shown(item, system) for item in value]
-    return value.as_py()
+    found = value.as_py()
+    if isinstance(found, (str, bytes)) and len(found) > SHOWN:
+        return found[:SHOWN]
+    return found
 
 
 def _day(number: int, system: str) -> str:

@@ -12,7 +12,7 @@ from resources.tables import Column, System, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
 from resources.types.export import Refusal
 from resources.types.kinds import Array
-from resources.types.querytext import guarded, text_expression
+from resources.types.querytext import Where, guarded, text_expression
 from resources.types.route import (
     NoRoute,
     Route,
@@ -78,7 +78,7 @@ def plan_copy(
             continue
         override = overrides.get(column.name, ColumnOverride())
         try:
-            plans.append(_plan_column(source.system, column, target.system, override, key_sql))
+            plans.append(_plan_column(source, column, target.system, override, key_sql))
         except NoRoute as error:
             refused.append(f"column {column.name!r} of type {column.type}: {error}")
     if refused:
@@ -114,8 +114,9 @@ def compatible(target_system: System, planned: Column, actual: Column) -> str | 
 
 
 def _plan_column(
-    source: System, column: Column, target: System, override: ColumnOverride, key_sql: str
+    table: TableRef, column: Column, target: System, override: ColumnOverride, key_sql: str
 ) -> ColumnPlan:
+    source = table.system
     target_type = _target_type(source, column, target, override)
     try:
         way = route(source, column.type, target, target_type)
@@ -133,9 +134,7 @@ def _plan_column(
         expression = guarded(
             expression,
             refuse.replace("{}", name),
-            column.name,
-            key_sql,
-            name,
+            Where(str(table), column.name, key_sql, name),
             way.source.refuse_reason,
             "text" if way.as_text else way.source.refuse_type,
         )
@@ -150,7 +149,7 @@ def _plan_column(
         target=Column(override.rename or column.name, final, nullable),
         arrow_sql=expression,
         arrow_type=way.arrow,
-        text_sql=text_expression(column, way, source, target, key_sql, override.on_overflow),
+        text_sql=text_expression(column, way, table, target, key_sql, override.on_overflow),
         on_overflow=override.on_overflow,
     )
 

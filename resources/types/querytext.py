@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import dataclass
 
 from resources.dialects import quote, string_literal
 from resources.errors import ValueRefused
 from resources.plan import OverflowPolicy
-from resources.tables import Column, System
+from resources.tables import Column, System, TableRef
 from resources.types.decimals import ToDecimal
 from resources.types.kinds import (
     EPOCH,
@@ -28,11 +29,23 @@ from resources.types.route import Route
 from resources.types.steps import Within
 
 MARK = "tableferry guard "
+SHOWN = 200
+"""Characters of a value that an error message shows."""
 
 
-def guarded(
-    expression: str, condition: str, column: str, key: str, value: str, reason: str, type_: str
-) -> str:
+@dataclass(frozen=True)
+class Where:
+    """What a guard's message says about the place: table, column, and the row's key and value."""
+
+    table: str
+    column: str
+    key: str
+    """Expression of the row's key."""
+    value: str
+    """Expression of the value."""
+
+
+def guarded(expression: str, condition: str, where: Where, reason: str, type_: str) -> str:
     """A PostgreSQL expression that fails where a condition holds, else yields what it should.
 
     The failure is a cast of the message to a type that it is not: there is no function for raising
@@ -42,49 +55,48 @@ def guarded(
     Args:
         expression: what to yield.
         condition: when to fail.
-        column: the column's name, for the message.
-        key: expression of the row's key.
-        value: expression of the value.
-        reason: why it is refused.
+        where: what the message names.
+        reason: why the value is refused.
         type_: the expression's type; for one that casts from text, `integer` is cast to before.
     """
-    literal = string_literal("postgres", column), string_literal("postgres", reason)
+    table, column, why = (
+        string_literal("postgres", text) for text in (where.table, where.column, reason)
+    )
     message = (
-        f"('{MARK}' || json_build_array({literal[0]}, ({key})::text, ({value})::text, "
-        f"{literal[1]})::text)"
+        f"('{MARK}' || json_build_array({table}, {column}, ({where.key})::text, "
+        f"left(({where.value})::text, {SHOWN}), {why})::text)"
     )
     failing = message + (f"::{type_}" if type_.endswith("[]") else f"::integer::text::{type_}")
     return f"CASE WHEN {condition} THEN {failing} ELSE {expression} END"
 
 
-def refused_in_query(error: BaseException | str, table: object) -> ValueRefused | None:
+def refused_in_query(message: str) -> ValueRefused | None:
     """The refusal that a failed export query tells of, if it is one of ours.
 
     Args:
-        error: what the driver raised, or its text.
-        table: the source table, for the message.
+        message: the server's error message, alone or within a driver's.
     """
-    _, mark, rest = str(error).partition(MARK)
+    _, mark, rest = message.partition(MARK)
     if not mark:
         return None
     try:
-        (column, key, value, reason), _ = json.JSONDecoder().raw_decode(rest)
+        (table, column, key, value, reason), _ = json.JSONDecoder().raw_decode(rest)
     except ValueError:
         return None
-    return ValueRefused(str(table), column, key, value, reason)
+    return ValueRefused(table, column, key, value, reason)
 
 
 def text_expression(
-    column: Column, way: Route, source: System, target: System, key: str, policy: OverflowPolicy
+    column: Column, way: Route, source: TableRef, target: System, key: str, policy: OverflowPolicy
 ) -> str | None:
     """The expression for text rows, its guard included; None if there is no exact one.
 
     Opt-ins change values and count what they changed, which a query that streams cannot tell; so
     those columns travel as record batches.
     """
-    if (source, target) != ("postgres", "clickhouse") or policy in ("null", "clamp"):
+    if (source.system, target) != ("postgres", "clickhouse") or policy in ("null", "clamp"):
         return None
-    name = quote(source, column.name)
+    name = quote(source.system, column.name)
     if way.as_text or isinstance(way.source.kind, Text):
         if way.source.refuse_text is not None and way.as_text:
             return None
@@ -104,7 +116,8 @@ def text_expression(
     if not conditions:
         return expression
     type_ = _sql_type(way.source.kind)
-    return guarded(expression, " OR ".join(conditions), column.name, key, name, reason, type_)
+    where = Where(str(source), column.name, key, name)
+    return guarded(expression, " OR ".join(conditions), where, reason, type_)
 
 
 def _same_family(kind: Kind, room: Kind) -> bool:
