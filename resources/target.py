@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
 
+from resources.errors import InputError
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan, WriteMode
 from resources.tables import TableRef
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""
+
+SHADOW, DIGEST = "__ferry_shadow", 12
 
 
 def nobody_else(owner: str) -> bool:
@@ -43,13 +47,9 @@ class TargetOptions:
 
 @dataclass(frozen=True)
 class LoadReceipt:
-    """What one load handed over: rows, and bytes as they were sent (Arrow buffers or text).
+    """What one load handed over: rows, and bytes as they were sent (Arrow buffers or text)."""
 
-    `rows` is None where nobody on the way counts them; the server's count of the staging table is
-    what is compared then.
-    """
-
-    rows: int | None
+    rows: int
     bytes: int
 
 
@@ -114,17 +114,64 @@ class Target(Protocol):
             RangeBusy: a live other owner holds the range.
         """
 
-    def promote(self, plan: CopyPlan) -> None:
+    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
         """`swap` only: put the shadow table in the target's place, and drop the old one.
 
         Repeating it is harmless: without a shadow table there is nothing to do.
         """
 
-    def retire(self, plan: CopyPlan, ranges: Sequence[KeyRange], options: TargetOptions) -> None:
-        """Forget ranges that others now cover. Call it before those are loaded."""
+    def retire(
+        self,
+        plan: CopyPlan,
+        ranges: Sequence[KeyRange],
+        into: Sequence[KeyRange],
+        options: TargetOptions,
+    ) -> None:
+        """Forget ranges that others now cover. Call it before those are loaded.
+
+        Args:
+            plan: the hop.
+            ranges: the ranges that are no more.
+            into: the ranges in their place.
+            options: as given to `prepare`.
+        """
 
     def clean(self, target: TableRef, alive: Alive = nobody_else) -> list[str]:
         """Drop what dead owners left of this target; returns the names of the dropped tables."""
 
-    def range_rows(self, plan: CopyPlan, key_range: KeyRange) -> int:
-        """Rows of the range that the target shows now."""
+    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
+        """Rows of the range in the table that is written to now: with `swap`, in the shadow."""
+
+
+def shadow_of(table: TableRef) -> TableRef:
+    """The table that collects all ranges of a `swap`, until it takes the target's place."""
+    # 128 is SQL Server's limit; ClickHouse's is the file system's 255 bytes
+    room = 128 - len(SHADOW) - DIGEST
+    name = table.name
+    if len(name) > room:
+        name = f"{name[:room]}{hashlib.blake2b(name.encode(), digest_size=DIGEST // 2).hexdigest()}"
+    return replace(table, name=name + SHADOW)
+
+
+def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:
+    """The table that finalised ranges go to: the target, or with `swap` its shadow."""
+    return shadow_of(plan.target) if options.mode == "swap" else plan.target
+
+
+def row_identity(plan: CopyPlan) -> tuple[str, ...]:
+    """Target columns that tell one row from another, for `append` and `upsert`; empty if unknown.
+
+    They are the source's primary key, if all of it travels.
+    """
+    names = {column.name for column in plan.target_columns}
+    return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
+
+
+def check_mode(plan: CopyPlan, options: TargetOptions) -> None:
+    """Refuse a write mode that needs to tell rows apart where nothing does.
+
+    Raises:
+        InputError: `upsert` without a primary key.
+    """
+    if options.mode == "upsert" and not row_identity(plan):
+        raise InputError(f"{plan.source}: upsert needs a primary key whose columns all travel")

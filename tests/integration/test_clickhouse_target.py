@@ -1,0 +1,535 @@
+"""The ClickHouse target on a real server: what is visible when, and what a crash leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+import pyarrow as pa
+import pytest
+
+from resources.clickhouse import ClickHouseResource
+from resources.clickhouse_target import ClickHouseTarget
+from resources.debug import CRASH_AT
+from resources.errors import (
+    InputError,
+    RangeBusy,
+    ReceiptMismatch,
+    SchemaDrift,
+    StatementFailed,
+)
+from resources.keyrange import KeyRange
+from resources.plan import ColumnPlan, CopyPlan, WriteMode
+from resources.tables import Column, TableRef, staging_prefix
+from resources.target import TargetOptions, shadow_of
+
+pytestmark = pytest.mark.integration
+
+Row = tuple[int | None, str | None]
+LOW = KeyRange("integer", None, 10)
+HIGH = KeyRange("integer", 10, None)
+MODES: Sequence[WriteMode] = ("replace", "append", "upsert", "swap")
+
+FOREIGN = TargetOptions(partition_by="id % 3")
+"""A table that is partitioned otherwise, as somebody else's would be."""
+
+
+class Bench:
+    """A target with a plan for one small table, and a client of its own to look at it."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url = url
+        self.target = ClickHouseTarget(ClickHouseResource(url=url))
+        self.client = clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False)
+        self.table = TableRef("clickhouse", "warehouse", name)
+        self.plan = self.make_plan()
+
+    def make_plan(self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)):
+        key = _column("id", "Int64", pa.int64(), nullable_key)
+        text = _column("note", "String", pa.string(), True)
+        source = TableRef("postgres", "public", "numbers")
+        return CopyPlan(source, self.table, (key, text), key, primary_key)
+
+    def load(
+        self,
+        rows: Sequence[Row],
+        key_range: KeyRange = LOW,
+        options: TargetOptions = TargetOptions(),
+        *,
+        owner: str = "run-1",
+        text: bool = False,
+        target: ClickHouseTarget | None = None,
+    ) -> None:
+        with (target or self.target).attempt(
+            self.plan, key_range, options, owner=owner, data_version="v1"
+        ) as load:
+            if text:
+                receipt = load.load_text(iter([_tsv(rows[:1]), _tsv(rows[1:])]))
+            else:
+                receipt = load.load_arrow([_batch(rows[:1]), _batch(rows[1:])])
+            assert receipt.rows == load.staged_rows() == len(rows)
+            load.finalise()
+
+    def rows(self, table: TableRef | None = None) -> list[Row]:
+        name = (table or self.table).name.replace("\\", "\\\\").replace("`", "\\`")
+        query = f"SELECT * FROM warehouse.`{name}` ORDER BY 1 NULLS LAST, 2"
+        return [tuple(row) for row in self.client.query(query).result_rows]  # type: ignore[misc]
+
+    def left_over(self) -> list[str]:
+        """Tables of this target that should not be there after an attempt."""
+        query = "SELECT name FROM system.tables WHERE startsWith(name, {prefix:String})"
+        prefix = {"prefix": staging_prefix(self.table)}
+        return [row[0] for row in self.client.query(query, parameters=prefix).result_rows]
+
+    def in_process_that_dies(self, point: str, work: Callable[[], None]) -> None:
+        """Run in a child process that is killed when it reaches the point."""
+        child = os.fork()
+        if child == 0:
+            try:
+                os.environ[CRASH_AT] = point
+                self.target = ClickHouseTarget(ClickHouseResource(url=self.url))
+                work()
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 9
+
+
+@pytest.fixture
+def bench(ch_url: str) -> Iterator[Bench]:
+    yield from _bench(ch_url, f"t_{uuid.uuid4().hex[:8]}")
+
+
+def _bench(url: str, name: str) -> Iterator[Bench]:
+    bench = Bench(url, name)
+    yield bench
+    for (table,) in bench.client.query("SHOW TABLES FROM warehouse").result_rows:
+        if name in table or table.startswith("__ferry"):
+            quoted = table.replace("\\", "\\\\").replace("`", "\\`")
+            bench.client.command(f"DROP TABLE warehouse.`{quoted}` SYNC")
+
+
+def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
+    return ColumnPlan(
+        source=Column(name, type_, nullable=nullable),
+        target=Column(name, type_, nullable=nullable),
+        arrow_sql=name,
+        arrow_type=arrow,
+    )
+
+
+def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    ids, notes = [row[0] for row in rows], [row[1] for row in rows]
+    return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
+
+
+def _tsv(rows: Sequence[Row]) -> bytes:
+    def cell(value: object) -> str:
+        if value is None:
+            return "\\N"
+        return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+    return "".join("\t".join(map(cell, row)) + "\n" for row in rows).encode()
+
+
+OLD: list[Row] = [(1, "old"), (2, "old"), (3, "old")]
+NEW: list[Row] = [(2, "new"), (4, "new\t\n\\ '' 😀"), (5, ""), (6, None)]
+AFTER: dict[WriteMode, list[Row]] = {
+    "replace": NEW,
+    "append": [*OLD, *NEW[1:]],
+    "upsert": [OLD[0], NEW[0], OLD[2], *NEW[1:]],
+    "swap": NEW,
+}
+"""What a target with the rows OLD shows after NEW was loaded into it."""
+ELSEWHERE: list[Row] = [(10, "other range")]
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["arrow", "text"])
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("mode", MODES)
+def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text: bool) -> None:
+    base = FOREIGN if foreign else TargetOptions()
+    options = replace(base, mode=mode)
+    notes = bench.target.prepare(bench.plan, options)
+    assert bool(notes) == (foreign and mode != "swap")
+    bench.load(OLD, options=replace(base, mode="replace"))
+    bench.load(ELSEWHERE, HIGH, options=replace(base, mode="replace"))
+    if mode == "swap":
+        bench.target.promote(bench.plan, options)
+        bench.load(OLD, options=replace(base, mode="replace"))
+        bench.load(ELSEWHERE, HIGH, options=replace(base, mode="replace"))
+        bench.target.prepare(bench.plan, options)
+    for _ in range(2):
+        bench.load(NEW, options=options, text=text)
+        if mode == "swap":
+            assert bench.rows() == [*OLD, *ELSEWHERE]
+            assert bench.rows(shadow_of(bench.table)) == [*NEW, *ELSEWHERE]
+    bench.target.promote(bench.plan, options)
+    assert bench.rows() == [*AFTER[mode], *ELSEWHERE]
+    assert bench.target.range_rows(bench.plan, LOW, TargetOptions()) == len(AFTER[mode])
+    assert not bench.left_over()
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("mode", MODES)
+def test_killed_inside_finalise(bench: Bench, mode: WriteMode, foreign: bool) -> None:
+    base = FOREIGN if foreign else TargetOptions()
+    options = replace(base, mode=mode)
+    bench.target.prepare(bench.plan, replace(base, mode="replace"))
+    bench.load(OLD, options=replace(base, mode="replace"))
+    bench.target.prepare(bench.plan, options)
+    bench.in_process_that_dies("inside_finalise", lambda: bench.load(NEW, options=options))
+    assert bench.rows() == OLD
+    assert len(bench.left_over()) == 2
+
+    bench.load(NEW, options=options, owner="run-2")
+    bench.target.promote(bench.plan, options)
+    assert bench.rows() == AFTER[mode]
+    assert not bench.left_over()
+
+
+def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield _batch(NEW)
+        raise ValueError("the source went away")
+
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.load(OLD)
+    with (
+        pytest.raises(ValueError, match="the source went away"),
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+        ) as load,
+    ):
+        load.load_arrow(broken())
+    assert bench.rows() == OLD
+    assert not bench.left_over()
+
+
+def test_refused_row_names_the_reason(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with (
+        pytest.raises(StatementFailed, match="Cannot parse input") as caught,
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+        ) as load,
+    ):
+        load.load_text(iter([b"1\tfine\n", b"one\tnot a number\n"]))
+    assert not caught.value.transient
+    assert not bench.left_over()
+
+
+def test_null_into_not_null_is_refused(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with pytest.raises(StatementFailed, match="NULL"):
+        bench.load([(None, "no key")])
+
+
+def test_live_run_keeps_its_range(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([_batch(OLD)])
+        with (
+            pytest.raises(RangeBusy, match="run-1"),
+            bench.target.attempt(
+                bench.plan,
+                LOW,
+                TargetOptions(),
+                owner="run-2",
+                data_version="v",
+                alive=lambda run: run == "run-1",
+            ),
+        ):
+            pytest.fail("two runs hold one range")
+        bench.load(ELSEWHERE, HIGH, owner="run-2")
+        load.finalise()
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_run_that_lost_its_range_cannot_publish(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with (
+        pytest.raises(RangeBusy),
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="thought dead", data_version="v"
+        ) as slow,
+    ):
+        slow.load_arrow([_batch(OLD)])
+        with bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-2", data_version="v"
+        ) as load:
+            load.load_arrow([_batch(NEW)])
+            with pytest.raises((RangeBusy, StatementFailed)):
+                slow.finalise()
+            load.finalise()
+            assert bench.rows() == NEW
+        raise RangeBusy("left with the error of finalise")
+    assert bench.rows() == NEW
+    assert not bench.left_over()
+
+
+def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with (
+        pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+        ) as load,
+    ):
+        load.load_arrow([_batch(OLD)])
+        bench.client.command(f"INSERT INTO warehouse.{load.staging} (id) VALUES (7)")
+        load.finalise()
+    assert bench.rows() == []
+
+
+@pytest.mark.parametrize("statement", ["REPLACE PARTITION", "DROP PARTITION"])
+def test_lost_acknowledgement(bench: Bench, statement: str) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.load(OLD)
+    new = NEW if statement.startswith("REPLACE") else []
+    with LosesAnswer(bench.url, statement.encode()) as proxy:
+        bench.load(new, target=ClickHouseTarget(ClickHouseResource(url=proxy.url)))
+        assert proxy.lost == 1
+    assert bench.rows() == new
+
+
+def test_same_block_sent_twice_counts_once(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([_batch(OLD)])
+        load._blocks = 0  # as if a proxy on the way had sent the request again
+        load.load_arrow([_batch(OLD)])
+        assert load.staged_rows() == len(OLD)
+
+
+def test_equal_blocks_of_one_range_all_count(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([_batch([(1, "same")] * 70_000)] * 40)
+        load.load_arrow([_batch([(1, "same")])])
+        load.finalise()
+    assert bench.target.range_rows(bench.plan, LOW, TargetOptions()) == 70_000 * 40 + 1
+
+
+def test_empty_range_empties_its_partition_only(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.load(OLD)
+    bench.load(ELSEWHERE, HIGH)
+    bench.load([])
+    bench.load([])
+    assert bench.rows() == ELSEWHERE
+
+
+def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
+    bench.plan = bench.make_plan(nullable_key=True, primary_key=())
+    bench.target.prepare(bench.plan, TargetOptions())
+    null = KeyRange("integer", null=True)
+    bench.load(OLD)
+    bench.load([(None, "a"), (None, "b")], null)
+    bench.load([(None, "c")], null)
+    assert bench.rows() == [*OLD, (None, "c")]
+    assert bench.target.range_rows(bench.plan, null, TargetOptions()) == 1
+
+
+@pytest.mark.parametrize("mode", ["replace", "append", "upsert"])
+def test_retired_range(bench: Bench, mode: WriteMode) -> None:
+    options = TargetOptions(mode=mode)
+    bench.target.prepare(bench.plan, options)
+    bench.load([(10, "old"), (25, "old")], HIGH, options)
+    first, rest = KeyRange("integer", 10, 20), KeyRange("integer", 20, None)
+    for _ in range(2):
+        bench.target.retire(bench.plan, [HIGH], [first, rest], options)
+    kept = [] if mode == "replace" else [(10, "old"), (25, "old")]
+    assert bench.rows() == kept
+    bench.load([(11, "new")], first, options)
+    bench.load([(25, "new")], rest, options)
+    expected = {
+        "replace": [(11, "new"), (25, "new")],
+        "append": [(10, "old"), (11, "new"), (25, "old")],
+        "upsert": [(10, "old"), (11, "new"), (25, "new")],
+    }
+    assert bench.rows() == expected[mode]
+
+
+def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
+    swap = TargetOptions(mode="swap")
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    shadow = shadow_of(bench.table).name
+    bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
+    bench.target.promote(bench.plan, swap)  # must not exchange back
+    assert bench.rows() == OLD
+
+    bench.target.prepare(bench.plan, swap)
+    bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
+    bench.target.prepare(bench.plan, swap)  # the outdated shadow is made anew
+    bench.load(ELSEWHERE, HIGH, swap)
+    bench.target.promote(bench.plan, swap)
+    bench.target.promote(bench.plan, swap)
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
+    swap = TargetOptions(mode="swap")
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    bench.target.prepare(bench.plan, swap)  # the next run
+    assert bench.target.clean(bench.table) == []
+    bench.load(ELSEWHERE, HIGH, swap)
+    assert bench.rows() == []
+    bench.target.promote(bench.plan, swap)
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_clean_spares_the_living(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD, owner="dead"))
+    with bench.target.attempt(
+        bench.plan, HIGH, TargetOptions(), owner="living", data_version="v"
+    ) as load:
+        load.load_arrow([_batch(ELSEWHERE)])
+        dropped = bench.target.clean(bench.table, lambda run: run == "living")
+        assert len(dropped) == 2
+        load.finalise()
+    assert bench.target.clean(bench.table) == []
+    assert bench.rows() == ELSEWHERE
+
+
+def test_existing_table_is_verified(bench: Bench) -> None:
+    bench.client.command(
+        f"CREATE TABLE warehouse.{bench.table.name} (id Int32, more String) "
+        "ENGINE = MergeTree ORDER BY id"
+    )
+    with pytest.raises(SchemaDrift, match=r"'id'.*Int32.*'note' \(String\) is missing"):
+        bench.target.prepare(bench.plan, TargetOptions())
+
+
+def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
+    bench.client.command(
+        f"CREATE TABLE warehouse.{bench.table.name} (id Int64, note Nullable(String)) ENGINE = Log"
+    )
+    with pytest.raises(InputError, match="it has Log"):
+        bench.target.prepare(bench.plan, TargetOptions())
+
+
+def test_columns_that_the_transfer_does_not_write_are_kept(bench: Bench) -> None:
+    upsert = TargetOptions(mode="upsert")
+    bench.target.prepare(bench.plan, upsert)
+    bench.load(OLD, options=upsert)
+    bench.client.command(f"ALTER TABLE warehouse.{bench.table.name} ADD COLUMN extra Int8")
+    bench.client.command(
+        f"ALTER TABLE warehouse.{bench.table.name} UPDATE extra = 7 WHERE 1",
+        settings={"mutations_sync": 2},
+    )
+    (note,) = bench.target.prepare(bench.plan, upsert)
+    assert "'extra'" in note
+    bench.load(NEW, options=upsert)
+    found = bench.client.query(f"SELECT id, extra FROM warehouse.{bench.table.name} ORDER BY id")
+    assert found.result_rows == [(1, 7), (2, 0), (3, 7), (4, 0), (5, 0), (6, 0)]
+
+
+def test_upsert_needs_the_key_in_the_primary_key(bench: Bench) -> None:
+    with pytest.raises(InputError, match="needs a primary key"):
+        bench.target.prepare(bench.make_plan(primary_key=()), TargetOptions(mode="upsert"))
+    with pytest.raises(InputError, match="'id' to be part of the primary key"):
+        bench.target.prepare(bench.make_plan(primary_key=("note",)), TargetOptions(mode="upsert"))
+
+
+@pytest.mark.parametrize("name", ["select", "with space", "quote`'\"\\", "Žluť.ý 😀"])
+def test_any_name(ch_url: str, name: str) -> None:
+    name = f"{name} {uuid.uuid4().hex[:8]}"
+    for bench in _bench(ch_url, name):
+        bench.target.prepare(bench.plan, TargetOptions(mode="swap"))
+        bench.load(OLD, options=TargetOptions(mode="swap"))
+        bench.target.promote(bench.plan, TargetOptions(mode="swap"))
+        bench.load(NEW, text=True)
+        assert bench.rows() == NEW
+
+
+def test_five_hundred_columns(bench: Bench) -> None:
+    key = bench.plan.key
+    others = tuple(
+        _column(f"column number {number}", "String", pa.string(), True) for number in range(500)
+    )
+    bench.plan = CopyPlan(bench.plan.source, bench.table, (key, *others), key, ("id",))
+    bench.target.prepare(bench.plan, TargetOptions())
+    row = {"id": [1]} | {column.target.name: [column.target.name] for column in others}
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([pa.record_batch(row)])
+        load.finalise()
+    (found,) = bench.rows()
+    assert list(found) == [1, *(column.target.name for column in others)]
+
+
+class LosesAnswer:
+    """A proxy that drops the answer to the first request that holds a marker.
+
+    Args:
+        url: of the server behind.
+        marker: bytes of the request whose answer is lost.
+    """
+
+    def __init__(self, url: str, marker: bytes) -> None:
+        parts = urlsplit(url)
+        self._behind = (parts.hostname, parts.port)
+        self._marker = marker
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        self.url = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
+        self.lost = 0
+
+    def __enter__(self) -> LosesAnswer:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        server = socket.create_connection(self._behind)
+        losing = threading.Event()
+
+        def answers() -> None:
+            while data := _receive(server):
+                if losing.is_set():
+                    self.lost += 1
+                    break
+                client.sendall(data)
+            for end in (client, server):
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            if self._marker in data and not self.lost:
+                losing.set()
+            server.sendall(data)
+
+
+def _receive(end: socket.socket) -> bytes:
+    try:
+        return end.recv(1 << 16)
+    except OSError:
+        return b""
