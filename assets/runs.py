@@ -30,6 +30,11 @@ def move_job_name(transfer: str) -> str:
     return f"move_{transfer}"
 
 
+def check_job_name(transfer: str) -> str:
+    """Name of the job that only reconciles a transfer."""
+    return f"check_{transfer}"
+
+
 def segments(order: Sequence[str], wanted: Collection[str]) -> list[tuple[str, str]]:
     """First and last of each run of neighbours among the wanted; one spanning them if too many.
 

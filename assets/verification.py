@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-import dagster as dg
-
 from assets.journey import Hop, Servers, known_ranges, levels_of, resolve_hops
-from assets.ledger import Writer, committed
+from assets.ledger import EventLogger, Writer, committed
 from assets.manifest import Transfer
 from checks import CHECK_NAMES, Level, Verdict, drill_down, reconcile_all
 from resources.keyrange import KeyRange
@@ -23,23 +23,24 @@ class Checked:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class RunlessLogger:
-    """Reports events outside of any run's own log."""
+_collected: ContextVar[list[Checked] | None] = ContextVar("collected", default=None)
 
-    instance: dg.DagsterInstance
 
-    def log_event(
-        self, event: dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
-    ) -> None:
-        """Store the event at once."""
-        self.instance.report_runless_asset_event(event)
+@contextmanager
+def collecting() -> Iterator[list[Checked]]:
+    """All verdicts of `verify` in this thread meanwhile, for whoever started the run in-process."""
+    found: list[Checked] = []
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
 
 
 def verify(
     transfer: Transfer,
     servers: Servers,
-    instance: dg.DagsterInstance,
+    context: EventLogger,
     *,
     level: Level | None = None,
     names: Sequence[str] = (),
@@ -52,13 +53,15 @@ def verify(
     Args:
         transfer: whose ranges.
         servers: where its tables are.
-        instance: whose event log says what is committed and gets the verdicts.
+        context: of the run that reports the verdicts. (Dagster keeps but one verdict per check and
+            range of all that is reported outside of runs.)
         level: how strict; the transfer's own levels when None.
         names: these ranges only; all committed ones when empty.
 
     Returns:
         The verdicts, in order of hops and ranges.
     """
+    instance = context.instance
     hops = resolve_hops(transfer, servers)
     ranges = known_ranges(transfer, hops[0].plan.key.source, instance)
     found: list[Checked] = []
@@ -71,11 +74,13 @@ def verify(
         ]
         if not chosen:
             continue
-        writer = Writer(RunlessLogger(instance), hop.asset)
+        writer = Writer(context, hop.asset)
         for one_level in (level,) if level else levels_of(transfer):
             for name, verdict in _verdicts(hop, servers, chosen, one_level).items():
                 writer.checked(name, verdict)
                 found.append(Checked(hop, name, verdict))
+    if (collected := _collected.get()) is not None:
+        collected += found
     return found
 
 

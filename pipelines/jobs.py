@@ -8,7 +8,7 @@ from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers
 from assets.manifest import Transfer
-from assets.runs import move_job_name
+from assets.runs import check_job_name, move_job_name
 from assets.transfer import partitions_of
 from assets.verification import verify
 from checks.verdict import LEVELS
@@ -38,7 +38,7 @@ class CheckConfig(dg.Config):
 
 def check_job(transfer: Transfer) -> dg.JobDefinition:
     """The job that reconciles the committed ranges of a transfer without moving data."""
-    name = f"check_{transfer.transfer}"
+    name = check_job_name(transfer.transfer)
 
     @dg.op(name=f"{name}_ranges", description="Compare source and target of every committed range.")
     def compare(
@@ -54,7 +54,7 @@ def check_job(transfer: Transfer) -> dg.JobDefinition:
         found = verify(
             transfer,
             Servers(postgres, sqlserver, clickhouse),
-            context.instance,
+            context,
             level=level,
             names=config.ranges,
         )

@@ -27,17 +27,21 @@ from assets.runs import (
     PROFILE,
     RANGE_END,
     RANGE_START,
+    check_job_name,
     move_job_name,
     run_is_alive,
     segments,
     this_process,
 )
 from assets.transfer import reasons_of
-from assets.verification import Checked, verify
+from assets.verification import Checked, collecting
 from checks import Differences, Level, drill_down
 from pipelines.definitions import build
 from pipelines.session import Session
-from resources.errors import InputError
+from resources.errors import InputError, TableferryError
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Run config: the commands say themselves what went wrong."""
 
 MISSING = "missing"
 """State of a range that no run has touched."""
@@ -166,7 +170,7 @@ def run(
             tags=tags,
             asset_selection=[one.asset for one in hops],
             raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            run_config=QUIET,
         )
         run_ids.append(result.run_id)
         errors += _failures(result)
@@ -194,10 +198,20 @@ def check(
     Raises:
         InputError: the transfer or a range does not exist.
     """
-    transfer = session.transfer(name)
-    known = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    known = session.instance.get_dynamic_partitions(session.transfer(name).partitions_name)
     _require_ranges(name, ranges, known)
-    return verify(transfer, session.servers, session.instance, level=level, names=ranges)
+    config = {"level": level, "ranges": list(ranges)}
+    job = build().resolve_job_def(check_job_name(name))
+    with collecting() as found:
+        result = job.execute_in_process(
+            instance=session.instance,
+            tags={PROCESS: this_process()},
+            raise_on_error=False,
+            run_config={**QUIET, "ops": {f"{job.name}_ranges": {"config": config}}},
+        )
+    if not result.success and all(one.verdict.passed for one in found):
+        raise TableferryError("; ".join(_failures(result)))
+    return found
 
 
 def differences(

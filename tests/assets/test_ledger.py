@@ -1,8 +1,6 @@
 """The event log as the record of what is committed, on a real Dagster instance."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 import pytest
@@ -23,16 +21,21 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterIns
         yield made
 
 
-class Reporter:
-    """Writes events outside of a run; the op's context does the same inside of one."""
+def write(instance: dg.DagsterInstance, act: Callable[[Writer], None]) -> None:
+    """Let `act` write from inside a run, as the worker does."""
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
-        self.instance = instance
+    @dg.op
+    def writing(context: dg.OpExecutionContext) -> None:
+        act(Writer(context, ASSET))
 
-    def log_event(
-        self, event: dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
-    ) -> None:
-        self.instance.report_runless_asset_event(event)
+    @dg.job
+    def write_job() -> None:
+        writing()
+
+    assert write_job.execute_in_process(
+        instance=instance,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    ).success
 
 
 def record(name: str, state: State = State.COMMITTED, version: DataVersion = V1) -> RangeRecord:
@@ -52,8 +55,7 @@ def verdict(passed: bool) -> Verdict:
 
 
 def test_a_record_survives_the_event_log(instance: dg.DagsterInstance) -> None:
-    writer = Writer(Reporter(instance), ASSET)
-    writer.commit(record("a"))
+    write(instance, lambda writer: writer.commit(record("a")))
     found = ledger.records(instance, ASSET, ["a", "b"])
     assert set(found) == {"a"}
     assert found["a"].rows == 10
@@ -70,22 +72,27 @@ def test_metadata_has_plottable_numbers_and_the_bottleneck() -> None:
 
 
 def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.DagsterInstance) -> None:
-    writer = Writer(Reporter(instance), ASSET)
-    writer.progress(record("a", State.LOADED))
+    write(instance, lambda writer: writer.progress(record("a", State.LOADED)))
     assert ledger.committed(instance, ASSET, [CHECK]) == {}
-    assert ledger.records(instance, ASSET, ["a"])["a"].state is State.LOADED
+    shown = ledger.records(instance, ASSET, ["a"])["a"]
+    assert (shown.state, shown.data_version) == (State.LOADED, str(V1))
 
 
 def test_a_failed_check_after_the_commit_makes_the_range_suspect(
     instance: dg.DagsterInstance,
 ) -> None:
-    writer = Writer(Reporter(instance), ASSET)
-    for name in ("good", "bad", "mended"):
-        writer.commit(record(name))
-        writer.checked(name, verdict(True))
-    writer.checked("bad", verdict(False))
-    writer.checked("mended", verdict(False))
-    writer.commit(record("mended"))
+    def first(writer: Writer) -> None:
+        for name in ("good", "bad", "mended"):
+            writer.commit(record(name))
+            writer.checked(name, verdict(True))
+
+    def second(writer: Writer) -> None:
+        writer.checked("bad", verdict(False))
+        writer.checked("mended", verdict(False))
+
+    write(instance, first)
+    write(instance, second)
+    write(instance, lambda writer: writer.commit(record("mended")))
     found = ledger.committed(instance, ASSET, [CHECK])
     assert {name: one.check_failed for name, one in found.items()} == {
         "good": False,
@@ -96,17 +103,19 @@ def test_a_failed_check_after_the_commit_makes_the_range_suspect(
 
 def test_a_commit_without_a_verdict_is_committed(instance: dg.DagsterInstance) -> None:
     """A process killed between the two events leaves this; the commit itself was checked."""
-    Writer(Reporter(instance), ASSET).commit(record("a"))
+    write(instance, lambda writer: writer.commit(record("a")))
     assert ledger.committed(instance, ASSET, [CHECK])["a"].check_failed is False
 
 
 def test_the_number_of_queries_does_not_grow_with_the_ranges(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = Writer(Reporter(instance), ASSET)
-    for number in range(30):
-        writer.commit(record(f"r{number}"))
-        writer.checked(f"r{number}", verdict(True))
+    def commit_all(writer: Writer) -> None:
+        for number in range(30):
+            writer.commit(record(f"r{number}"))
+            writer.checked(f"r{number}", verdict(True))
+
+    write(instance, commit_all)
     storage = instance.event_log_storage
     asked: list[str] = []
     for method in (
