@@ -1,0 +1,186 @@
+"""Cheap summaries of a source's key ranges, which tell whether their rows changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resources.dialects import qualified, quote
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.keykind import key_kind
+from resources.keyrange import KeyRange
+from resources.rangesql import MOST_RANGES, range_number, within
+from resources.rowdigest import postgres_digest, sqlserver_digest
+from resources.tables import Column, System, TableRef
+
+METHODS = {
+    "content": "nothing: every value of every copied column counts (64 bits per row, summed)",
+    "row_version": (
+        "nothing that was written; rewriting the table (VACUUM FULL, CLUSTER, a restored dump) "
+        "or updating a row to the same values counts as a change. SQL Server: needs a rowversion "
+        "column"
+    ),
+    "watermark": (
+        "an update that leaves both the key and the watermark as they were; inserts and deletes "
+        "are seen"
+    ),
+    "count_minmax": "every update; inserts and deletes that leave count, least and largest key",
+    "none": "everything: a committed range runs again only if it is forced or its target differs",
+}
+"""What each method can miss."""
+
+
+@dataclass(frozen=True)
+class SourceFingerprint:
+    """One range of a source table: its rows, and a value that changes when they do."""
+
+    rows: int
+    value: str
+
+
+def fingerprints(
+    endpoint: Endpoint,
+    table: TableRef,
+    columns: Sequence[Column],
+    key: Column,
+    ranges: Sequence[KeyRange],
+    method: str = "content",
+    *,
+    snapshot: str | None = None,
+    watermark_column: str | None = None,
+) -> dict[str, SourceFingerprint]:
+    """Fingerprint many ranges by one aggregate query (one per 500 ranges on SQL Server).
+
+    The value does not depend on the order in which the server reads the rows. With up to 16 ranges
+    the query selects just these, so that an index on the key serves it.
+
+    Args:
+        endpoint: Where the table is, PostgreSQL or SQL Server.
+        table: The source table.
+        columns: The columns that are copied; `content` looks at these only.
+        key: The column that the ranges are of.
+        ranges: Ranges that do not overlap; they need not cover the table.
+        method: One of `METHODS`, which says what each can miss.
+        snapshot: Exported PostgreSQL snapshot to read under.
+        watermark_column: Column that every update raises, for `watermark`.
+
+    Returns:
+        By range name; a range without rows is there, with 0 rows.
+
+    Raises:
+        InputError: the method is unknown or needs something that the table does not have.
+    """
+    parts = _parts(endpoint, table, columns, key, method, watermark_column)
+    names = [f"a{number}" for number in range(len(parts))]
+    selected = "".join(
+        f", {value} AS {name}" for name, (value, _) in zip(names, parts, strict=True)
+    )
+    figures = "".join(
+        f", {aggregate.format(name)}" for name, (_, aggregate) in zip(names, parts, strict=True)
+    )
+    system = endpoint.system
+    size = MOST_RANGES if system == "sqlserver" else max(1, len(ranges))
+    found = {
+        key_range.name: SourceFingerprint(0, _value(method, 0, [None] * len(parts)))
+        for key_range in ranges
+    }
+    for start in range(0, len(ranges), size):
+        chunk = ranges[start : start + size]
+        number_of = range_number(chunk, key, system)
+        sql = (
+            f"SELECT r, {_count(system)}{figures} FROM (SELECT {number_of} AS r{selected}"
+            f" FROM {qualified(table)} WHERE {within(chunk, key, system)}) AS counted GROUP BY r"
+        )
+        for number, rows, *values in _read(endpoint, sql, snapshot):
+            if number >= 0:
+                value = _value(method, rows, values)
+                found[chunk[number].name] = SourceFingerprint(int(rows), value)
+    return found
+
+
+def _parts(
+    endpoint: Endpoint,
+    table: TableRef,
+    columns: Sequence[Column],
+    key: Column,
+    method: str,
+    watermark_column: str | None,
+) -> list[tuple[str, str]]:
+    """Per figure an expression on the row, and the aggregate over it with `{}` in its place."""
+    system = endpoint.system
+    if system not in ("postgres", "sqlserver"):
+        raise InputError(f"{table}: fingerprints should be of a postgres or sqlserver table")
+    digest = postgres_digest if system == "postgres" else sqlserver_digest
+    total = "SUM({}::numeric)::text" if system == "postgres" else "SUM(CAST({} AS decimal(38,0)))"
+    match method:
+        case "content":
+            return [(digest(columns), total)]
+        case "row_version" if system == "postgres":
+            _refuse_view(endpoint, table, method)
+            # ctid is unique in a table, but not among the partitions of one
+            seed = "xmin::text::bigint + (tableoid::bigint << 32)"
+            return [(f"hashtidextended(ctid, {seed})", total)]
+        case "row_version":
+            version = _row_version(endpoint, table)
+            return [(version, total), (version, "MAX({})")]
+        case "watermark":
+            mark = next((c for c in endpoint.columns(table) if c.name == watermark_column), None)
+            if mark is None:
+                raise InputError(
+                    f"{table}: the watermark column {watermark_column!r} does not exist"
+                )
+            return [(digest([key, mark]), total)]
+        case "count_minmax":
+            ends = _ordered(system, key)
+            text = "{}::text" if system == "postgres" else "CAST({} AS nvarchar(50))"
+            return [(ends, text.replace("{}", f"{end}({{}})")) for end in ("MIN", "MAX")]
+        case "none":
+            return []
+    raise InputError(f"{table}: fingerprint {method!r} should be one of {', '.join(METHODS)}")
+
+
+def _value(method: str, rows: int, values: Sequence[Any]) -> str:
+    if method == "none":
+        return "none"
+    return ":".join([method, str(rows), *("" if value is None else str(value) for value in values)])
+
+
+def _read(endpoint: Endpoint, sql: str, snapshot: str | None) -> list[tuple[Any, ...]]:
+    if snapshot is None:
+        return endpoint.query(sql)
+    with endpoint.read_arrow(sql, snapshot=snapshot) as reader:
+        table = reader.read_all()
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _count(system: System) -> str:
+    return "COUNT_BIG(*)" if system == "sqlserver" else "count(*)"
+
+
+def _ordered(system: System, key: Column) -> str:
+    name = quote(system, key.name)
+    if key_kind(key, system)[0] == "uuid":
+        # PostgreSQL has min(uuid) from version 18 on only
+        return f"CAST({name} AS char(36))"
+    return name
+
+
+def _row_version(endpoint: Endpoint, table: TableRef) -> str:
+    for column in endpoint.columns(table):
+        if column.type in ("timestamp", "rowversion"):
+            return f"CAST({quote(endpoint.system, column.name)} AS bigint)"
+    raise InputError(
+        f"{table}: fingerprint row_version needs a rowversion column, and there is none; "
+        "add one, or use content"
+    )
+
+
+def _refuse_view(endpoint: Endpoint, table: TableRef, method: str) -> None:
+    name = qualified(table).replace("'", "''")
+    kind = endpoint.query(f"SELECT relkind::text FROM pg_class WHERE oid = '{name}'::regclass")
+    if kind[0][0] not in ("r", "p", "m"):
+        raise InputError(
+            f"{table}: fingerprint {method} needs a table, and this is a view; use content"
+        )
