@@ -109,7 +109,7 @@ def text_expression(
     conditions = []
     reason = ""
     for step in way.steps:
-        condition = _condition(step, way.source.kind, name)
+        condition = _condition(step, way.source.kind, expression)
         if condition:
             conditions.append(condition)
             reason = step.reason
