@@ -29,6 +29,10 @@ from resources.target import Target, TargetOptions, written_to
 from resources.types import ColumnOverride, plan_copy
 
 
+ALL_CHECKS = tuple(CHECK_NAMES.values())
+"""`ferry check` may have used any level, so planning looks at the verdicts of all."""
+
+
 @dataclass(frozen=True)
 class Servers:
     """The three systems that a journey may touch."""
@@ -106,7 +110,7 @@ class Journey:
         A later hop's source is what the hop before it commits.
         """
         found = {
-            name: self.hops[0].version(fingerprint.value)
+            name: self.hops[0].version(digest(fingerprint.value))
             for name, fingerprint in self.fingerprints.items()
         }
         for later in self.hops[1 : hop.number]:
@@ -275,7 +279,7 @@ def decisions(
     force: bool = False,
 ) -> dict[str, Reason]:
     """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
-    previous: dict[str, Committed] = committed(instance, hop.asset, checks_of(journey.transfer))
+    previous: dict[str, Committed] = committed(instance, hop.asset, ALL_CHECKS)
     rows = target_rows(journey, hop.plan, servers) if previous else None
     return decide(
         journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force

@@ -73,7 +73,7 @@ class DataVersion:
     """What a committed range was made from; its text is the partition's Dagster data version."""
 
     source: str
-    """Fingerprint of the source rows; for a later hop the data version of the hop before."""
+    """Hash of the source rows' fingerprint, or of the data version of the hop before."""
     schema: str
     settings: str
 
@@ -118,6 +118,8 @@ class RangeRecord:
     rows: int | None = None
     bytes: int | None = None
     wire: str | None = None
+    fingerprint: str | None = None
+    """Of the source rows of the first hop."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     attempts: int = 1
     error: str | None = None
@@ -134,6 +136,8 @@ class RangeRecord:
             found["bytes"] = self.bytes
         if self.wire:
             found["wire_format"] = self.wire
+        if self.fingerprint:
+            found["fingerprint"] = self.fingerprint
         if self.seconds:
             found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
             found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
@@ -165,6 +169,7 @@ class RangeRecord:
             rows=values.get("rows"),  # type: ignore[arg-type]
             bytes=values.get("bytes"),  # type: ignore[arg-type]
             wire=values.get("wire_format"),  # type: ignore[arg-type]
+            fingerprint=values.get("fingerprint"),  # type: ignore[arg-type]
             seconds=seconds,
             attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
             error=values.get("error"),  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from assets.journey import Hop, Servers, known_ranges, levels_of, resolve_hops
+from assets.journey import ALL_CHECKS, Hop, Servers, known_ranges, levels_of, resolve_hops
 from assets.ledger import EventLogger, Writer, committed
 from assets.manifest import Transfer
-from checks import CHECK_NAMES, Level, Verdict, drill_down, reconcile_all
+from checks import Level, Verdict, drill_down, reconcile_all
 from resources.keyrange import KeyRange
 
 
@@ -66,7 +66,7 @@ def verify(
     ranges = known_ranges(transfer, hops[0].plan.key.source, instance)
     found: list[Checked] = []
     for hop in hops:
-        done = committed(instance, hop.asset, list(CHECK_NAMES.values()))
+        done = committed(instance, hop.asset, ALL_CHECKS)
         chosen = [
             key_range
             for key_range in ranges

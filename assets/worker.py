@@ -214,6 +214,7 @@ def _move(
                 rows=_staged(work, hop, name, load),
                 bytes=receipt.bytes,
                 wire=hop.spec.wire,
+                fingerprint=work.journey.fingerprints[name].value if hop.number == 1 else None,
                 seconds=seconds,
                 attempts=attempt,
                 counts=counts,
