@@ -228,6 +228,23 @@ EDGE_DATES = (
     "4713-01-01 BC", "5874897-12-31",
 )  # fmt: skip
 
+
+def _days(value: dt.date | str) -> object:
+    if isinstance(value, str):
+        return str({"4713-01-01 BC": -2440550 - 0, "5874897-12-31": 2145042905}[value])
+    return str(value.toordinal() - dt.date(1970, 1, 1).toordinal())
+
+
+def _utc(value: dt.datetime) -> object:
+    return ch_timestamp(6)(value.astimezone(dt.UTC))
+
+
+def _json(text: str) -> str:
+    import json
+
+    return json.dumps({"k": text}, ensure_ascii=False)
+
+
 CASES = [
     Case("smallint", ints(16), examples=(-(2**15), 2**15 - 1)),
     Case("integer", ints(32), examples=(-(2**31), 2**31 - 1)),
@@ -307,22 +324,6 @@ CASES = [
     Case("int4range", st.sampled_from(["[1,5)", "empty", "(,)"])),
     Case("tstzrange", st.sampled_from(['["2020-01-01 00:00:00+00",infinity)', "empty"])),
 ]  # fmt: skip
-
-
-def _days(value: dt.date | str) -> object:
-    if isinstance(value, str):
-        return str({"4713-01-01 BC": -2440550 - 0, "5874897-12-31": 2145042905}[value])
-    return str(value.toordinal() - dt.date(1970, 1, 1).toordinal())
-
-
-def _utc(value: dt.datetime) -> object:
-    return ch_timestamp(6)(value.astimezone(dt.UTC))
-
-
-def _json(text: str) -> str:
-    import json
-
-    return json.dumps({"k": text}, ensure_ascii=False)
 
 
 def check(servers: Servers, case: Case, values: list[Any]) -> None:
