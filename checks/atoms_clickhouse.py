@@ -50,6 +50,8 @@ def atoms(
                 "first_half": f"reinterpretAsInt64(reverse(substring({raw}, 1, 8)))",
                 "second_half": f"reinterpretAsInt64(reverse(substring({raw}, 9, 8)))",
             }
+        case "array":
+            return _array(field, x, weight, digests)
         case _:
             text = f"toString({x})"
             if field.padded:

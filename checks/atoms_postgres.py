@@ -50,11 +50,10 @@ def atoms(
             return _timestamp(field, column, x)
         case "uuid":
             return _uuid(f"({x})::text")
+        case "array":
+            return _array(field, column, x, weight, digests)
         case _:
-            # character(n) loses its blanks in the cast to text; the others keep them
-            text = f"({x})::text"
-            if field.padded:
-                text = f"rtrim({text}, ' ')"
+            text = text_sql(field, column, x)
             return _text_digest(text) if digests else _text_positions(field, text, weight)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from checks.atoms import Side, digests
 from checks.buckets import bucket, in_buckets
 from checks.checksum import Grouped, both_sides
-from checks.fields import Field, fields
+from checks.fields import Field, fields, observed
 from checks.rowhash import Sink, compare_rows
 from checks.verdict import Differences
 from resources.endpoint import Endpoint
@@ -50,6 +50,7 @@ def drill_down(
         thorough: read all rows of the range, which misses nothing, instead of bisecting.
         sink: gets every difference, slab by slab in key order.
     """
+    plan = observed(plan, target)
     where: dict[Side, str] = {
         "source": plan.source_range(key_range),
         "target": plan.target_range(key_range),

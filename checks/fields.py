@@ -7,6 +7,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from resources.endpoint import Endpoint
+from resources.errors import SchemaDrift
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, System
 from resources.types import declared as words
@@ -161,6 +163,22 @@ def fields(plan: CopyPlan) -> tuple[Field, ...]:
     return tuple(_field(plan, column) for column in plan.columns)
 
 
+def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
+    """The plan with the target's columns as they are, which may be wider than what was planned.
+
+    Raises:
+        TableMissing: there is no target table.
+        SchemaDrift: it lacks one of the columns.
+    """
+    found = {column.name: column for column in target.columns(plan.target)}
+    missing = [c.target.name for c in plan.columns if c.target.name not in found]
+    if missing:
+        raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")
+    columns = tuple(replace(c, target=found[c.target.name]) for c in plan.columns)
+    key = replace(plan.key, target=found[plan.key.target.name])
+    return replace(plan, columns=columns, key=key)
+
+
 def key_field(plan: CopyPlan) -> Field:
     """The key column of a hop."""
     return _field(plan, plan.key)
@@ -172,9 +190,6 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     kind = _kind(source, target, column)
     if kind == "array":
         return _array(plan, column)
-    scale = target.scale
-    if kind in ("time", "timestamp"):
-        scale = min(d.scale for d in (source, target) if d.kind == kind)
     return Field(
         name=column.target.name,
         kind=kind,
@@ -182,7 +197,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         target=column.target,
         rendered=column.arrow_sql if kind == "text" and source.kind != "text" else None,
         precision=_shorter(source, target) if kind == "text" else target.precision,
-        scale=scale,
+        scale=target.scale if target.kind == kind else source.scale,
         padded=target.padded,
     )
 

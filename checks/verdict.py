@@ -73,8 +73,8 @@ class Differences:
 class Verdict:
     """The outcome of one check of one key range.
 
-    `source` and `target` hold each side's figures, JSON-able. For `checksum` they are nested:
-    column name -> figure -> decimal digits; the empty column name holds the row count.
+    `source` and `target` hold each side's figures, JSON-able: `rows`, and for `checksum` of each
+    column the figures by name: how many `values` are not NULL, and sums as decimal digits.
     """
 
     check: str

@@ -1,0 +1,239 @@
+"""Every damage that `checks.claims` names, done to a real target, and which levels notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from checks import LEVELS, drill_down, reconcile
+from checks.claims import CLAIMS, Claim
+from resources.clickhouse import ClickHouseResource
+from resources.clickhouse_target import ClickHouseTarget
+from resources.endpoint import Endpoint
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
+from resources.postgres import PostgresResource
+from resources.tables import TableRef
+from resources.target import TargetOptions
+from resources.types import conform, plan_copy, schema
+
+pytestmark = pytest.mark.integration
+
+EVERYTHING = KeyRange("integer")
+TABLE = "mutations"
+WIDE = "9876543210987654321098765432.1098765432"
+LONG = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
+"""63 characters."""
+
+COLUMNS = {
+    "n": ("bigint", "1000 + i"),
+    "n0": ("integer", "NULL"),
+    "yes": ("boolean", "i % 2 = 0"),
+    "yes0": ("boolean", "NULL"),
+    "price": ("numeric(12,2)", "i * 10.01"),
+    "wide": ("numeric(38,10)", f"{WIDE} - i"),
+    "ratio": ("double precision", "0.1 * i"),
+    "zero": ("double precision", "0"),
+    "tiny": ("double precision", "i * 1e-200"),
+    "single": ("real", "0.1::real * i"),
+    "note": ("text", f"'{LONG} ' || i"),
+    "code": ("varchar(8)", "'abcdefg' || i % 10"),
+    "blank": ("text", "'x '"),
+    "lines": ("text", "E'a\\nb'"),
+    "face": ("text", "'😀 smile'"),
+    "nothing": ("text", "''"),
+    "unknown": ("text", "NULL"),
+    "raw": ("bytea", "decode('00ff1000', 'hex')"),
+    "raw0": ("bytea", "''"),
+    "day": ("date", "date '2024-02-28' + i"),
+    "clock": ("time", "time '23:59:59.999990' - i * interval '1 s'"),
+    "moment": ("timestamp", "timestamp '2024-02-28 23:59:59.999990' + i * interval '1 day'"),
+    "instant": ("timestamptz", "timestamptz '1901-02-28 23:59:59.999990+00' + i * interval '1 s'"),
+    "ident": ("uuid", "('11112222-3333-4444-8555-66667777888' || i % 10)::uuid"),
+    "items": ("integer[]", "ARRAY[i, 2, 3]"),
+}
+
+CLICKHOUSE = {
+    ("rows", "a row is missing"): "DELETE",
+    ("rows", "a row is there twice"): "DUPLICATE",
+    ("rows", "a row is replaced by a copy of another"): "REPLACE",
+    ("rows", "two rows have exchanged a value"): "n = if(id = 5, 1006, 1005) @ id IN (5, 6)",
+    ("integer", "NULL instead of a value"): "n = NULL",
+    ("integer", "0 instead of NULL"): "n0 = 0",
+    ("integer", "the last digit"): "n = n + 1",
+    ("integer", "the sign"): "n = -n",
+    ("boolean", "the other value"): "yes = NOT yes",
+    ("boolean", "false instead of NULL"): "yes0 = false",
+    ("decimal, up to 18 digits", "the last digit"): "price = price + toDecimal64('0.01', 2)",
+    ("decimal, up to 18 digits", "the sign"): "price = -price",
+    ("decimal, 38 digits", "the last digit"): "wide = wide + toDecimal128('0.0000000001', 10)",
+    (
+        "decimal, 38 digits",
+        "the first digit",
+    ): "wide = wide - toDecimal128('1' || repeat('0', 27), 10)",
+    ("decimal, 38 digits", "the sign"): "wide = -wide",
+    ("double", "the last bit"): "ratio = reinterpretAsFloat64(reinterpretAsUInt64(ratio) + 1)",
+    ("double", "the sign"): "ratio = -ratio",
+    ("double", "-0.0 instead of 0.0"): "zero = toFloat64('-0.0')",
+    ("double", "the last bit of a magnitude below 1e-48 or above 1e47"): (
+        "tiny = reinterpretAsFloat64(reinterpretAsUInt64(tiny) + 1)"
+    ),
+    ("real", "the last bit"): "single = reinterpretAsFloat32(reinterpretAsUInt32(single) + 1)",
+    ("text", "NULL instead of ''"): "nothing = NULL",
+    ("text", "'' instead of NULL"): "unknown = ''",
+    ("text", "the first character"): "note = 'X' || substringUTF8(note, 2)",
+    (
+        "text",
+        "upper instead of lower case of the first character",
+    ): "code = 'A' || substring(code, 2)",
+    ("text", "one code point in the middle"): (
+        "note = substringUTF8(note, 1, 32) || 'X' || substringUTF8(note, 34)"
+    ),
+    ("text", "one code point anywhere in a text declared up to 8 characters long"): (
+        "code = replace(code, 'f', 'ф')"
+    ),
+    (
+        "text",
+        "one code point elsewhere in a longer text",
+    ): "note = replace(note, 'Sylter', 'Sylt€r')",
+    ("text", "a supplementary character (emoji)"): "face = replace(face, '😀', '😁')",
+    ("text", "two characters at the front exchanged"): "code = 'ba' || substring(code, 3)",
+    ("text", "a trailing blank added"): "code = code || ' '",
+    ("text", "a trailing blank lost"): "blank = 'x'",
+    ("text", "CR LF instead of LF"): "lines = 'a\\r\\nb'",
+    ("bytes", "one bit"): "raw = unhex('00ff1001')",
+    ("bytes", "a trailing zero byte lost"): "raw = unhex('00ff10')",
+    ("bytes", "NULL instead of no bytes"): "raw0 = NULL",
+    ("date", "one day"): "day = day + 1",
+    ("time", "one microsecond"): "clock = replace(clock, '999990', '999991')",
+    ("timestamp", "one microsecond"): "moment = addMicroseconds(moment, 1)",
+    ("timestamp", "one hour"): "moment = addHours(moment, 1)",
+    ("timestamp with time zone", "one microsecond"): "instant = addMicroseconds(instant, -1)",
+    ("uuid", "one digit"): "ident = toUUID(replace(toString(ident), '2222', '2223'))",
+    ("uuid", "both halves exchanged"): (
+        "ident = UUIDNumToString(toFixedString("
+        "substring(UUIDToNum(ident), 9) || substring(UUIDToNum(ident), 1, 8), 16))::UUID"
+    ),
+    ("array", "one item"): "items = [5, 2, 4]",
+    ("array", "two items exchanged"): "items = [2, 5, 3]",
+    ("array", "an item NULL"): "items = [5, NULL, 3]",
+    ("array", "an item more"): "items = [5, 2, 3, NULL]",
+}
+"""Damage -> `column = expression [@ condition]` in the target's SQL; by default done to row 5."""
+
+
+@dataclass
+class Hop:
+    """A loaded and reconciled target, and a copy of it to damage."""
+
+    plan: CopyPlan
+    source: Endpoint
+    target: Endpoint
+
+    @property
+    def damaged(self) -> CopyPlan:
+        return replace(self.plan, target=replace(self.plan.target, name=f"{TABLE}_damaged"))
+
+
+@pytest.fixture(scope="module")
+def postgres(pg_url: str) -> Iterator[PostgresResource]:
+    resource = PostgresResource(url=pg_url)
+    declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
+    values = ", ".join(value for _, value in COLUMNS.values())
+    resource.execute(f"DROP TABLE IF EXISTS {TABLE}")
+    resource.execute(f"CREATE TABLE {TABLE} (id integer PRIMARY KEY, {declared})")
+    resource.execute(f"INSERT INTO {TABLE} SELECT i, {values} FROM generate_series(1, 40) i")
+    yield resource
+    resource.execute(f"DROP TABLE {TABLE}")
+
+
+@pytest.fixture(scope="module")
+def clickhouse_hop(postgres: PostgresResource, ch_url: str) -> Iterator[Hop]:
+    resource = ClickHouseResource(url=ch_url)
+    source, target = (
+        TableRef("postgres", "public", TABLE),
+        TableRef("clickhouse", "warehouse", TABLE),
+    )
+    plan = plan_copy(source, postgres.columns(source), target, key="id")
+    hop = Hop(plan, postgres, resource)
+    for name in (TABLE, f"{TABLE}_damaged"):
+        resource.execute(f"DROP TABLE IF EXISTS {name}")
+    load(hop, ClickHouseTarget(resource))
+    resource.execute(f"CREATE TABLE {TABLE}_damaged AS {TABLE} ENGINE = MergeTree ORDER BY id")
+    yield hop
+    for name in (TABLE, f"{TABLE}_damaged"):
+        resource.execute(f"DROP TABLE {name}")
+
+
+def load(hop: Hop, target: ClickHouseTarget) -> None:
+    options = TargetOptions()
+    target.prepare(hop.plan, options)
+    with (
+        target.attempt(hop.plan, EVERYTHING, options, owner="test", data_version="1") as attempt,
+        hop.source.read_arrow(hop.plan.select(EVERYTHING, "arrow")) as reader,
+    ):
+        attempt.load_arrow((conform(batch, hop.plan, {}) for batch in reader), schema(hop.plan))
+        attempt.finalise()
+
+
+def damage_clickhouse(resource: Endpoint, how: str) -> None:
+    table = f"{TABLE}_damaged"
+    resource.execute(f"TRUNCATE TABLE {table}")
+    resource.execute(f"INSERT INTO {table} SELECT * FROM {TABLE}")
+    if how == "DUPLICATE":
+        resource.execute(f"INSERT INTO {table} SELECT * FROM {TABLE} WHERE id = 5")
+    if how in ("DELETE", "REPLACE"):
+        resource.execute(f"DELETE FROM {table} WHERE id = 5")
+    if how == "REPLACE":
+        resource.execute(f"INSERT INTO {table} SELECT * FROM {TABLE} WHERE id = 6")
+    if "=" in how:
+        change, _, condition = how.partition(" @ ")
+        resource.execute(
+            f"ALTER TABLE {table} UPDATE {change} WHERE {condition or 'id = 5'} "
+            "SETTINGS mutations_sync = 2"
+        )
+
+
+def test_every_claim_has_its_damage() -> None:
+    assert CLICKHOUSE.keys() == {(claim.subject, claim.damage) for claim in CLAIMS}
+
+
+def test_an_undamaged_target_agrees(clickhouse_hop: Hop) -> None:
+    hop = clickhouse_hop
+    for level in LEVELS:
+        verdict = reconcile(hop.plan, hop.source, hop.target, EVERYTHING, level)
+        assert verdict.passed, (level, verdict.disagreeing, verdict)
+        assert verdict.source["rows"] == verdict.target["rows"] == 40
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.subject}: {claim.damage}")
+def test_damage_in_clickhouse(clickhouse_hop: Hop, claim: Claim) -> None:
+    hop, plan = clickhouse_hop, clickhouse_hop.damaged
+    how = CLICKHOUSE[claim.subject, claim.damage]
+    damage_clickhouse(hop.target, how)
+    for level in LEVELS:
+        verdict = reconcile(plan, hop.source, hop.target, EVERYTHING, level)
+        caught = claim.caught_by(level, sqlserver=False)
+        assert verdict.passed != caught, (level, verdict)
+        if caught and "=" in how:
+            assert verdict.disagreeing == (how.partition(" = ")[0],), level
+    assert_found(hop, plan, how)
+
+
+def assert_found(hop: Hop, plan: CopyPlan, how: str) -> None:
+    """The drill-down names the rows and the column."""
+    found = drill_down(plan, hop.source, hop.target, EVERYTHING)
+    assert found.complete
+    shape = (found.missing_in_target, found.extra_in_target, found.different)
+    assert found.examples[0].key == "5"
+    if "=" not in how:
+        assert shape == {"DELETE": (1, 0, 0), "DUPLICATE": (0, 1, 0), "REPLACE": (1, 1, 0)}[how]
+        return
+    column = how.partition(" = ")[0]
+    assert shape == (0, 0, 2 if "@" in how else 1)
+    assert list(found.by_column) == [column]
+    example = found.examples[0]
+    assert (example.kind, example.column) == ("different", column)
+    assert example.source != example.target
