@@ -26,12 +26,10 @@ class ConnectionFailed(TableferryError):
         super().__init__(message)
 
 
-class QueryFailed(TableferryError):
-    """A server refused or broke off a statement; the driver's own error is the `__cause__`."""
-
-
 class SnapshotLost(TableferryError):
     """The exported snapshot ended because the connection that held it died; take a new one."""
+
+    transient = True
 
 
 class TableMissing(InputError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
@@ -19,9 +18,10 @@ from resources.connection import ConnectionSettings, ServerResource
 from resources.copyout import copy_out
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
-from resources.errors import InputError, QueryFailed, SnapshotLost, TableferryError, TableMissing
+from resources.errors import InputError, TableMissing
+from resources.postgres_errors import connection_failed, statement_failed
+from resources.snapshots import SharedSnapshot, Snapshot
 from resources.tables import Column, System, TableRef
-from resources.types.querytext import refused_in_query
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +50,6 @@ CONNECT_DEFAULTS = {
     "keepalives_interval": "15",
     "keepalives_count": "4",
 }
-PERMANENT = re.compile(
-    r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied"
-    r"|permission denied|invalid connection option|not currently accepting connections"
-    r"|not permitted to log in|certificate|does not support SSL|translate host name|resolve host"
-)
-"""libpq gives no SQLSTATE for a connection that never stood, so only its text tells."""
 
 SESSION_SQL = (
     # joined with pg_settings, because transaction_timeout exists from version 17 on only
@@ -97,32 +91,6 @@ JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
 ORDER BY a.attnum
 """
-
-
-class Snapshot(str):
-    """The name of an exported snapshot, and a way to ask whether it still stands."""
-
-    __slots__ = ("_connection",)
-    _connection: psycopg.Connection[Any]
-
-    @classmethod
-    def of(cls, connection: psycopg.Connection[Any]) -> Snapshot:
-        """Export the snapshot of the transaction that is open on `connection`."""
-        row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
-        snapshot = cls(row[0] if row else "")
-        snapshot._connection = connection
-        return snapshot
-
-    def check(self) -> None:
-        """Ask the server, over the connection that holds the snapshot.
-
-        Raises:
-            SnapshotLost: that connection is gone, and the snapshot with it.
-        """
-        try:
-            self._connection.execute("SELECT 1")
-        except psycopg.Error as error:
-            raise _lost(str(self)) from error
 
 
 class PostgresResource(ServerResource):
@@ -169,7 +137,7 @@ class PostgresResource(ServerResource):
         Dates outside of 0001-9999 and infinite ones have no Python value: select them as text.
 
         Raises:
-            QueryFailed: the server refused the statement.
+            StatementFailed: the server refused the statement.
         """
         return self._fetch(sql)
 
@@ -177,7 +145,7 @@ class PostgresResource(ServerResource):
         """Run one or several statements, separated by semicolons, in one transaction.
 
         Raises:
-            QueryFailed: the server refused a statement; none of them took effect.
+            StatementFailed: the server refused a statement; none of them took effect.
         """
         with self._connect() as connection, self._translated():
             connection.execute(sql.encode())
@@ -197,14 +165,14 @@ class PostgresResource(ServerResource):
             snapshot: A snapshot exported by `snapshot()`; None reads what is committed now.
 
         Raises:
-            QueryFailed: also while the batches are read.
+            StatementFailed: also while the batches are read.
             SnapshotLost: the snapshot does not stand any more.
         """
         settings = self.settings()
         try:
             connection = adbc.connect(_conninfo(settings), autocommit=True)
         except adbc_driver_manager.Error as error:
-            raise _connection_failed(settings, error) from error
+            raise connection_failed(settings, error) from error
         # A statement must be closed before its connection.
         with connection, connection.cursor() as cursor:
             with self._translated(snapshot):
@@ -239,7 +207,7 @@ class PostgresResource(ServerResource):
             snapshot: As of `read_arrow`.
 
         Raises:
-            QueryFailed: also while the chunks are read.
+            StatementFailed: also while the chunks are read.
             SnapshotLost: the snapshot does not stand any more.
         """
         with self._connect() as connection:
@@ -278,6 +246,19 @@ class PostgresResource(ServerResource):
                 snapshot = Snapshot.of(connection)
             yield snapshot
 
+    @contextmanager
+    def shared_snapshot(self) -> Iterator[SharedSnapshot]:
+        """A snapshot for a long run, which is replaced by a new one if it is lost.
+
+        Yields:
+            Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
+        """
+        shared = SharedSnapshot(self.snapshot)
+        try:
+            yield shared
+        finally:
+            shared.close()
+
     def _fetch(self, sql: str, params: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
         with self._connect() as connection, self._translated():
             cursor = connection.execute(sql.encode(), params)
@@ -290,7 +271,7 @@ class PostgresResource(ServerResource):
             connection = psycopg.connect(_conninfo(settings), autocommit=True)
             connection.execute(SESSION_SQL)
         except psycopg.Error as error:
-            raise _connection_failed(settings, error) from error
+            raise connection_failed(settings, error) from error
         connection.add_notice_handler(_log_notice)
         try:
             yield connection
@@ -302,7 +283,7 @@ class PostgresResource(ServerResource):
         try:
             yield
         except (psycopg.Error, adbc_driver_manager.Error) as error:
-            raise _query_failed(self.settings(), error, snapshot) from error
+            raise statement_failed(self.settings(), error, snapshot) from error
 
     def _batches(
         self, source: pa.RecordBatchReader, batch_rows: int, snapshot: str | None
@@ -314,7 +295,7 @@ class PostgresResource(ServerResource):
                 return
             except (OSError, pa.ArrowException) as error:
                 # an error of the server in the middle of the stream arrives as a bare OSError
-                raise _query_failed(self.settings(), error, snapshot) from error
+                raise statement_failed(self.settings(), error, snapshot) from error
             for start in range(0, batch.num_rows, batch_rows):
                 yield batch.slice(start, batch_rows)
 
@@ -347,36 +328,3 @@ def _begin(snapshot: str | None) -> tuple[str, ...]:
 
 def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
     logger.debug("postgres %s: %s", notice.severity, notice.message_primary)
-
-
-def _connection_failed(settings: ConnectionSettings, error: Exception) -> TableferryError:
-    # libpq tries every address of the host and has one line of reasons for each
-    reasons = re.findall(r".* failed: (?:FATAL: +)?([^\n]+)", str(error)) or [
-        str(error).strip().splitlines()[0]
-    ]
-    reason = "; ".join(dict.fromkeys(reason.strip() for reason in reasons))
-    return settings.failed(reason, transient=not PERMANENT.search(str(error)))
-
-
-def _query_failed(
-    settings: ConnectionSettings, error: Exception, snapshot: str | None
-) -> TableferryError:
-    text = str(error)
-    refused = refused_in_query(text)
-    if refused is not None:
-        return refused
-    if snapshot is not None and re.search(r"snapshot .* does not exist|invalid snapshot", text):
-        return _lost(snapshot)
-    if isinstance(error, psycopg.Error) and error.diag.message_primary:
-        text = " ".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
-    else:
-        found = re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text)
-        if found:
-            text = " ".join(filter(None, found.groups()))
-    return QueryFailed(f"{settings.address}: {settings.redact(text)}")
-
-
-def _lost(snapshot: str) -> SnapshotLost:
-    return SnapshotLost(
-        f"the snapshot {snapshot!s} has ended, because the connection that held it is gone"
-    )
