@@ -46,3 +46,10 @@ def ch_url(stack: Stack) -> str:
 def mssql_url(stack: Stack) -> str:
     """URL of the stack's SQL Server stand-in."""
     return stack.sqlserver_url
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is under tests/integration, so that `-m "not integration"` works too."""
+    for item in items:
+        if "integration" in item.path.parts:
+            item.add_marker("integration")

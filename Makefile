@@ -1,0 +1,73 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+DAGSTER_PORT ?= 3000
+ROOMS := pipelines sensors assets checks resources local benchmarks
+export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
+
+# The servers that the environment names, or else the local stack.
+USE_SERVERS := if [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]; \
+	then $(BIN)/ferry local up; settings="$$($(BIN)/ferry local env)"; eval "$$settings"; fi
+
+.PHONY: help install demo dev test test-unit lint format bench clean constraints system-packages
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+install: $(INSTALLED) ## Install everything into .venv
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@PYTHON=$(PYTHON) local/system-packages run
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Tableferry needs Python 3.11 or newer: make PYTHON=python3.12 install" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	@echo "Installing into .venv (about 1.5 GB)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt \
+			--editable '.[local,expectations,dev]' \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+			--constraint constraints.txt --editable '.[local,expectations,dev]'
+	@touch $@
+
+demo: install ## Move the demo's data through three databases, and show what arrived
+	@$(BIN)/python -m pipelines.demo
+
+dev: install ## Open Dagster's user interface (DAGSTER_PORT=3000)
+	@mkdir -p $(DAGSTER_HOME) && { test -e $(DAGSTER_HOME)/dagster.yaml || cp pipelines/dagster.yaml $(DAGSTER_HOME)/; }
+	@$(USE_SERVERS); exec $(BIN)/dagster dev --host 127.0.0.1 --port $(DAGSTER_PORT)
+
+test: install system-packages ## Run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-unit: install ## Run the tests that need no servers
+	@$(BIN)/python -m pytest --ignore=tests/integration $(ARGS)
+
+lint: install ## Check style and types
+	@$(BIN)/ruff check $(ROOMS) tests
+	@$(BIN)/ruff format --check --quiet $(ROOMS) tests \
+		|| { echo "Not formatted: make format" >&2; exit 1; }
+	@$(BIN)/mypy
+
+format: install ## Format the code
+	@$(BIN)/ruff format $(ROOMS) tests
+
+bench: install ## Measure (results in .benchmarks/)
+	@$(USE_SERVERS); $(BIN)/ferry bench $(ARGS)
+
+clean: ## Stop the local stack and delete its data, Dagster's memory, and caches
+	@if [ -x $(BIN)/ferry ]; then $(BIN)/ferry local down --remove; fi
+	@rm -rf .dagster_home .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	@find $(ROOMS) tests -name __pycache__ -prune -exec rm -rf {} +
+
+constraints: install ## Pin everything again, after a change of pyproject.toml
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+		--no-header --no-annotate --quiet --output-file constraints.txt
+	@echo 'uv==$(shell $(BIN)/uv --version 2>/dev/null | cut -d" " -f2)' >> constraints.txt
+
+system-packages:
+	@local/system-packages test

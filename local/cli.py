@@ -1,0 +1,116 @@
+"""`ferry local`: start, stop and look at the local stack."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from local.stack import FOLDER, PARTS, Stack
+from resources.errors import TableferryError
+
+LABELS = {
+    "postgres": "PostgreSQL",
+    "clickhouse": "ClickHouse",
+    "sqlserver": "SQL Server stand-in",
+}
+
+
+def stack_command(command: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """Give a command the stack and `--json`, and print what it returns.
+
+    The command returns the JSON document; its key `ok` decides the exit code. What it says to a
+    person, it says in the list under `lines`, which the document leaves out.
+    """
+
+    @click.option("--folder", envvar=FOLDER, help="Folder of the stack [default: .local_stack].")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @wraps(command)
+    def wrapped(folder: str | None, as_json: bool, **options: Any) -> None:
+        code = 0
+        try:
+            answer = command(Stack(folder), **options)
+            code = 0 if answer["ok"] else 1
+        except TableferryError as error:
+            answer = {"ok": False, "errors": str(error).splitlines(), "lines": []}
+            code = error.exit_code
+        lines = answer.pop("lines")
+        if as_json:
+            click.echo(json.dumps(answer, indent=2))
+        else:
+            for line in lines:
+                click.echo(line)
+            for line in answer.get("errors", ()):
+                click.echo(f"ferry: {line}", err=True)
+        sys.exit(code)
+
+    return wrapped
+
+
+@click.group("local")
+def local_group() -> None:
+    """PostgreSQL, ClickHouse and a stand-in for SQL Server on this machine, for trying things."""
+
+
+@local_group.command()
+@click.option("--postgres-port", type=int, help="Port to listen on [default: any free one].")
+@click.option("--clickhouse-port", type=int, help="Port to listen on [default: any free one].")
+@click.option("--sqlserver-port", type=int, help="Port to listen on [default: any free one].")
+@stack_command
+def up(stack: Stack, **ports: int | None) -> dict[str, Any]:
+    """Start what does not run yet. Leftovers of a crash are cleaned up first."""
+    chosen = {name.removesuffix("_port"): port for name, port in ports.items() if port}
+    stack.up(ports=chosen)
+    answer = _status(stack)
+    answer["lines"].append('Use it in this shell: eval "$(ferry local env)"')
+    return answer
+
+
+@local_group.command()
+@click.option("--remove", is_flag=True, help="Delete the stack's data as well.")
+@stack_command
+def down(stack: Stack, remove: bool) -> dict[str, Any]:
+    """Stop all parts. Their data stays for the next time, unless it is to be removed."""
+    if remove:
+        stack.remove()
+    else:
+        stack.down()
+    return {"ok": True, "folder": str(stack.folder), "lines": [f"{stack.folder}: down"]}
+
+
+@local_group.command()
+@stack_command
+def status(stack: Stack) -> dict[str, Any]:
+    """Say what runs, and where. Exit code 1 unless all parts do."""
+    return _status(stack)
+
+
+@local_group.command()
+@stack_command
+def env(stack: Stack) -> dict[str, Any]:
+    """Print the settings, with passwords, as shell commands: eval "$(ferry local env)"."""
+    settings = stack.environment()
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
+    return {"ok": True, "environment": settings, "lines": lines}
+
+
+def _status(stack: Stack) -> dict[str, Any]:
+    parts = stack.status()
+    lines = [f"{LABELS[name]:<20} {_describe(parts[name])}" for name in PARTS]
+    good = all(part["state"] == "running" for part in parts.values())
+    return {"ok": good, "folder": str(stack.folder), "parts": parts, "lines": lines}
+
+
+def _describe(part: dict[str, Any]) -> str:
+    if part["state"] != "running":
+        return str(part["state"])
+    return f"running on {part['host']}:{part['port']} (pid {part['pid']})"
+
+
+if __name__ == "__main__":
+    local_group()

@@ -1,0 +1,140 @@
+"""What the project's own files say about it: dependencies, containers, Dagster's settings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = ("pipelines", "sensors", "assets", "checks", "resources")
+ROOMS = (*PRODUCT, "local", "benchmarks")
+# Imported where it is used, if the user asked for it; the message then names the extra.
+OPTIONAL = {"great-expectations", "pandas"}
+
+pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+compose: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[=<>;~ ]", requirement)[0] for requirement in requirements}
+
+
+def third_party_imports(room: str) -> Iterator[str]:
+    ours = {*ROOMS, "tests", *sys.stdlib_module_names}
+    for path in (ROOT / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            found: list[str] = []
+            if isinstance(node, ast.Import):
+                found = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found = [node.module]
+            yield from {name.split(".")[0] for name in found} - ours
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_import_is_declared(room: str) -> None:
+    project = pyproject["project"]
+    extras = project["optional-dependencies"]
+    declared = names(project["dependencies"])
+    declared |= OPTIONAL if room in PRODUCT else names(extras["local"])
+    if room == "benchmarks":
+        declared |= names(extras["dev"])
+    distributions = packages_distributions()
+    for module in set(third_party_imports(room)):
+        given_by = {
+            name.lower().replace("_", "-").replace(".", "-")
+            for name in distributions.get(module, [])
+        }
+        assert given_by & declared, f"{room} imports {module}, which no dependency declares"
+
+
+def test_dependencies_and_constraints_agree() -> None:
+    project = pyproject["project"]
+    requirements = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        requirements += extra
+    pinned = dict(
+        line.split(" ;")[0].split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    )
+    assert not [line for line in pinned.values() if "/" in line]
+    for requirement in requirements:
+        name, _, version = re.sub(r"\[.*\]", "", requirement.split(";")[0]).partition("==")
+        if version:
+            assert pinned[name] == version, requirement
+
+
+def test_both_files_name_the_same_code_location() -> None:
+    workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text())
+    module = workspace["load_from"][0]["python_module"]
+    tool = pyproject["tool"]
+    assert module["module_name"] == tool["dagster"]["module_name"]
+    assert module["location_name"] == tool["dagster"]["code_location_name"]
+    assert tool["dg"]["project"]["code_location_target_module"] == module["module_name"]
+    assert tool["dg"]["project"]["code_location_name"] == module["location_name"]
+    container = yaml.safe_load((ROOT / "docker/workspace.yaml").read_text())
+    assert container["load_from"][0]["grpc_server"]["location_name"] == module["location_name"]
+
+
+@pytest.mark.parametrize("path", ["pipelines/dagster.yaml", "docker/dagster.yaml"])
+def test_dagster_accepts_its_settings(path: str) -> None:
+    from dagster._core.instance.config import dagster_instance_config
+
+    file = ROOT / path
+    checked, _ = dagster_instance_config(str(file.parent), file.name)
+    assert checked["telemetry"] == {"enabled": False}
+    assert checked["run_monitoring"]["enabled"]
+    assert checked["run_coordinator"]["config"]["dequeue_interval_seconds"] == 1
+
+
+def test_compose_file_fits_the_specification() -> None:
+    tool = Path(sys.executable).with_name("check-jsonschema")
+    command = [tool, "--builtin-schema", "vendor.compose-spec", ROOT / "docker-compose.yml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_compose_uses_the_names_that_the_product_reads() -> None:
+    from pipelines import settings
+
+    given = compose["services"]["code-server"]["environment"]
+    ours = {name for name in given if name.startswith("TABLEFERRY_")}
+    assert ours == {*settings.URLS, settings.TRANSFERS}
+
+
+def test_compose_holds_no_secret() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    wanted = set(re.findall(r"\$\{([A-Z_]+):\?", text))
+    assert wanted == set(re.findall(r"\$\{([A-Z_]+)", text)), "each must be required"
+    for service in compose["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if "PASSWORD" in name:
+                assert re.fullmatch(r"\$\{[A-Z_]+:\?.*\}", value), name
+            for password in re.findall(r"://\w+:(.*?)@", str(value)):
+                assert password.startswith("${"), name
+    printed = subprocess.run([ROOT / "docker/new-env"], capture_output=True, text=True, check=True)
+    settings_made = dict(line.split("=") for line in printed.stdout.splitlines())
+    assert set(settings_made) == wanted
+    assert len(set(settings_made.values())) == len(wanted)
+    for password in settings_made.values():
+        assert re.fullmatch(r"[A-Za-z0-9]{20,}", password)
+
+
+def test_every_container_is_watched_and_open_to_this_machine_only() -> None:
+    for name, service in compose["services"].items():
+        assert "healthcheck" in service, name
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), name
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert source in compose["volumes"] or volume.endswith(":ro"), name
