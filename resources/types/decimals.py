@@ -21,9 +21,13 @@ class ToDecimal:
 
     precision: int
     scale: int
+    roomy: bool = False
+    """Every number of the source fits, so that only NaN does not."""
 
     @property
     def reason(self) -> str:
+        if self.roomy:
+            return "is not a number, which no decimal can be"
         return f"does not fit into decimal({self.precision},{self.scale}) without rounding"
 
     @property

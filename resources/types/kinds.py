@@ -43,12 +43,12 @@ class Float:
 class Text:
     """Unicode text; `units` bounds its length in UTF-16 code units, as SQL Server counts it.
 
-    `code_page`: only what the column's code page can write, so nothing beyond ASCII is certain.
+    `characters` bounds it in characters, of which those beyond U+FFFF take two units.
     `replaced`: the driver may have put U+FFFD in the place of half a surrogate pair.
     """
 
     units: int | None = None
-    code_page: bool = False
+    characters: int | None = None
     replaced: bool = False
 
 

@@ -106,9 +106,11 @@ def _scalar(declared: str, type_: Declared) -> Export | Refusal:
     if name == "uuid":
         return Export(Uuid(), "{}", "{}", "{}::text")
     if name in ("character", "character varying"):
-        # not ::text, which would cut char's padding; a character may be two UTF-16 units
-        length = type_.numbers[0] if type_.numbers else None
-        return Export(Text(length), "{}", "{}", "{}")
+        # not ::text, which would cut char's padding
+        if not type_.numbers:
+            return Export(Text(), "{}", "{}", "{}")
+        length = type_.numbers[0]
+        return Export(Text(2 * length, length), "{}", "{}", "{}")
     if name in TEXT or name.startswith("interval") or name in RANGES:
         return _text(type_)
     return _refused(declared, name)

@@ -147,7 +147,7 @@ def _steps(
             return [_scaled(arrow)]
         case Decimal(), Decimal(precision, scale):
             if source == "postgres":
-                return [ToDecimal(precision or 38, scale or 0)]
+                return [ToDecimal(precision or 38, scale or 0, _digits_fit(kind, slot.kind))]
             fits = _digits_fit(kind, slot.kind)
             reason = f"does not fit into decimal({precision},{scale}) without rounding"
             return [Cast(arrow)] if fits else [DecimalCast(arrow, reason)]
@@ -166,7 +166,7 @@ def _steps(
             return [*finite, Cast(arrow)]
         case Text(), Text(units):
             steps = [Unreplaced()] if kind.replaced else []
-            if units is not None and _longer(kind, units, source):
+            if units is not None and (kind.units is None or kind.units > units):
                 steps.append(Units(units))
             return [*steps, Cast(arrow)]
         case Binary(), Binary(length, fixed):
@@ -206,11 +206,6 @@ def _digits_fit(kind: Decimal, room: Decimal) -> bool:
     precision, scale = kind.precision or 0, kind.scale or 0
     whole = (room.precision or 0) - (room.scale or 0)
     return kind.precision is not None and (room.scale or 0) >= scale and whole >= precision - scale
-
-
-def _longer(kind: Text, units: int, source: System) -> bool:
-    # PostgreSQL counts characters, of which one may be two units
-    return kind.units is None or kind.units * (2 if source == "postgres" else 1) > units
 
 
 def _dates(kind: Date, low: int, high: int, holder: str) -> list[Step]:

@@ -88,7 +88,7 @@ def export(declared: str) -> Export | Refusal:
         # no cast to text is exact without a style, which Babelfish does not know
         return Export(Float(bits, finite=True), "{}", None, None)  # type: ignore[arg-type]
     if name in ("char", "varchar", "text"):
-        return _text(Text(_units(type_, name), code_page=True))
+        return _text(Text(_units(type_, name)))
     if name in ("nchar", "nvarchar", "ntext", "xml", "sysname"):
         return _text(Text(_units(type_, name), replaced=True))
     if name in ("binary", "varbinary", "image"):
@@ -207,8 +207,9 @@ def default(kind: Kind) -> str | None:
             return f"decimal({precision},{scale})" if precision and precision <= 38 else None
         case Float(bits):
             return "real" if bits == 32 else "float(53)"
-        case Text(units):
-            return f"nvarchar({units})" if units and units <= MAX_UNITS else "nvarchar(max)"
+        case Text(units, characters):
+            length = characters or units
+            return f"nvarchar({length})" if length and length <= MAX_UNITS else "nvarchar(max)"
         case Binary(length):
             return f"varbinary({length})" if length and length <= 8000 else "varbinary(max)"
         case Date():

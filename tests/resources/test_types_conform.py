@@ -118,7 +118,7 @@ REFUSED = [
     (POSTGRES, "bigint", SQLSERVER, "int", pa.array([1, 2**31]), 1, 2**31, "outside of"),
     (POSTGRES, "integer", CLICKHOUSE, "UInt8", pa.array([-1], pa.int32()), 0, -1, "outside of 0..255"),
     (POSTGRES, "bigint", CLICKHOUSE, "Decimal(3, 0)", pa.array([1000]), 0, 1000, "outside of -999..999"),
-    (POSTGRES, "numeric(5,2)", SQLSERVER, None, pa.array(["1.00", "NaN"]), 1, "NaN", "decimal(5,2)"),
+    (POSTGRES, "numeric(5,2)", SQLSERVER, None, pa.array(["1.00", "NaN"]), 1, "NaN", "not a number"),
     (POSTGRES, "numeric", SQLSERVER, "decimal(5,2)", pa.array(["1000"]), 0, "1000", "decimal(5,2)"),
     (POSTGRES, "numeric", SQLSERVER, "decimal(5,2)", pa.array(["0.001"]), 0, "0.001", "decimal(5,2)"),
     (POSTGRES, "numeric", SQLSERVER, "decimal(5,2)", pa.array(["-Infinity"]), 0, "-Infinity", "decimal(5,2)"),

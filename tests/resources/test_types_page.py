@@ -1,0 +1,27 @@
+"""docs/types.md says what the type map does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from resources.types import page, postgres, sqlserver
+from resources.types.declared import read
+
+DOCS = Path(__file__).parents[2] / "docs" / "types.md"
+
+
+def test_the_page_is_up_to_date():
+    assert DOCS.read_text() == page.render(), "run: python -m resources.types.page > docs/types.md"
+
+
+KNOWN = [
+    (page.POSTGRES, {*postgres.INTEGERS, *postgres.TEXT} - {"int"}),
+    (page.SQLSERVER, {*sqlserver.INTEGERS, *sqlserver.MONEY, *sqlserver.METHODS} - {"timestamp"}),
+]
+
+
+@pytest.mark.parametrize(("shown", "known"), KNOWN)
+def test_every_type_with_a_rule_is_on_the_page(shown, known):
+    assert known <= {read(type_).name for type_ in shown}
