@@ -16,10 +16,11 @@ from local.sqlserver import wiretypes as wire
 from local.sqlserver.errors import SqlError
 from local.sqlserver.numbers import DAYS_TO_2000
 from local.sqlserver.packets import ProtocolError
-from local.sqlserver.sqltype import TICKS_PER_DAY, TICKS_PER_SECOND, SqlType, storage
+from local.sqlserver.sqltype import CODE_PAGE, TICKS_PER_DAY, TICKS_PER_SECOND, SqlType, storage
 from local.sqlserver.wiretypes import WireType, time_length, time_scale
 
 _DAYS_TO_1900 = 693_595
+_MINUTE = 60 * TICKS_PER_SECOND
 _PLP_NULL = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -29,7 +30,7 @@ def read_plp(data: bytes, at: int) -> tuple[bytes | None, int]:
     at += 8
     if total == _PLP_NULL:
         return None, at
-    chunks = []
+    chunks: list[bytes] = []
     while True:
         (size,) = struct.unpack_from("<I", data, at)
         at += 4
@@ -99,11 +100,11 @@ def text_of(kind: WireType, raw: bytes | None, target: SqlType | None = None) ->
     if isinstance(value, tuple):
         return _temporal_text(value, target)
     if target.is_binary:
-        return "\\x" + (value.encode(wire.CODE_PAGE) if isinstance(value, str) else raw).hex()
+        return "\\x" + (value.encode(CODE_PAGE) if isinstance(value, str) else raw).hex()
     if isinstance(value, bytes):
         if name == "uniqueidentifier":
             return str(uuid.UUID(bytes_le=value))
-        return value.decode("utf-16-le" if target.is_unicode else wire.CODE_PAGE)
+        return value.decode("utf-16-le" if target.is_unicode else CODE_PAGE)
     if name == "bit":
         return _bit(value) if isinstance(value, str) else str(int(value != 0))
     if name in _INTEGERS and not isinstance(value, str):
@@ -179,6 +180,9 @@ def _temporal_text(value: tuple[int | None, int, int | None], target: SqlType) -
     if minutes:
         total = day * TICKS_PER_DAY + ticks + minutes * 60 * TICKS_PER_SECOND
         day, ticks = divmod(total, TICKS_PER_DAY)
+    if name == "smalldatetime":
+        day, ticks = divmod(day * TICKS_PER_DAY + ticks + _MINUTE // 2, TICKS_PER_DAY)
+        ticks -= ticks % _MINUTE
     if scale == 7 and name == "time":
         return str(ticks)
     if scale == 7 and name == "datetime2":
