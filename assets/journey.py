@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
-from resources.fingerprints import SourceFingerprint, fingerprints
-from resources.sqlserver import SqlServerResource
 from resources.sqlserver_target import SqlServerTarget
 
+from assets.drift import new_columns, target_columns
 from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
 from assets.manifest import HopSpec, Transfer
 from assets.ranges import extend_ranges, plan_ranges, top_bound
@@ -19,15 +18,16 @@ from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableMissing
+from resources.fingerprints import SourceFingerprint, fingerprints
 from resources.keykind import key_kind
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
 from resources.statistics import key_statistics
-from resources.tables import Column, System
+from resources.tables import Column, System, TableRef
 from resources.target import Target, TargetOptions, written_to
 from resources.types import ColumnOverride, plan_copy
-
 
 ALL_CHECKS = tuple(CHECK_NAMES.values())
 """`ferry check` may have used any level, so planning looks at the verdicts of all."""
@@ -150,15 +150,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         exclude |= {column.name for column in columns} - set(transfer.only)
     hops: list[Hop] = []
     for number, spec in enumerate(transfer.hops, start=1):
-        plan = plan_copy(
-            source,
-            columns,
-            spec.to,
-            key=key,
-            overrides=_overrides(
-                transfer, spec, first=number == 1, last=number == len(transfer.hops)
-            ),
-            exclude=exclude if number == 1 else (),
+        plan = _plan_hop(
+            transfer, number, source, columns, key, exclude if number == 1 else set(), servers
         )
         if spec.wire == "text":
             inexact = [column.source.name for column in plan.columns if column.text_sql is None]
@@ -296,17 +289,49 @@ def target_rows(journey: Journey, plan: CopyPlan, servers: Servers) -> dict[str,
     return count_by_range(plan, endpoint, "target", list(journey.ranges.values()))
 
 
+def _plan_hop(
+    transfer: Transfer,
+    number: int,
+    source: TableRef,
+    columns: Sequence[Column],
+    key: str,
+    exclude: Collection[str],
+    servers: Servers,
+) -> CopyPlan:
+    """Plan one hop, without the columns that its drift policy lets it ignore."""
+    spec = transfer.hops[number - 1]
+    overrides = _overrides(transfer, number, exclude)
+    plan = plan_copy(source, columns, spec.to, key=key, overrides=overrides, exclude=exclude)
+    if transfer.on_schema_drift != "ignore_new":
+        return plan
+    new = new_columns(plan, target_columns(servers.endpoint(spec.to.system), spec.to))
+    names = {column.name for column in new}
+    ignored = {one.source.name for one in plan.columns if one.target.name in names}
+    exclude = {*exclude, *ignored}
+    overrides = _overrides(transfer, number, exclude)
+    return plan_copy(source, columns, spec.to, key=key, overrides=overrides, exclude=exclude)
+
+
 def _overrides(
-    transfer: Transfer, spec: HopSpec, *, first: bool, last: bool
-) -> Mapping[str, ColumnOverride]:
+    transfer: Transfer, number: int, exclude: Collection[str]
+) -> dict[str, ColumnOverride]:
+    """What is declared about the columns, by the names that they have in this hop's source.
+
+    A type without a system is meant for the first hop; the next one goes on from there.
+    """
+    system = transfer.hops[number - 1].to.system
     found: dict[str, ColumnOverride] = {}
     for name, column in transfer.columns.items():
-        here = name if first else column.rename or name
+        here = name if number == 1 else column.rename or name
+        if name in exclude or here in exclude:
+            continue
+        types = column.type if isinstance(column.type, dict) else {}
+        first = column.type if isinstance(column.type, str) and number == 1 else None
         found[here] = ColumnOverride(
-            rename=column.rename if first else None,
-            type=column.type if first else None,
+            rename=column.rename if number == 1 else None,
+            type=types.get(system, first),
             on_overflow=column.on_overflow,
-            low_cardinality=column.low_cardinality and spec.to.system == "clickhouse",
+            low_cardinality=column.low_cardinality and system == "clickhouse",
         )
     return found
 

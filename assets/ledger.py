@@ -33,6 +33,9 @@ VERSION = "tableferry/data_version"
 """Tag of observations; Dagster's own would make them versions of the asset."""
 
 
+COLUMN_SCHEMA = "dagster/column_schema"
+
+
 class State(StrEnum):
     """How far a range has come, in order."""
 
@@ -125,6 +128,8 @@ class RangeRecord:
     error: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     """Values changed by an `on_overflow` opt-in, per column."""
+    schema: dg.TableSchema | None = None
+    """The columns that were written."""
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
@@ -145,6 +150,8 @@ class RangeRecord:
                 found["rows_per_second"] = round(self.rows / total, 1)
         if self.error:
             found["error"] = self.error
+        if self.schema:
+            found[COLUMN_SCHEMA] = self.schema
         if self.counts:
             found |= {f"overflow_{column}": number for column, number in self.counts.items()}
         return found
@@ -294,6 +301,16 @@ def records(
                 if stored.storage_id > newest.get(record.range, -1):
                     newest[record.range], latest[record.range] = stored.storage_id, record
     return latest
+
+
+def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.TableSchema | None:
+    """The columns that the newest committed range of a hop was written with."""
+    for stored in instance.fetch_materializations(asset, limit=20).records:
+        event = stored.asset_materialization
+        value = event.metadata.get(COLUMN_SCHEMA) if event else None
+        if isinstance(value, dg.TableSchemaMetadataValue):
+            return value.schema
+    return None
 
 
 def verdicts(

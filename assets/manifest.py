@@ -14,7 +14,7 @@ from assets.profiles import DEFAULT, profile
 from checks.verdict import Level
 from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireFormat, WriteMode
-from resources.tables import TableRef
+from resources.tables import System, TableRef
 
 FingerprintMethod = Literal["content", "row_version", "count_minmax", "none"]
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
@@ -63,7 +63,8 @@ class ColumnSpec(Declared):
     """What is special about one column."""
 
     rename: str | None = None
-    type: str | None = None
+    type: str | dict[System, str] | None = None
+    """Target type of the first hop, or one per system."""
     on_overflow: OverflowPolicy = "refuse"
     low_cardinality: bool = False
 

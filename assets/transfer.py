@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import dagster as dg
-from resources.sqlserver import SqlServerResource
 
+from assets.drift import add_columns, new_columns, require_no_dropped, target_columns
 from assets.journey import (
     Hop,
     Journey,
@@ -18,7 +18,7 @@ from assets.journey import (
     levels_of,
     resolve,
 )
-from assets.ledger import Reason, State, Writer
+from assets.ledger import Reason, State, Writer, committed_schema
 from assets.manifest import Transfer
 from assets.profiles import profile
 from assets.runs import FORCE, PROCESS, PROFILE, run_is_alive, this_process
@@ -27,6 +27,7 @@ from assets.worker import Outcome, Work, run_ranges
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
 
 KINDS = {"postgres": "postgres", "sqlserver": "sqlserver", "clickhouse": "clickhouse"}
 
@@ -138,7 +139,7 @@ def execute(
         }
         _require_upstream(journey, selected[0].number, reasons)
         for hop in selected:
-            for note in servers.target(hop.plan.target.system).prepare(hop.plan, hop.options):
+            for note in _prepare(transfer, hop, servers, instance):
                 context.log.warning(note)
             context.log.info(summary(hop.asset, reasons[hop.number]))
         knobs = profile(run.tags.get(PROFILE, transfer.profile))
@@ -160,6 +161,24 @@ def execute(
             return run_ranges(work, selected, reasons)
         known = instance.get_dynamic_partitions(transfer.partitions_name)
         return _swap(work, selected, reasons, known)
+
+
+def _prepare(
+    transfer: Transfer, hop: Hop, servers: Servers, instance: dg.DagsterInstance
+) -> list[str]:
+    """Create or verify a hop's target, by the transfer's drift policy; returns notes for the user.
+
+    Raises:
+        SchemaDrift: source and target no longer go together, and the policy does not mend it.
+    """
+    endpoint = servers.endpoint(hop.plan.target.system)
+    actual = target_columns(endpoint, hop.plan.target)
+    notes = require_no_dropped(
+        hop.plan, actual, committed_schema(instance, hop.asset), transfer.on_schema_drift
+    )
+    if transfer.on_schema_drift == "add_columns":
+        notes += add_columns(endpoint, hop.plan.target, new_columns(hop.plan, actual))
+    return notes + servers.target(hop.plan.target.system).prepare(hop.plan, hop.options)
 
 
 def _swap(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import pyarrow as pa
-from resources.retry import retrying
 
 from assets import progress
+from assets.drift import column_schema
 from assets.journey import Hop, Journey, Servers
 from assets.ledger import DataVersion, RangeRecord, Reason, State, Writer
 from assets.stream import Prefetch
@@ -22,6 +22,7 @@ from checks import Level, Verdict, reconcile, row_count_of
 from resources.debug import reached
 from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.keyrange import KeyRange
+from resources.retry import retrying
 from resources.target import RangeLoad
 from resources.types import conform
 
@@ -218,6 +219,7 @@ def _move(
                 seconds=seconds,
                 attempts=attempt,
                 counts=counts,
+                schema=column_schema(hop.plan),
             )
             writer.progress(record)
             work.tell(hop, name, "finalise")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from checks.verdict import LEVELS, Level
+from local.cli import local_group
 from resources.errors import TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -204,9 +205,7 @@ def clean(transfers: Sequence[str], as_json: bool) -> None:
         click.echo(name)
 
 
-@main.group()
-def local() -> None:
-    """Start, stop and show the local stack: PostgreSQL, SQL Server stand-in, ClickHouse."""
+main.add_command(local_group, "local")
 
 
 def _print_json(document: Any) -> None:

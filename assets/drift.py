@@ -1,0 +1,110 @@
+"""What a transfer does when its source or target changed: fail, add columns, or ignore new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from assets.manifest import DriftPolicy
+from resources.clickhouse_types import declared_type
+from resources.dialects import qualified, quote
+from resources.endpoint import Endpoint
+from resources.errors import SchemaDrift, TableMissing
+from resources.plan import CopyPlan
+from resources.tables import Column, TableRef
+
+
+def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
+    """The columns that a target has now, by name; None if it does not exist yet."""
+    try:
+        return {column.name: column for column in endpoint.columns(table)}
+    except TableMissing:
+        return None
+
+
+def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Column]:
+    """Planned columns that an existing target lacks: the source has grown."""
+    if actual is None:
+        return []
+    return [column for column in plan.target_columns if column.name not in actual]
+
+
+def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:
+    """Add columns to a target, nullable, because the rows that are there have no value for them.
+
+    Returns:
+        Notes for the user.
+    """
+    notes = []
+    for column in columns:
+        name = quote(table.system, column.name)
+        if table.system == "clickhouse":
+            nullable = Column(column.name, column.type, nullable=True)
+            endpoint.execute(
+                f"ALTER TABLE {qualified(table)} ADD COLUMN {name} {declared_type(nullable)}"
+            )
+        else:
+            endpoint.execute(f"ALTER TABLE {qualified(table)} ADD {name} {column.type} NULL")
+        notes.append(f"{table}: added column {column.name!r} ({column.type})")
+    return notes
+
+
+def dropped_columns(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+) -> list[str]:
+    """Columns that earlier runs filled, that the target still has, and that the plan lacks now."""
+    if actual is None or committed is None:
+        return []
+    planned = {column.name for column in plan.target_columns}
+    return [
+        column.name
+        for column in committed.columns
+        if column.name in actual and column.name not in planned
+    ]
+
+
+def require_no_dropped(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+    policy: DriftPolicy,
+) -> list[str]:
+    """Refuse to go on without columns that the target has from this transfer.
+
+    Under another policy than `fail` they stay as they are, and new rows get NULL there.
+
+    Returns:
+        Notes for the user.
+
+    Raises:
+        SchemaDrift: the policy is `fail`, or a column left behind cannot be NULL.
+    """
+    dropped = dropped_columns(plan, actual, committed)
+    if not dropped or actual is None:
+        return []
+    names = ", ".join(repr(name) for name in dropped)
+    required = [name for name in dropped if not actual[name].nullable]
+    if policy == "fail" or required:
+        raise SchemaDrift(
+            f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs; "
+            f"drop the column there, or set on_schema_drift (it is {policy})"
+        )
+    return [f"{plan.target}: {names} no longer in {plan.source}; new rows get NULL there"]
+
+
+def column_schema(plan: CopyPlan) -> dg.TableSchema:
+    """The plan's target columns as Dagster's column schema."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.target.name,
+                column.target.type,
+                description=f"from {column.source.name} {column.source.type}",
+                constraints=dg.TableColumnConstraints(nullable=column.target.nullable),
+            )
+            for column in plan.columns
+        ]
+    )
