@@ -91,6 +91,9 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
     if parts.scheme not in SCHEMES[system]:
         found = f"{parts.scheme!r}" if "://" in url else "no scheme"
         raise InputError(f"{expected}; found {found} instead")
+    if "@" in parts.path + parts.query + parts.fragment:
+        # what follows the first / ? or # of such a password would be taken for host and database
+        raise InputError(f"{expected}; special characters in user and password should be %-encoded")
     if not parts.hostname:
         raise InputError(f"{expected}; it names no host")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

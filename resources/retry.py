@@ -35,6 +35,11 @@ SQLSERVER_TRANSIENT = {
     10053,  # network
     10054,
     10060,
+    20003,  # DB-Library, under pymssql: timeout, read, write, connect, dead connection
+    20004,
+    20006,
+    20009,
+    20047,
     10928,  # Azure SQL: resource limits, reconfiguration, throttling
     10929,
     17142,  # the server is paused

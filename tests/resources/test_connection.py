@@ -1,0 +1,102 @@
+"""URLs and fields of connections; nothing that is printed shows a secret."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from resources.connection import ConnectionSettings, parse_url
+from resources.errors import InputError, TableferryError
+from resources.postgres import PostgresResource
+from resources.tables import System
+
+SECRET = "p@ss/w:rd?"
+ENCODED = "p%40ss%2Fw%3Ard%3F"
+
+
+@pytest.mark.parametrize(
+    ("system", "url", "expected"),
+    [
+        ("postgres", "postgresql://u:p@h:1/d", ("h", 1, "d", "u", "p", {})),
+        ("postgres", "postgres://h", ("h", 5432, "postgres", None, None, {})),
+        (
+            "postgres",
+            f"postgresql://a%40b:{ENCODED}@h/my%20db?sslmode=require",
+            ("h", 5432, "my db", "a@b", SECRET, {"sslmode": "require"}),
+        ),
+        ("postgres", "postgresql://u:p@[::1]:9/d", ("::1", 9, "d", "u", "p", {})),
+        (
+            "sqlserver",
+            "mssql://sa:p@h/db?encrypt=strict&trust_server_certificate=yes",
+            ("h", 1433, "db", "sa", "p", {"encrypt": "strict", "trust_server_certificate": "yes"}),
+        ),
+        ("clickhouse", "http://h", ("h", 8123, "default", None, None, {"secure": "no"})),
+        ("clickhouse", "https://u:@h/d", ("h", 8443, "d", "u", "", {"secure": "yes"})),
+    ],
+)
+def test_urls_are_read(system: System, url: str, expected: tuple[object, ...]) -> None:
+    found = parse_url(system, url)
+    assert (
+        found.host,
+        found.port,
+        found.database,
+        found.user,
+        found.password,
+        found.options,
+    ) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (f"mysql://u:{ENCODED}@h/d", "found 'mysql' instead"),
+        (f"u:{ENCODED}@h", "found no scheme instead"),
+        (f"postgresql://u:{ENCODED}@/d", "it names no host"),
+        (f"postgresql://u:{ENCODED}@h:port/d", "its host or port cannot be read"),
+        (f"postgresql://u:{SECRET}@h:1/d", "should be %-encoded"),
+        ("postgresql://u:w:rd#x@h:1/d", "its host or port cannot be read|should be %-encoded"),
+    ],
+)
+def test_a_wrong_url_is_refused_without_repeating_it(url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        parse_url("postgres", url)
+    assert "ss%2Fw" not in str(caught.value) and "w:rd" not in str(caught.value)
+
+
+def test_nothing_that_is_printed_shows_the_password() -> None:
+    settings = parse_url("postgres", f"postgresql://someone:{ENCODED}@h:1/d?password=other")
+    resource = PostgresResource(url=f"postgresql://someone:{ENCODED}@h:1/d", password=SECRET)
+    for printed in (str(settings), repr(settings), str(resource), repr(resource)):
+        assert "ss" not in printed.replace("postgres", "").replace("password", "")
+        assert "someone" not in printed
+
+
+def test_driver_messages_are_redacted_and_on_one_line() -> None:
+    settings = ConnectionSettings("postgres", "h", 1, "d", "u", SECRET)
+    error = settings.failed(f"no\n\tway with {SECRET} or {ENCODED}")
+    assert str(error) == "cannot connect to postgres at h:1: no way with *** or ***"
+    assert isinstance(error, TableferryError)
+
+
+def test_separate_fields_win_over_the_url() -> None:
+    resource = PostgresResource(url="postgresql://u:p@h:1/d", port=2, database="e", password="q")
+    settings = resource.settings()
+    assert (settings.host, settings.port, settings.database) == ("h", 2, "e")
+    assert (settings.user, settings.password) == ("u", "q")
+
+
+def test_environment_variables_are_looked_up_outside_of_dagster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("E_URL", "postgresql://u:p@h:1/d")
+    monkeypatch.setenv("E_PORT", "77")
+    resource = PostgresResource(url=dg.EnvVar("E_URL"), port=dg.EnvVar.int("E_PORT"))
+    assert (resource.settings().host, resource.settings().port) == ("h", 77)
+    monkeypatch.delenv("E_URL")
+    with pytest.raises(InputError, match="the environment variable E_URL is not set"):
+        resource.settings()
+
+
+def test_a_resource_without_an_address_is_refused() -> None:
+    with pytest.raises(InputError, match="should be given url or host"):
+        PostgresResource().settings()
