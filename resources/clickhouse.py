@@ -297,7 +297,7 @@ def _compressed(chunks: Iterable[bytes], compression: Compression) -> Iterator[b
     if compression == "none":
         yield from chunks
     elif compression == "lz4":
-        import lz4.frame
+        import lz4.frame  # type: ignore[import-untyped]
 
         packer = lz4.frame.LZ4FrameCompressor()
         yield packer.begin()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 import clickhouse_connect
 import pyarrow as pa
@@ -29,6 +25,7 @@ from resources.keyrange import KeyRange
 from resources.plan import ColumnPlan, CopyPlan, WriteMode
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import TargetOptions, shadow_of
+from tests.integration.proxy import LosesAnswer
 
 pytestmark = pytest.mark.integration
 
@@ -37,6 +34,7 @@ LOW = KeyRange("integer", None, 10)
 HIGH = KeyRange("integer", 10, None)
 MODES: Sequence[WriteMode] = ("replace", "append", "upsert", "swap")
 
+REPLACE = TargetOptions()
 FOREIGN = TargetOptions(partition_by="id % 3")
 """A table that is partitioned otherwise, as somebody else's would be."""
 
@@ -51,7 +49,9 @@ class Bench:
         self.table = TableRef("clickhouse", "warehouse", name)
         self.plan = self.make_plan()
 
-    def make_plan(self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)):
+    def make_plan(
+        self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
+    ) -> CopyPlan:
         key = _column("id", "Int64", pa.int64(), nullable_key)
         text = _column("note", "String", pa.string(), True)
         source = TableRef("postgres", "public", "numbers")
@@ -61,7 +61,7 @@ class Bench:
         self,
         rows: Sequence[Row],
         key_range: KeyRange = LOW,
-        options: TargetOptions = TargetOptions(),
+        options: TargetOptions = REPLACE,
         *,
         owner: str = "run-1",
         text: bool = False,
@@ -80,7 +80,7 @@ class Bench:
     def rows(self, table: TableRef | None = None) -> list[Row]:
         name = (table or self.table).name.replace("\\", "\\\\").replace("`", "\\`")
         query = f"SELECT * FROM warehouse.`{name}` ORDER BY 1 NULLS LAST, 2"
-        return [tuple(row) for row in self.client.query(query).result_rows]  # type: ignore[misc]
+        return [tuple(row) for row in self.client.query(query).result_rows]
 
     def left_over(self) -> list[str]:
         """Tables of this target that should not be there after an attempt."""
@@ -473,63 +473,3 @@ def test_five_hundred_columns(bench: Bench) -> None:
         load.finalise()
     (found,) = bench.rows()
     assert list(found) == [1, *(column.target.name for column in others)]
-
-
-class LosesAnswer:
-    """A proxy that drops the answer to the first request that holds a marker.
-
-    Args:
-        url: of the server behind.
-        marker: bytes of the request whose answer is lost.
-    """
-
-    def __init__(self, url: str, marker: bytes) -> None:
-        parts = urlsplit(url)
-        self._behind = (parts.hostname, parts.port)
-        self._marker = marker
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
-        self.url = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
-        self.lost = 0
-
-    def __enter__(self) -> LosesAnswer:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        server = socket.create_connection(self._behind)
-        losing = threading.Event()
-
-        def answers() -> None:
-            while data := _receive(server):
-                if losing.is_set():
-                    self.lost += 1
-                    break
-                client.sendall(data)
-            for end in (client, server):
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-        threading.Thread(target=answers, daemon=True).start()
-        while data := _receive(client):
-            if self._marker in data and not self.lost:
-                losing.set()
-            server.sendall(data)
-
-
-def _receive(end: socket.socket) -> bytes:
-    try:
-        return end.recv(1 << 16)
-    except OSError:
-        return b""

@@ -1,0 +1,306 @@
+"""SQL Server through Microsoft's own driver: control SQL, Arrow out, bulk copy in."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from resources.connection import ServerResource
+from resources.dialects import string_literal
+from resources.endpoint import BATCH_ROWS
+from resources.errors import InputError, TableMissing
+from resources.sqlserver_errors import connecting, driver_missing, from_driver, translate
+from resources.tables import Column, System, TableRef
+
+Encrypt = Literal["yes", "no", "strict"]
+
+LOGIN_TIMEOUT = 15
+"""Seconds for one attempt to connect."""
+
+COLUMNS = """
+SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
+       c.NUMERIC_SCALE, c.DATETIME_PRECISION, c.IS_NULLABLE
+FROM INFORMATION_SCHEMA.COLUMNS AS c
+WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME = {table}
+ORDER BY c.ORDINAL_POSITION
+"""
+
+FLAGS = """
+SELECT c.name, c.is_identity, c.is_computed
+FROM sys.columns AS c
+INNER JOIN sys.objects AS o ON o.object_id = c.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name = {table} AND (c.is_identity = 1 OR c.is_computed = 1)
+"""
+
+PRIMARY_KEY = """
+SELECT k.COLUMN_NAME, k.ORDINAL_POSITION
+FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS AS t
+INNER JOIN INFORMATION_SCHEMA.KEY_COLUMN_USAGE AS k
+    ON k.CONSTRAINT_SCHEMA = t.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = t.CONSTRAINT_NAME
+    AND k.TABLE_SCHEMA = t.TABLE_SCHEMA AND k.TABLE_NAME = t.TABLE_NAME
+WHERE t.CONSTRAINT_TYPE = 'PRIMARY KEY'
+    AND t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = {table}
+ORDER BY k.ORDINAL_POSITION
+"""
+
+
+class SqlServerResource(ServerResource):
+    """A SQL Server (2019 or later), or a Babelfish, spoken to by `mssql-python`.
+
+    Args:
+        url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
+            `trust_server_certificate=yes|no`, `server_certificate=/path.pem` and
+            `packet_size=bytes` as options. Encryption is on, and the certificate is verified,
+            unless said otherwise.
+
+    Example:
+        >>> SqlServerResource(url="mssql://sa:secret@localhost:1433/shop").ping()
+    """
+
+    system: ClassVar[System] = "sqlserver"
+
+    encrypt: str | None = Field(default=None, description="yes (default), no or strict.")
+    trust_server_certificate: bool | None = Field(
+        default=None, description="Accept any certificate."
+    )
+    server_certificate: str | None = Field(
+        default=None, description="File of the certificate that the server must present."
+    )
+    packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
+
+    def ping(self) -> str:
+        """The server's version.
+
+        Raises:
+            ConnectionFailed: the server is down, or refuses the login or the database.
+        """
+        return " ".join(str(self.query("SELECT @@VERSION")[0][0]).split())
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The columns of a table or view, in catalog order, with their full declared types.
+
+        Raises:
+            TableMissing: there is no such table.
+        """
+        names = {"schema": _text(table.schema), "table": _text(table.name)}
+        with self.connection() as connection:
+            columns = connection.query(COLUMNS.format(**names))
+            flags = connection.query(FLAGS.format(**names))
+            key = connection.query(PRIMARY_KEY.format(**names))
+        if not columns:
+            raise TableMissing(f"{table} does not exist")
+        identity = {name for name, is_identity, _ in flags if is_identity}
+        computed = {name for name, _, is_computed in flags if is_computed}
+        positions = {name: position for position, (name, _) in enumerate(key, start=1)}
+        return [
+            Column(
+                name=name,
+                type=_declared(kind.lower(), length, precision, scale, fraction),
+                nullable=nullable == "YES",
+                generated=name in computed,
+                identity=name in identity,
+                primary_key=positions.get(name),
+            )
+            for name, kind, length, precision, scale, fraction, nullable in columns
+        ]
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a small result."""
+        with self.connection() as connection:
+            return connection.query(sql)
+
+    def execute(self, sql: str) -> None:
+        """Run a batch and commit it."""
+        with self.connection() as connection:
+            connection.execute(sql)
+
+    @contextmanager
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a query's result as Arrow batches of at most `batch_rows` rows.
+
+        The rows come as the server sends them; nothing but the current batch is held.
+
+        Raises:
+            InputError: a snapshot was given; SQL Server cannot share one between connections.
+            StatementFailed: the server refused the query, or broke off.
+        """
+        if snapshot is not None:
+            raise InputError("sqlserver has no snapshots to read from")
+        with self.connection() as connection, connection.translated():
+            cursor = connection.raw.cursor()
+            cursor.execute(sql, use_prepare=False)
+            reader = cursor.arrow_reader(batch_rows)
+            yield _Reader(reader, connection).reader
+
+    @contextmanager
+    def connection(self) -> Iterator[SqlServerConnection]:
+        """A connection of its own, in autocommit mode; closed at the end, and its locks released.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        connection = SqlServerConnection(self)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def connection_string(self) -> str:
+        """For the driver; it holds the password.
+
+        Raises:
+            InputError: an option has a value that the driver does not know.
+        """
+        settings = self.settings()
+        options = dict(settings.options)
+        trust = options.pop("trust_server_certificate", "no").lower()
+        encrypt = self.encrypt or options.pop("encrypt", "yes").lower()
+        certificate = self.server_certificate or options.pop("server_certificate", None)
+        packet_size = self.packet_size or options.pop("packet_size", None)
+        options.pop("encrypt", None)
+        if options:
+            raise InputError(f"a sqlserver URL cannot have the option {', '.join(sorted(options))}")
+        if encrypt not in ("yes", "no", "strict"):
+            raise InputError(f"sqlserver encrypt should be yes, no or strict; found {encrypt!r}")
+        if trust not in ("yes", "no"):
+            raise InputError(
+                f"sqlserver trust_server_certificate should be yes or no; found {trust!r}"
+            )
+        if self.trust_server_certificate is not None:
+            trust = "yes" if self.trust_server_certificate else "no"
+        parts = {
+            "Server": f"{settings.host},{settings.port}",
+            "Database": settings.database,
+            "UID": settings.user or "",
+            "PWD": settings.password or "",
+            "Encrypt": encrypt,
+            "TrustServerCertificate": trust,
+            # a silent reconnection would lose the session's application lock
+            "ConnectRetryCount": "0",
+        }
+        if certificate:
+            parts["ServerCertificate"] = str(certificate)
+        if packet_size:
+            parts["PacketSize"] = str(int(packet_size))
+        return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
+
+
+class SqlServerConnection:
+    """One session in autocommit mode: transactions are opened and ended in T-SQL.
+
+    Args:
+        resource: the server.
+    """
+
+    def __init__(self, resource: SqlServerResource) -> None:
+        self._settings = resource.settings()
+        driver = load_driver()
+        try:
+            self.raw = driver.connect(
+                resource.connection_string(), autocommit=True, timeout=LOGIN_TIMEOUT
+            )
+        except Exception as error:
+            if not from_driver(error):
+                raise
+            raise connecting(error, self._settings) from None
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a small result: of the batch's first statement that has any."""
+        with self.translated(), self.raw.cursor() as cursor:
+            cursor.execute(sql, use_prepare=False)
+            while cursor.description is None and cursor.nextset():
+                pass
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def execute(self, sql: str) -> int:
+        """Run a statement; returns the number of rows that it changed, or -1."""
+        with self.translated(), self.raw.cursor() as cursor:
+            cursor.execute(sql, use_prepare=False)
+            rows = int(cursor.rowcount)
+            while cursor.nextset():  # an error of a later statement of the batch comes only here
+                pass
+            return rows
+
+    def close(self) -> None:
+        """End the session; harmless if it is gone."""
+        try:
+            self.raw.close()
+        except Exception as error:
+            if not from_driver(error):
+                raise
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn the driver's errors into ours."""
+        try:
+            yield
+        except Exception as error:
+            if not from_driver(error):
+                raise
+            raise translate(error, self._settings) from None
+
+
+class _Reader:
+    """The driver's reader as pyarrow's, whose errors are ours."""
+
+    def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
+        self._reader, self._connection = reader, connection
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with self._connection.translated():
+            yield from self._reader
+
+
+_loading = threading.Lock()
+
+
+def load_driver() -> Any:
+    """The module `mssql_python`, imported when it is first needed.
+
+    Raises:
+        InputError: it, or a system library that it needs, is missing.
+    """
+    with _loading:
+        return _load_driver()
+
+
+@functools.cache
+def _load_driver() -> Any:
+    try:
+        import mssql_python
+    except ImportError as error:
+        raise driver_missing(error) from None
+    # A pooled connection keeps its session's application locks until somebody else takes it up.
+    mssql_python.pooling(enabled=False)
+    return mssql_python
+
+
+def _declared(
+    kind: str, length: int | None, precision: int | None, scale: int | None, fraction: int | None
+) -> str:
+    """The type as it is written in CREATE TABLE. Lengths of text are in its own units."""
+    if kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+        return f"{kind}({'max' if length == -1 else length})"
+    if kind in ("decimal", "numeric"):
+        return f"{kind}({precision},{scale})"
+    if kind in ("time", "datetime2", "datetimeoffset"):
+        return f"{kind}({fraction})"
+    return kind
+
+
+def _braced(value: str) -> str:
+    return "{" + value.replace("}", "}}") + "}"
+
+
+def _text(value: str) -> str:
+    return string_literal("sqlserver", value)

@@ -1,0 +1,113 @@
+"""SQL Server's and its driver's errors, as ours."""
+
+from __future__ import annotations
+
+import re
+
+from resources.connection import ConnectionSettings
+from resources.errors import InputError, StatementFailed, TableferryError
+
+STATES = {
+    "Base table or view not found": "42S02",
+    "Base table or view already exists": "42S01",
+    "Column not found": "42S22",
+    "Syntax error or access violation": "42000",
+    "Integrity constraint violation": "23000",
+    "String data, right-truncated": "22001",
+    "Numeric value out of range": "22003",
+    "Invalid datetime format": "22007",
+    "Datetime field overflow": "22008",
+    "Division by zero": "22012",
+    "Invalid authorization specification": "28000",
+    "Client unable to establish connection": "08001",
+    "Connection not open": "08003",
+    "Server rejected the connection": "08004",
+    "Connection failure during transaction": "08007",
+    "Communication link failure": "08S01",
+    "Serialization failure": "40001",
+    "Statement completion unknown": "40003",
+    "Timeout expired": "HYT00",
+    "Connection timeout expired": "HYT01",
+}
+"""SQLSTATE by the words of mssql-python's exceptions.py, which hands out the words only."""
+
+BROKEN = {"08001", "08003", "08004", "08007", "08S01", "40003", "HYT01"}
+"""SQLSTATEs after which the connection, and with it the outcome of a commit, is unknown."""
+
+_TRANSIENT_STATES = BROKEN | {"40001", "HYT00"}
+_TRANSIENT_TEXT = re.compile(
+    r"deadlock|lock request time out|communication link|connection (?:reset|refused|closed|broken)"
+    r"|reset by peer|broken pipe|unexpected eof|server closed the connection|shutdown in progress"
+    r"|terminating connection|tcp provider|connection is closed|the session is in the kill state",
+    re.IGNORECASE,
+)
+_BROKEN_TEXT = re.compile(
+    r"communication link|connection (?:reset|refused|closed|broken)|reset by peer|broken pipe"
+    r"|unexpected eof|server closed the connection|terminating connection|tcp provider"
+    r"|connection is closed|kill state",
+    re.IGNORECASE,
+)
+_DECORATION = re.compile(
+    r"\[Microsoft\]|\[ODBC Driver \d+ for SQL Server\]|\[SQL Server\]|^Driver Error:.*?DDBC Error: "
+)
+_CONNECTING = {
+    "login failed": "login of user {user!r} refused",
+    "cannot open database": "database {database!r} does not exist, or may not be used",
+    "certificate verify failed": (
+        "its certificate cannot be verified; trust_server_certificate=yes accepts any"
+    ),
+    "ssl provider": "no TLS connection: {text}",
+    "login timeout expired": "no answer",
+    "tcp provider": "no answer",
+    "connection refused": "connection refused",
+}
+_TRY_AGAIN = ("login timeout expired", "tcp provider", "connection refused")
+
+LIBRARIES = "libkrb5-3, libgssapi-krb5-2 and libltdl7"
+
+
+def driver_missing(error: ImportError) -> InputError:
+    """The error of a machine on which the driver cannot be loaded."""
+    if "No module named" in str(error):
+        return InputError("the SQL Server driver is not installed: pip install mssql-python")
+    return InputError(
+        f"the SQL Server driver needs the system libraries {LIBRARIES} ({error}); "
+        "on Debian: apt-get install libkrb5-3 libgssapi-krb5-2 libltdl7"
+    )
+
+
+def from_driver(error: BaseException) -> bool:
+    """Whether the server, the driver or the network failed, and not our own code."""
+    module = type(error).__module__.partition(".")[0]
+    # the bulk copy's native core raises RuntimeError, the ODBC bindings sometimes too
+    return isinstance(error, OSError | RuntimeError) or module in ("mssql_python", "mssql_py_core")
+
+
+def connecting(error: BaseException, settings: ConnectionSettings) -> TableferryError:
+    """Why a connection could not be made."""
+    text = _plain(error)
+    for mark, said in _CONNECTING.items():
+        if mark in text.lower():
+            reason = said.format(user=settings.user or "", database=settings.database, text=text)
+            return settings.failed(reason, transient=mark in _TRY_AGAIN)
+    return settings.failed(text)
+
+
+def translate(error: BaseException, settings: ConnectionSettings) -> StatementFailed:
+    """Why a statement failed; its `code` is the SQLSTATE where the driver tells it."""
+    text = _plain(error)
+    state = STATES.get(str(getattr(error, "driver_error", "")))
+    transient = state in _TRANSIENT_STATES or bool(_TRANSIENT_TEXT.search(text))
+    return StatementFailed(
+        "sqlserver", settings.redact(text) or "unknown error", code=state, transient=transient
+    )
+
+
+def broke(error: StatementFailed) -> bool:
+    """Whether the connection is gone, so that nobody knows what the statement did."""
+    return error.code in BROKEN or bool(_BROKEN_TEXT.search(str(error)))
+
+
+def _plain(error: BaseException) -> str:
+    text = str(getattr(error, "ddbc_error", "") or error)
+    return " ".join(_DECORATION.sub("", text).split())

@@ -1,0 +1,236 @@
+"""One key range on its way into SQL Server: bulk copied out of sight, then one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from resources import debug
+from resources.dialects import qualified
+from resources.errors import InputError, RangeBusy, ReceiptMismatch, StatementFailed
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
+from resources.sqlserver import SqlServerConnection, SqlServerResource
+from resources.sqlserver_ddl import (
+    count,
+    delete_range,
+    get_lock,
+    identity_insert,
+    insert_all,
+    insert_new,
+    table_exists,
+    update_known,
+)
+from resources.sqlserver_errors import broke
+from resources.tables import TableRef
+from resources.target import LoadReceipt, TargetOptions, row_identity
+
+REPEATS = (0.2, 1.0, 3.0)
+"""Seconds before each repetition of the finalising transaction, e.g. after a deadlock."""
+
+RESOLVE_SECONDS = 30
+"""How long a lost session may take to end, before nobody can say what became of its commit."""
+
+
+@dataclass
+class SqlServerLoad:
+    """A held range and its staging table; made by `SqlServerTarget.attempt`.
+
+    The session that holds the range's application lock also runs the finalising transaction, so
+    that an attempt that lost its lock cannot finalise.
+    """
+
+    resource: SqlServerResource
+    plan: CopyPlan
+    key_range: KeyRange
+    options: TargetOptions
+    table: TableRef
+    """What is written to: the target, or with `swap` its shadow."""
+    lock: str
+    staging: TableRef
+    identity_column: bool
+    session: SqlServerConnection
+    _sent: int = field(default=0, init=False)
+
+    def load_arrow(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
+    ) -> LoadReceipt:
+        """Bulk copy batches into the staging table, on a connection of the driver's own.
+
+        Args:
+            batches: columns named as in the target, of the plan's Arrow types.
+            schema: of the batches; the plan's if not given.
+
+        Raises:
+            ReceiptMismatch: the driver reports another number of rows than it was given.
+        """
+        source = _Counted(batches)
+        names = [column.name for column in self.plan.target_columns]
+        schema = schema or pa.schema(
+            [(column.target.name, column.arrow_type) for column in self.plan.columns]
+        )
+        reader = pa.RecordBatchReader.from_batches(schema, iter(source))
+        # its own connection, because the driver copies the options of this one only
+        with self.resource.connection() as connection:
+            try:
+                with connection.translated(), connection.raw.cursor() as cursor:
+                    result = cursor.bulkcopy_arrow(
+                        qualified(self.staging),
+                        reader,
+                        batch_size=self.options.batch_rows,
+                        timeout=0,  # no limit; the default is 30 s for the whole copy
+                        column_mappings=list(enumerate(names)),
+                        keep_nulls=True,
+                        table_lock=self.options.table_lock,
+                    )
+            except Exception:
+                if source.error is not None:
+                    raise source.error from None
+                raise
+        if result["rows_copied"] != source.rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: the driver copied "
+                f"{result['rows_copied']} of {source.rows} rows"
+            )
+        self._sent += source.rows
+        return LoadReceipt(source.rows, source.bytes)
+
+    def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
+        """Refused: the text format of SQL Server needs files for bcp."""
+        raise InputError("sqlserver takes no stream of text; load arrow batches")
+
+    def staged_rows(self) -> int:
+        """Rows in the staging table."""
+        return _number(self.session, count(self.staging))
+
+    def finalise(self) -> None:
+        """Make the range visible by one transaction, and know whether it committed.
+
+        The transaction empties the staging table as its last step: a staging table that is there
+        and empty is the commit's own mark. If the connection breaks, the outcome is read from it,
+        in a new session that first waits for the lock, and so for the end of the lost one.
+
+        Raises:
+            ReceiptMismatch: staging holds another number of rows than were sent, or the range in
+                the target does not hold what it should; the transaction is rolled back.
+            RangeBusy: the lost session's lock went to another run.
+        """
+        rows = self.staged_rows()
+        if rows != self._sent:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: {self._sent} rows were sent, "
+                f"but {rows} arrived in the staging table"
+            )
+        for pause in (*REPEATS, None):
+            try:
+                return self._transaction(rows)
+            except StatementFailed as error:
+                if broke(error):
+                    if self._committed(rows):
+                        return None
+                else:
+                    self._rollback()
+                if not error.transient or pause is None:
+                    raise
+                time.sleep(pause)
+            except BaseException:
+                self._rollback()
+                raise
+
+    def _transaction(self, rows: int) -> None:
+        execute = self.session.execute
+        execute("SET XACT_ABORT ON")  # any error ends the whole transaction, not one statement
+        execute("BEGIN TRANSACTION")
+        if self.identity_column:
+            execute(identity_insert(self.table, True))
+        self._write(rows)
+        if self.identity_column:
+            execute(identity_insert(self.table, False))
+        debug.reached("inside_finalise")
+        execute(f"TRUNCATE TABLE {qualified(self.staging)}")
+        execute("COMMIT TRANSACTION")
+
+    def _write(self, rows: int) -> None:
+        plan, table, staging, execute = self.plan, self.table, self.staging, self.session.execute
+        mode = self.options.mode
+        if mode == "upsert":
+            update = update_known(plan, table, staging)
+            updated = execute(update) if update else 0
+            inserted = execute(insert_new(plan, table, staging))
+            if update and updated + inserted != rows:
+                raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
+        elif mode == "append" and row_identity(plan):
+            execute(insert_new(plan, table, staging))
+        else:
+            condition = plan.target_range(self.key_range)
+            execute(delete_range(plan, table, condition))
+            execute(insert_all(plan, table, staging))
+            shown = _number(self.session, count(table, condition))
+            if shown != rows:
+                raise self._mismatch(f"{shown}", rows)
+
+    def _mismatch(self, found: str, rows: int) -> ReceiptMismatch:
+        return ReceiptMismatch(
+            f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
+            f"but the target would hold {found}; rolled back"
+        )
+
+    def _rollback(self) -> None:
+        try:
+            self.session.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
+        except StatementFailed as error:
+            if not broke(error):
+                raise
+
+    def _committed(self, rows: int) -> bool:
+        """Whether the lost session had committed; the range's lock is ours again afterwards."""
+        self.session.close()
+        self.session = self._reconnect()
+        answer = _number(self.session, get_lock(self.lock, RESOLVE_SECONDS * 1000))
+        if answer < 0 or not self.session.query(table_exists(self.staging)):
+            raise RangeBusy(
+                f"{self.table} range {self.key_range.name} was taken over by another run, "
+                "after the connection had broken"
+            )
+        # without rows there is nothing to see it by, and nothing lost by doing it again
+        return rows > 0 and self.staged_rows() == 0
+
+    def _reconnect(self) -> SqlServerConnection:
+        deadline = time.monotonic() + RESOLVE_SECONDS
+        while True:
+            try:
+                return SqlServerConnection(self.resource)
+            except StatementFailed:
+                raise
+            except Exception as error:
+                if not getattr(error, "transient", False) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+
+class _Counted:
+    """Batches on their way to the driver, which hands an error of theirs on as mere text."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = self.bytes = 0
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                self.bytes += batch.nbytes
+                yield batch
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def _number(session: SqlServerConnection, query: str) -> int:
+    return int(session.query(query)[0][0])
