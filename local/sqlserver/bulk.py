@@ -293,6 +293,8 @@ def _converter(index: int, kind: WireType, column: ResultColumn) -> Callable[[by
 
     def text(raw: bytes) -> bytes:
         value = raw.decode(kind.encoding)
+        if target.name == "xml":
+            value = value.removeprefix("\ufeff")
         if not target.is_unicode:
             value = value.encode(CODE_PAGE, "replace").decode(CODE_PAGE)
         if limit is not None and limit != MAX:

@@ -25,6 +25,7 @@ ROW = 0xD1
 _DAYS_TO_1900 = 693_595
 # More bytes than this are encoded in pieces: the matrix is as wide as the longest values.
 _MATRIX_LIMIT = 1 << 24
+_WIDEST_FIXED = 32
 _GUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]
 _WIDTHS = {"tinyint": 1, "bit": 1, "smallint": 2, "int": 4, "bigint": 8}
 _TEXT_OIDS = frozenset((18, 19, 25, 114, 142, 705, 1042, 1043, 3802))
@@ -52,7 +53,7 @@ def encode_rows(types: Sequence[SqlType], oids: Sequence[int], columns: Sequence
     rows = len(columns[0]) if columns else 0
     if rows == 0:
         return b""
-    width = sum(_longest(cells) for cells in columns)
+    width = sum(map(_longest, types, columns))
     if rows > 1 and width * rows > _MATRIX_LIMIT:
         half = rows // 2
         return encode_rows(types, oids, [cells[:half] for cells in columns]) + encode_rows(
@@ -74,8 +75,11 @@ def encode_column(sql_type: SqlType, cells: Cells, oid: int) -> Block:
     return _ENCODERS.get(sql_type.name, _text)(sql_type, cells, oid)
 
 
-def _longest(cells: Cells) -> int:
-    return 2 * max(len(cell) if cell else 0 for cell in cells) + 20
+def _longest(sql_type: SqlType, cells: Cells) -> int:
+    if sql_type.name in _ENCODERS and not sql_type.is_binary:
+        return _WIDEST_FIXED
+    # Text takes up to twice its UTF-8 bytes as UTF-16.
+    return 2 * max(map(len, filter(None, cells)), default=0) + _WIDEST_FIXED
 
 
 def _nulls(cells: Cells) -> Mask | None:

@@ -138,7 +138,7 @@ def _value(kind: WireType, raw: bytes) -> Any:
     if code == wire.GUID:
         return uuid.UUID(bytes_le=raw)
     if kind.sql_type.is_text:
-        return raw.decode(kind.encoding)
+        return raw.decode(kind.encoding).removeprefix("\ufeff" if kind.code == wire.XML else "")
     if kind.sql_type.is_binary:
         return raw
     return _temporal(kind, raw)
