@@ -24,7 +24,7 @@ from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.keyrange import KeyRange
 from resources.retry import retrying
 from resources.target import RangeLoad
-from resources.types import conform
+from resources.types import conform, schema
 
 
 class CheckFailed(TableferryError):
@@ -201,7 +201,7 @@ def _move(
             if hop.spec.wire == "text":
                 receipt = load.load_text(watched)
             else:
-                receipt = load.load_arrow(watched)
+                receipt = load.load_arrow(watched, schema(hop.plan))
             seconds = {
                 "export": stream.source_seconds,
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),

@@ -49,7 +49,7 @@ def start(folder: Path, port: int, password: str, postgres_url: str) -> int:
 
 def runnable() -> bool:
     """Whether the stand-in is there at all."""
-    return importlib.util.find_spec("local.sqlserver.__main__") is not None
+    return importlib.util.find_spec("local.sqlserver.engine") is not None
 
 
 def home(folder: Path) -> Path:
@@ -78,7 +78,7 @@ def stop(pid: int) -> None:
 
 def leftovers(folder: Path) -> list[int]:
     """All server processes on this folder, its per-connection children included."""
-    return process.pids_with_argument(str(home(folder)))
+    return process.servers_of("local.sqlserver", home(folder))
 
 
 def clean(folder: Path) -> None:

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers
 from assets.manifest import Transfer
 from assets.runs import check_job_name, move_job_name
-from assets.transfer import partitions_of
 from assets.verification import verify
 from checks.verdict import LEVELS
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAssetJobDefinition:
@@ -21,7 +20,6 @@ def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAsset
     return dg.define_asset_job(
         move_job_name(transfer.transfer),
         selection=dg.AssetSelection.assets(assets),
-        partitions_def=partitions_of(transfer),
         description=f"Move {transfer.source} by ranges of {transfer.key} through all hops.",
         tags={"tableferry/transfer": transfer.transfer},
     )

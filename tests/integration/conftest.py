@@ -1,0 +1,101 @@
+"""A transfer on the local stack, run as the command line runs it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psycopg
+import pytest
+
+from local.stack import Stack
+from pipelines import runner
+from pipelines.runner import RangeView, TransferView
+from pipelines.session import Session, open_session
+
+
+@dataclass
+class Ferry:
+    """One declared transfer `t` of a source table of its own, and what can be done with it."""
+
+    stack: Stack
+    folder: Path
+    table: str
+    session: Session
+
+    def declare(self, hops: str, **settings: Any) -> None:
+        """Write the transfer's file; settings are lines of YAML."""
+        lines = [f"transfer: {self.table}", f"source: postgres://public.{self.table}"]
+        lines += [f"hops: {hops.format(t=self.table)}"]
+        lines += [f"{key}: {value}" for key, value in {"key": "id", **settings}.items()]
+        (self.folder / "t.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self.session = open_session()
+
+    def source(self, *statements: str) -> None:
+        """Run statements on the source; `{t}` is the table."""
+        with psycopg.connect(self.stack.postgres_url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.format(t=self.table))  # type: ignore[arg-type]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of the source."""
+        with psycopg.connect(self.stack.postgres_url) as connection:
+            return connection.execute(sql.format(t=self.table)).fetchall()  # type: ignore[arg-type]
+
+    def run(self, **options: Any) -> TransferView:
+        """`ferry run`."""
+        return runner.run(self.session, self.table, **options)
+
+    def plan(self) -> TransferView:
+        """`ferry plan`."""
+        return runner.plan(self.session, self.table)[1]
+
+    def moved(self, view: TransferView) -> list[str]:
+        """Ranges that a run moved, each once, whatever the hop."""
+        return sorted({one.range for one in view.ranges if one.state == "committed"})
+
+    def materializations(self, system: str, schema: str) -> dict[str, int]:
+        """How often each range was moved into a target, as the event log has it."""
+        asset = dg.AssetKey([system, schema, self.table])
+        found: dict[str, int] = {}
+        for record in self.session.instance.fetch_materializations(asset, limit=1000).records:
+            event = record.asset_materialization
+            if event is not None and event.metadata["tableferry/state"].value == "committed":
+                found[str(event.partition)] = found.get(str(event.partition), 0) + 1
+        return found
+
+
+def by_range(view: TransferView, hop: int = 1) -> dict[str, RangeView]:
+    """The ranges of one hop by name."""
+    return {one.range: one for one in view.ranges if one.hop == hop}
+
+
+@pytest.fixture
+def ferry(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Ferry]]:
+    """Makes the one transfer of a test, on a Dagster instance of its own."""
+    made: list[Ferry] = []
+
+    def make(hops: str, *statements: str, **settings: Any) -> Ferry:
+        folder = tmp_path / "transfers"
+        folder.mkdir(exist_ok=True)
+        for name, value in stack.environment().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+        table = f"t_{uuid.uuid4().hex[:10]}"
+        one = Ferry(stack, folder, table, open_session())
+        one.source(*statements)
+        one.declare(hops, **settings)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.session.instance.dispose()
+        one.source("DROP TABLE IF EXISTS {t}")
