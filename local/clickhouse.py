@@ -75,9 +75,7 @@ USERS = """<clickhouse>
 </clickhouse>
 """
 
-KEEP_ALIVE = (
-    "SELECT sleepEachRow(3) FROM numbers(1000000000) SETTINGS max_block_size=1 FORMAT Null"
-)
+KEEP_ALIVE = "SELECT sleepEachRow(3) FROM numbers(1000000000) SETTINGS max_block_size=1 FORMAT Null"
 PASSWORD = "TABLEFERRY_CLICKHOUSE_PASSWORD"
 """The variable that hands the password to the server process, which needs it to stop itself."""
 
@@ -102,24 +100,22 @@ def start(folder: Path, port: int, password: str) -> int:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * MEMORY_SHARE
-    config = CONFIG.format(
-        host=HOST, port=port, folder=escape(str(place.resolve())), memory=int(memory)
-    )
+    config = CONFIG.format(host=HOST, port=port, folder=escape(str(place)), memory=int(memory))
     (place / "config.xml").write_text(config)
     _write_users(place, password)
     project = Path(__file__).resolve().parent.parent
     return process.spawn(
-        [sys.executable, "-m", "local.clickhouse", str(place.resolve()), str(port)],
+        [sys.executable, "-m", "local.clickhouse", str(place), str(port)],
         folder / "clickhouse.log",
         cwd=project,
         # clickhouse-local takes the time zone from here, not from its settings.
-        env={"TZ": "UTC", "TMPDIR": str(scratch.resolve()), PASSWORD: password},
+        env={"TZ": "UTC", "TMPDIR": str(scratch), PASSWORD: password},
     )
 
 
 def home(folder: Path) -> Path:
     """Where the server's files are."""
-    return folder / "clickhouse"
+    return (folder / "clickhouse").resolve()
 
 
 def wait_ready(folder: Path, pid: int, port: int, password: str) -> None:
@@ -153,7 +149,7 @@ def stop(pid: int) -> None:
 
 def leftovers(folder: Path) -> list[int]:
     """All server processes on this folder, known or not."""
-    return process.pids_with_argument(str(home(folder).resolve()))
+    return process.servers_of("local.clickhouse", home(folder))
 
 
 def clean(folder: Path) -> None:

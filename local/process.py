@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,9 @@ from resources.errors import TableferryError
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
+PORTS = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections (Linux: from 32768, RFC 6335: from
+49152). Such a connection could take a crashed server's port before the server is back."""
 
 
 class StackError(TableferryError):
@@ -64,16 +68,22 @@ def free_port(wanted: int | None = None) -> int:
         wanted: a particular port, or None for any.
 
     Raises:
-        StackError: the wanted port is in use.
+        StackError: the wanted port is in use, or none is free.
     """
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are in TIME_WAIT is free to listen on.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, wanted or 0))
-        except OSError as error:
-            raise StackError(f"port {wanted} of {HOST} is in use: {error.strerror}") from None
-        return int(probe.getsockname()[1])
+    candidates = [wanted] if wanted else random.sample(PORTS, 50)
+    problem = ""
+    for port in candidates:
+        with socket.socket() as probe:
+            # As servers do: a port whose last connections are in TIME_WAIT is free to listen on.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+                return port
+            except (OSError, OverflowError) as error:
+                problem = getattr(error, "strerror", None) or str(error)
+    if wanted:
+        raise StackError(f"port {wanted} of {HOST} cannot be used: {problem}")
+    raise StackError(f"no free port on {HOST}: {problem}")
 
 
 def spawn(
@@ -172,13 +182,14 @@ def kill(pid: int) -> None:
     wait_gone(victims, 10)
 
 
-def pids_with_argument(argument: str) -> list[int]:
-    """The processes that were started with exactly this argument."""
-    return [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if argument in (process.info["cmdline"] or ()) and process.pid != os.getpid()
-    ]
+def servers_of(module: str, place: Path) -> list[int]:
+    """The processes, children included, that run one of our server modules on a folder."""
+    found = []
+    for candidate in psutil.process_iter(["cmdline"]):
+        arguments = candidate.info["cmdline"] or ()
+        if module in arguments and str(place) in arguments:
+            found.append(candidate.pid)
+    return found
 
 
 def last_line(log: Path) -> str:

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,12 +25,16 @@ FOLDER = "TABLEFERRY_LOCAL_STACK"
 """The variable that names the folder of the stack to use."""
 
 PARTS = ("postgres", "clickhouse", "sqlserver")
+STOPPED = "stopped"
 _MODULES = {"postgres": postgres, "clickhouse": clickhouse, "sqlserver": sqlserver_part}
 
 
 @dataclass(frozen=True)
 class Part:
-    """One server of a stack, as the state file remembers it."""
+    """One server of a stack, as the state file remembers it.
+
+    A part that was stopped is remembered for its port, with `STOPPED` as its identity.
+    """
 
     pid: int
     identity: str
@@ -69,32 +73,30 @@ class Stack:
                 the ports it had, as long as nobody else took them.
 
         Raises:
-            StackError: a port is in use, or a server does not start.
+            StackError: a port is in use, or a server does not start. What this call started is
+                stopped again.
         """
+        ports = ports or {}
         self._make_folder()
         with self._locked():
             passwords = self._passwords()
             state = self._read_state()
-            started = {}
-            for name in PARTS:
-                if name == "sqlserver" and not sqlserver_part.runnable():
-                    continue
-                part = state.get(name)
-                if part and part.alive and (not ports or ports.get(name, part.port) == part.port):
-                    continue
-                if part and part.alive:
-                    raise StackError(f"{name} already runs on port {part.port}")
+            self._stop_those_that_must_move(state, ports)
+            missing = [name for name in PARTS if not (name in state and state[name].alive)]
+            if not sqlserver_part.runnable():
+                missing = [name for name in missing if name != "sqlserver"]
+            for name in missing:
                 _MODULES[name].clean(self.folder)
-                wanted = (ports or {}).get(name)
-                # PostgreSQL comes first in PARTS: the stand-in needs to know its port.
-                started[name] = self._start(name, wanted, part, state, passwords)
-            for name, part in started.items():
-                if name != "sqlserver":
-                    _MODULES[name].wait_ready(self.folder, part.pid, part.port, passwords[name])
-            if "sqlserver" in started:
-                # Its database exists only now.
-                part = started["sqlserver"]
-                sqlserver_part.wait_ready(self.folder, part.pid, part.port, passwords["sqlserver"])
+            chosen = {name: _choose_port(ports.get(name), state.get(name)) for name in missing}
+            try:
+                for name in missing:
+                    self._start(name, chosen[name], state, passwords)
+                for name in missing:
+                    self._wait_ready(name, state, passwords)
+            except BaseException:
+                for name in reversed(missing):
+                    self._stop(name, state)
+                raise
 
     def down(self) -> None:
         """Stop all parts, politely; what crashed is cleaned up. Data stays."""
@@ -103,11 +105,7 @@ class Stack:
         with self._locked():
             state = self._read_state()
             for name in reversed(PARTS):
-                part = state.pop(name, None)
-                if part and part.alive:
-                    _MODULES[name].stop(part.pid)
-                _MODULES[name].clean(self.folder)
-                self._write_state(state)
+                self._stop(name, state)
 
     def remove(self) -> None:
         """Stop all parts and delete the stack with its data."""
@@ -133,15 +131,12 @@ class Stack:
         """
         with self._locked():
             state = self._read_state()
-            part = state.get(name)
-            if part is None:
+            if name not in state:
                 raise StackError(f"{name} was never started")
-            if part.alive:
-                _MODULES[name].stop(part.pid)
-            _MODULES[name].clean(self.folder)
+            self._stop(name, state)
             passwords = self._passwords()
-            again = self._start(name, part.port, part, state, passwords)
-            _MODULES[name].wait_ready(self.folder, again.pid, again.port, passwords[name])
+            self._start(name, process.free_port(state[name].port), state, passwords)
+            self._wait_ready(name, state, passwords)
 
     def status(self) -> dict[str, dict[str, object]]:
         """Per part: state (`running`, `crashed` or `down`), and where it is. No secrets."""
@@ -149,7 +144,7 @@ class Stack:
         answer: dict[str, dict[str, object]] = {}
         for name in PARTS:
             part = state.get(name)
-            if part is None:
+            if part is None or part.identity == STOPPED:
                 answer[name] = {"state": "down", "host": None, "port": None, "pid": None}
                 continue
             answer[name] = {
@@ -189,44 +184,59 @@ class Stack:
 
     def _access(self, name: str) -> tuple[int, str]:
         part = self._read_state().get(name)
-        if part is None:
+        if part is None or part.identity == STOPPED:
             raise StackError(f"the local stack's {name} does not run: try `ferry local up`")
         return part.port, self._passwords()[name]
 
     def _start(
-        self,
-        name: str,
-        wanted: int | None,
-        before: Part | None,
-        state: dict[str, Part],
-        passwords: Mapping[str, str],
-    ) -> Part:
-        """Start one part and write it down at once, so that a crash of ours loses nothing."""
-        port = process.free_port(wanted) if wanted else _same_or_free_port(before)
+        self, name: str, port: int, state: dict[str, Part], passwords: Mapping[str, str]
+    ) -> None:
+        """Start one part, and write it down at once, so that a crash of ours loses nothing."""
         if name == "sqlserver":
+            self._wait_ready("postgres", state, passwords)
             back_end = postgres.url(
                 state["postgres"].port, passwords["postgres"], postgres.SQLSERVER_DATABASE
             )
-            postgres.wait_ready(
-                self.folder,
-                state["postgres"].pid,
-                state["postgres"].port,
-                passwords["postgres"],
-            )
             pid = sqlserver_part.start(self.folder, port, passwords[name], back_end)
+        elif name == "postgres":
+            pid = postgres.start(self.folder, port, passwords[name])
         else:
-            pid = _MODULES[name].start(self.folder, port, passwords[name])
+            pid = clickhouse.start(self.folder, port, passwords[name])
         state[name] = Part(pid, process.identity(pid) or "ended", port)
         self._write_state(state)
-        return state[name]
+
+    def _wait_ready(
+        self, name: str, state: Mapping[str, Part], passwords: Mapping[str, str]
+    ) -> None:
+        part = state[name]
+        _MODULES[name].wait_ready(self.folder, part.pid, part.port, passwords[name])
+
+    def _stop(self, name: str, state: dict[str, Part]) -> None:
+        part = state.get(name)
+        if part and part.alive:
+            _MODULES[name].stop(part.pid)
+        _MODULES[name].clean(self.folder)
+        if part:
+            state[name] = Part(0, STOPPED, part.port)
+        self._write_state(state)
+
+    def _stop_those_that_must_move(self, state: dict[str, Part], ports: Mapping[str, int]) -> None:
+        """Stop running parts that are wanted on another port, or that look at a dead back end."""
+        for name, port in ports.items():
+            if name in state and state[name].alive and state[name].port != port:
+                process.free_port(port)
+                self._stop(name, state)
+        back_end = state.get("postgres")
+        if "sqlserver" in state and not (back_end and back_end.alive):
+            self._stop("sqlserver", state)
 
     def _make_folder(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # Whatever is in here is never part of a project's history.
+            (self.folder / ".gitignore").write_text("*\n")
         except OSError as error:
-            raise StackError(f"cannot make {self.folder}: {error.strerror}") from None
-        # Whatever is in here is never part of a project's history.
-        (self.folder / ".gitignore").write_text("*\n")
+            raise StackError(f"cannot write to {self.folder}: {error.strerror}") from None
 
     def _passwords(self) -> dict[str, str]:
         """The parts' passwords; a stack that has none yet is new, and gets random ones."""
@@ -247,6 +257,8 @@ class Stack:
             return {name: Part(**part) for name, part in parts.items()}
         except FileNotFoundError:
             return {}
+        except PermissionError:
+            raise StackError(f"the stack in {self.folder} is another user's") from None
         except (ValueError, TypeError, AttributeError):
             return {}  # cut short by a crash; clean() finds the processes without it
 
@@ -257,7 +269,11 @@ class Stack:
     @contextmanager
     def _locked(self, seconds: float = 120) -> Iterator[None]:
         """Nobody else starts or stops this stack meanwhile. The lock dies with its process."""
-        with (self.folder / "lock").open("w") as lock:
+        try:
+            lock = (self.folder / "lock").open("w")
+        except PermissionError:
+            raise StackError(f"the stack in {self.folder} is another user's") from None
+        with lock:
             deadline = time.monotonic() + seconds
             while True:
                 try:
@@ -270,12 +286,12 @@ class Stack:
             yield
 
 
-def _same_or_free_port(before: Part | None) -> int:
+def _choose_port(wanted: int | None, before: Part | None) -> int:
+    if wanted:
+        return process.free_port(wanted)
     if before:
-        try:
+        with suppress(StackError):
             return process.free_port(before.port)
-        except StackError:
-            pass
     return process.free_port()
 
 
