@@ -28,7 +28,7 @@ _BLOCK = 1 << 17
 _REMEMBERED, _SHORT = 4096, 64
 _DAY = 86_400_000_000
 
-Decoder = Callable[[bytes, int], tuple[bytes, int, int, bool]]
+Decoder = Callable[[bytes, int, int], tuple[bytes, int, int, bool]]
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,14 @@ def copy_stream(payload: Iterable[bytes], columns: Sequence[ResultColumn]) -> It
     finished, wanted = False, _BLOCK
     while not finished:
         collected, size, last = [data[at:]], len(data) - at, False
-        while size < wanted:
+        while size < wanted and not last:
             piece = next(pieces, None)
-            if piece is None:
-                last = True
-                # A run of columns is read at its full length, also where NULLs make it shorter.
-                piece = bytes(64 * len(kinds) + 64)
-            collected.append(piece)
-            size += len(piece)
-            if last:
-                break
-        data = b"".join(collected)
-        copied, at, rows, finished = decode(data, 0)
+            last = piece is None
+            collected.append(piece or b"")
+            size += len(piece or b"")
+        # A run of columns is read at its full length, also where NULLs make it shorter.
+        data = b"".join([*collected, bytes(64 * len(kinds) + 64) if last else b""])
+        copied, at, rows, finished = decode(data, 0, size)
         # A value that is larger than the block needs more of it, not another try at once.
         wanted = _BLOCK if rows else 2 * wanted
         if copied:
@@ -127,8 +123,9 @@ def _skip_table_name(data: bytes, at: int) -> int:
 def decoder(kinds: Sequence[WireType], columns: Sequence[ResultColumn]) -> Decoder:
     """The decoder for rows of these columns.
 
-    It takes a buffer and an offset, and returns the rows as binary COPY, the offset of the first
-    row that is not complete, the number of rows, and whether DONE was reached.
+    It takes a buffer, an offset, and the offset where the buffer's data ends and padding begins.
+    It returns the rows as binary COPY, the offset of the first row that is not complete, the number
+    of rows, and whether the end was reached: DONE, or with FreeTDS simply the end of the data.
     """
     names: dict[str, object] = {"pack_length": struct.Struct(">i").pack, "read_plp": read_plp}
     names |= {"read_raw": read_raw, "numeric": numeric_binary, "struct_error": struct.error}
@@ -141,7 +138,7 @@ def decoder(kinds: Sequence[WireType], columns: Sequence[ResultColumn]) -> Decod
     header = struct.pack(">h", len(kinds))
     octets = (len(kinds) + 7) // 8
     lines = [
-        "def decode(buf, p):",
+        "def decode(buf, p, limit):",
         "    parts = []; a = parts.append; end = len(buf); rows = mark = 0; start = p",
         "    try:",
         "        while True:",
@@ -149,7 +146,8 @@ def decoder(kinds: Sequence[WireType], columns: Sequence[ResultColumn]) -> Decod
         f"            if token == {_ROW}: nulls = 0",
         f"            elif token == {_NBCROW}:",
         f"                nulls = int.from_bytes(buf[p:p + {octets}], 'little'); p += {octets}",
-        f"            elif token == {_DONE}: return b''.join(parts), start, rows, True",
+        f"            elif token == {_DONE} or start == limit:",
+        "                return b''.join(parts), start, rows, True",
         "            else: raise ProtocolError(f'unexpected token 0x{token:02X} in a bulk load')",
         f"            a({header!r})",
         "            if not nulls:",
@@ -160,7 +158,7 @@ def decoder(kinds: Sequence[WireType], columns: Sequence[ResultColumn]) -> Decod
         lines.append(f"                if nulls & {1 << index}: a({_NULL!r})")
         lines += ["                else:", *_indent(reader, 20)]
     lines += [
-        "            if p > end: raise IndexError",
+        "            if p > limit: raise IndexError",
         "            rows += 1",
         "    except (IndexError, struct_error):",
         "        del parts[mark:]",
