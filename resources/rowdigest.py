@@ -46,7 +46,7 @@ def _postgres_value(column: Column) -> str:
         return name
     if not declared.array and declared.name in ("text", "character varying"):
         return f'{name} COLLATE "C"'
-    if not declared.array and declared.name == "character":
+    if not declared.array and declared.name in ("character", "bpchar"):
         # neither its equality nor its cast to text minds trailing blanks
         return f"bpcharsend({name})"
     return f'{name}::text COLLATE "C"'

@@ -1,0 +1,366 @@
+"""What each fingerprint sees, and what its documentation says that it misses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assets.ranges import plan_ranges
+from resources.errors import InputError, StatementFailed
+from resources.fingerprints import METHODS, SourceFingerprint, fingerprints
+from resources.keykind import key_kind
+from resources.keyrange import KeyRange
+from resources.postgres import PostgresResource
+from resources.statistics import KeyStatistics, key_statistics
+from resources.tables import TableRef
+
+SCHEMA = "fingerprints"
+TABLE = TableRef("postgres", SCHEMA, "t")
+T = f"{SCHEMA}.t"
+
+# Values that are equal to PostgreSQL, or easily taken for each other, but differ in what is copied.
+CASES = {
+    "-0.0 and 0.0": ("float8", "'-0.0'", "'0.0'"),
+    "last bit of a double": ("float8", "0.1", "0.10000000000000002"),
+    "-0.0 and 0.0, real": ("float4", "'-0.0'", "'0.0'"),
+    "scale of a numeric": ("numeric", "1.0", "1.00"),
+    "last digit of a numeric": ("numeric(38,10)", "1234567890.0000000001", "1234567890.0000000002"),
+    "1 day and 24 hours": ("interval", "'1 day'", "'24 hours'"),
+    "1 month and 30 days": ("interval", "'1 month'", "'30 days'"),
+    "order of json keys": ("json", """'{"a":1,"b":2}'""", """'{"b":2,"a":1}'"""),
+    "blanks in json": ("json", """'{"a":1}'""", """'{"a": 1}'"""),
+    "scale in jsonb": ("jsonb", "'[1.0]'", "'[1.00]'"),
+    "xml": ("xml", "'<a/>'", "'<a></a>'"),
+    "NULL and ''": ("text", "NULL", "''"),
+    "'' and ' '": ("text", "''", "' '"),
+    "trailing blank": ("varchar", "'a'", "'a '"),
+    "trailing blank of an unbounded char": ("bpchar", "'a'", "'a '"),
+    "case": ("text", "'a'", "'A'"),
+    "case under a collation that ignores it": ("text COLLATE fingerprints.nocase", "'a'", "'A'"),
+    "one code point": ("text", "'\U0001f600'", "'\U0001f601'"),
+    "composed and decomposed": ("text", "U&'\\00e9'", "U&'e\\0301'"),
+    "bytes": ("bytea", r"'\x00'", r"'\x0000'"),
+    "empty bytes and NULL": ("bytea", "NULL", r"'\x'"),
+    "one microsecond": ("timestamp", "'2024-01-01'", "'2024-01-01 00:00:00.000001'"),
+    "infinity": ("timestamptz", "'infinity'", "'9999-12-31'"),
+    "time zone of a timetz": ("timetz", "'12:00+00'", "'13:00+01'"),
+    "-0.0 in an array": ("float8[]", "'{-0.0}'", "'{0.0}'"),
+    "scale in an array": ("numeric[]", "'{1.0}'", "'{1.00}'"),
+    "NULL and no element": ("int[]", "'{}'", "'{NULL}'"),
+    "NULL as text in an array": ("text[]", "'{NULL}'", """'{"NULL"}'"""),
+    "bounds of a range": ("numrange", "'[1,2)'", "'[1,2]'"),
+    "scale in a range": ("numrange", "'[1.0,2)'", "'[1.00,2)'"),
+    "days": ("daterange", "'[2024-01-01,2024-01-02)'", "'[2024-01-01,2024-01-03)'"),
+    "mask of an address": ("inet", "'10.0.0.1/32'", "'10.0.0.1/31'"),
+    "leading zero of bits": ("varbit", "B'01'", "B'1'"),
+    "labels": ("fingerprints.mood", "'sad'", "'ok'"),
+    "money": ("money", "'1.00'", "'1.01'"),
+    "uuid": (
+        "uuid",
+        "'00000000-0000-0000-0000-000000000000'",
+        "'00000000-0000-0000-0000-000000000001'",
+    ),
+    "bool": ("bool", "true", "false"),
+    "char": ('"char"', "'a'", "'b'"),
+    "row": ("fingerprints.pair", "'(1,)'", "'(1,\"\")'"),
+    "domain": ("fingerprints.amount", "1.0", "1.00"),
+}
+
+
+@pytest.fixture(scope="module")
+def source(pg_url: str) -> Iterator[PostgresResource]:
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(
+            f"""DROP SCHEMA IF EXISTS {SCHEMA} CASCADE;
+            CREATE SCHEMA {SCHEMA};
+            CREATE TYPE {SCHEMA}.mood AS ENUM ('sad', 'ok');
+            CREATE TYPE {SCHEMA}.pair AS (a int, b text);
+            CREATE DOMAIN {SCHEMA}.amount AS numeric"""
+        )
+        yield PostgresResource(url=pg_url)
+        connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+def integer_ranges(*cuts: int) -> list[KeyRange]:
+    return [
+        *plan_ranges(KeyStatistics(0), {"bounds": list(cuts)}, "integer"),
+        KeyRange("integer", null=True),
+    ]
+
+
+RANGES = integer_ranges(100, 200)
+
+
+def read(
+    source: PostgresResource,
+    method: str = "content",
+    ranges: Sequence[KeyRange] = RANGES,
+    watermark: str | None = None,
+    snapshot: str | None = None,
+) -> dict[str, SourceFingerprint]:
+    columns = source.columns(TABLE)
+    return fingerprints(
+        source,
+        TABLE,
+        columns,
+        columns[0],
+        ranges,
+        method,
+        snapshot=snapshot,
+        watermark_column=watermark,
+    )
+
+
+def changed(before: dict[str, SourceFingerprint], after: dict[str, SourceFingerprint]) -> list[str]:
+    assert before.keys() == after.keys()
+    return [name for name in before if before[name].value != after[name].value]
+
+
+def make(source: PostgresResource) -> None:
+    source.execute(
+        f"""DROP TABLE IF EXISTS {T};
+        CREATE TABLE {T} (id int, a text, b numeric, at timestamp);
+        INSERT INTO {T} SELECT g, 'text ' || g, g / 7.0, '2024-01-01'
+        FROM generate_series(1, 300) g;
+        INSERT INTO {T} VALUES (NULL, 'null', 0, '2024-01-01')"""
+    )
+
+
+FIRST, SECOND, THIRD, NULL = (key_range.name for key_range in RANGES)
+
+EVENTS = {
+    "insert": ("INSERT INTO {t} VALUES (150, 'x', 1, '2024-01-02')", [SECOND]),
+    "insert a copy of a row": ("INSERT INTO {t} SELECT * FROM {t} WHERE id = 150", [SECOND]),
+    "delete": ("DELETE FROM {t} WHERE id = 150", [SECOND]),
+    "delete a NULL key": ("DELETE FROM {t} WHERE id IS NULL", [NULL]),
+    "delete a whole range": ("DELETE FROM {t} WHERE id >= 200", [THIRD]),
+    "update": ("UPDATE {t} SET a = 'x' WHERE id = 99", [FIRST]),
+    "move a key to another range": ("UPDATE {t} SET id = 500 WHERE id = 1", [FIRST, THIRD]),
+    "exchange values of two rows": (
+        "UPDATE {t} x SET a = y.a FROM {t} y WHERE x.id IN (3, 4) AND y.id = 7 - x.id",
+        [FIRST],
+    ),
+    "exchange keys of two rows": ("UPDATE {t} SET id = 301 - id WHERE id IN (150, 151)", [SECOND]),
+    "exchange two columns of a row": ("UPDATE {t} SET a = b, b = 1 WHERE id = 150", [SECOND]),
+}
+
+
+@pytest.mark.parametrize(("sql", "ranges"), EVENTS.values(), ids=EVENTS)
+@pytest.mark.parametrize("method", ["content", "row_version"])
+def test_a_change_is_seen_in_its_range_only(
+    source: PostgresResource, method: str, sql: str, ranges: list[str]
+) -> None:
+    make(source)
+    before = read(source, method)
+    assert read(source, method) == before
+    source.execute(sql.format(t=T))
+    assert changed(before, read(source, method)) == ranges
+
+
+@pytest.mark.parametrize(("type_", "one", "other"), CASES.values(), ids=CASES)
+def test_content_tells_values_apart(
+    source: PostgresResource, type_: str, one: str, other: str
+) -> None:
+    source.execute(f"DROP TABLE IF EXISTS {T}; DROP COLLATION IF EXISTS {SCHEMA}.nocase")
+    try:
+        if "nocase" in type_:
+            source.execute(
+                f"CREATE COLLATION {SCHEMA}.nocase"
+                " (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+            )
+        source.execute(f"CREATE TABLE {T} (id int, v {type_}); INSERT INTO {T} VALUES (1, {one})")
+    except StatementFailed as error:
+        if error.code != "0A000":
+            raise
+        pytest.skip(f"this server was built without it: {error}")
+    before = read(source)
+    source.execute(f"UPDATE {T} SET v = {one}")
+    assert read(source) == before, "the same value again is no change"
+    source.execute(f"UPDATE {T} SET v = {other}")
+    after = read(source)
+    assert changed(before, after) == [FIRST]
+    source.execute(f"UPDATE {T} SET v = {one}")
+    assert read(source) == before
+
+
+def test_content_sees_only_what_is_copied(source: PostgresResource) -> None:
+    make(source)
+    columns = source.columns(TABLE)
+    copied = [column for column in columns if column.name != "b"]
+    before = fingerprints(source, TABLE, copied, columns[0], RANGES)
+    source.execute(f"UPDATE {T} SET b = b + 1")
+    assert fingerprints(source, TABLE, copied, columns[0], RANGES) == before
+
+
+def test_content_does_not_mind_where_the_rows_lie(source: PostgresResource) -> None:
+    make(source)
+    content, version = read(source), read(source, "row_version")
+    source.execute(f"CREATE INDEX by_a ON {T} (a)")
+    with psycopg.connect(source.url or "", autocommit=True) as connection:
+        connection.execute(f"CLUSTER {T} USING by_a")
+    assert read(source) == content
+    assert changed(version, read(source, "row_version")), "as documented"
+
+
+def test_row_version_takes_an_update_without_a_change_for_one(source: PostgresResource) -> None:
+    make(source)
+    before = read(source, "row_version")
+    source.execute(f"UPDATE {T} SET a = a WHERE id = 1")
+    assert changed(before, read(source, "row_version")) == [FIRST]
+
+
+def test_row_version_tells_partitions_apart(source: PostgresResource) -> None:
+    source.execute(
+        f"""DROP TABLE IF EXISTS {T};
+        CREATE TABLE {T} (id int, v int) PARTITION BY LIST (v);
+        CREATE TABLE {SCHEMA}.t1 PARTITION OF {T} FOR VALUES IN (1);
+        CREATE TABLE {SCHEMA}.t2 PARTITION OF {T} FOR VALUES IN (2);
+        INSERT INTO {T} VALUES (1, 1), (2, 2)"""
+    )
+    before = read(source, "row_version")
+    source.execute(f"DELETE FROM {T} WHERE id = 2; INSERT INTO {T} VALUES (2, 2)")
+    assert changed(before, read(source, "row_version")) == [FIRST]
+
+
+def test_watermark_sees_inserts_deletes_and_marked_updates(source: PostgresResource) -> None:
+    make(source)
+    for sql in (
+        f"INSERT INTO {T} VALUES (150, 'x', 1, '2000-01-01')",
+        f"DELETE FROM {T} WHERE id = 151",
+        f"UPDATE {T} SET a = 'y', at = '2024-01-03' WHERE id = 152",
+    ):
+        before = read(source, "watermark", watermark="at")
+        source.execute(sql)
+        assert changed(before, read(source, "watermark", watermark="at")) == [SECOND]
+    before = read(source, "watermark", watermark="at")
+    source.execute(f"UPDATE {T} SET a = 'unmarked' WHERE id = 152")
+    assert changed(before, read(source, "watermark", watermark="at")) == [], "as documented"
+
+
+def test_count_minmax_sees_rows_at_the_ends_and_their_number(source: PostgresResource) -> None:
+    make(source)
+    for sql, expected in {
+        f"INSERT INTO {T} VALUES (150, 'x')": [SECOND],
+        f"DELETE FROM {T} WHERE id = 9": [FIRST],
+        f"UPDATE {T} SET id = 2000 WHERE id = 300": [THIRD],
+        f"UPDATE {T} SET a = 'x'": [],
+    }.items():
+        before = read(source, "count_minmax")
+        source.execute(sql)
+        assert changed(before, read(source, "count_minmax")) == expected
+
+
+def test_none_only_counts(source: PostgresResource) -> None:
+    make(source)
+    before = read(source, "none")
+    assert [found.rows for found in before.values()] == [99, 100, 101, 1]
+    source.execute(f"DELETE FROM {T} WHERE id < 50")
+    after = read(source, "none")
+    assert changed(before, after) == []
+    assert after[FIRST].rows == 50
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "none"])
+def test_a_method_is_part_of_the_value(source: PostgresResource, method: str) -> None:
+    make(source)
+    found = read(source, method, watermark="at")
+    assert all(fingerprint.value.startswith(f"{method}:") for fingerprint in found.values())
+
+
+def test_a_snapshot_is_read_as_it_was(source: PostgresResource) -> None:
+    make(source)
+    with source.snapshot() as snapshot:
+        before = read(source)
+        source.execute(f"DELETE FROM {T} WHERE id = 1")
+        assert read(source, snapshot=snapshot) == before
+    assert changed(before, read(source)) == [FIRST]
+
+
+def test_hundreds_of_ranges_take_one_query_and_agree_with_few(source: PostgresResource) -> None:
+    make(source)
+    many = integer_ranges(*range(-100, 900))
+    found = read(source, ranges=many)
+    assert len(found) == 1002
+    for key in (1, 150, 300):
+        single = KeyRange("integer", key, key + 1)
+        assert read(source, ranges=[single])[single.name] == found[single.name]
+    assert sum(fingerprint.rows for fingerprint in found.values()) == 301
+
+
+@pytest.mark.parametrize(
+    ("type_", "rows"),
+    [
+        ("date", "date '2020-01-01' + g"),
+        ("timestamp", "timestamp '2020-01-01' + g * interval '1 hour'"),
+        ("timestamptz", "timestamptz '2020-01-01 00:00+00' + g * interval '1 hour'"),
+        ("uuid", "gen_random_uuid()"),
+        ("bigint", "g * 1000000007::bigint"),
+    ],
+)
+def test_every_kind_of_key(source: PostgresResource, type_: str, rows: str) -> None:
+    source.execute(
+        f"""DROP TABLE IF EXISTS {T};
+        CREATE TABLE {T} AS SELECT CASE WHEN g % 10 > 0 THEN {rows} END AS k, g AS v
+        FROM generate_series(1, 1000) g"""
+    )
+    columns = source.columns(TABLE)
+    kind, digits = key_kind(columns[0], "postgres")
+    stats = key_statistics(source, TABLE, columns[0])
+    ranges = plan_ranges(stats, {"count": 5}, kind, digits)
+    for method in ("content", "count_minmax", "row_version"):
+        found = read(source, method, ranges)
+        assert sum(fingerprint.rows for fingerprint in found.values()) == 1000
+        assert found["null"].rows == 100
+
+
+def test_row_version_refuses_a_view(source: PostgresResource) -> None:
+    source.execute(f"CREATE OR REPLACE VIEW {SCHEMA}.v AS SELECT 1 AS id")
+    view = TableRef("postgres", SCHEMA, "v")
+    columns = source.columns(view)
+    assert fingerprints(source, view, columns, columns[0], RANGES)[FIRST].rows == 1
+    with pytest.raises(InputError, match="this is a view; use content"):
+        fingerprints(source, view, columns, columns[0], RANGES, "row_version")
+
+
+def test_a_missing_watermark_and_an_unknown_method_are_refused(source: PostgresResource) -> None:
+    make(source)
+    with pytest.raises(InputError, match="the watermark column 'nope' does not exist"):
+        read(source, "watermark", watermark="nope")
+    with pytest.raises(InputError, match="should be one of content, row_version"):
+        read(source, "xmin")
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.one_of(st.none(), st.sampled_from(["", "a", "b", "ab"])),
+        st.one_of(st.none(), st.sampled_from(["0.0", "-0.0", "1"])),
+    ),
+    max_size=5,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(ROWS, ROWS)
+def test_equal_content_is_equal_rows_whatever_their_order(
+    source: PostgresResource,
+    one: list[tuple[int, str | None, str | None]],
+    other: list[tuple[int, str | None, str | None]],
+) -> None:
+    found = []
+    for rows in (one, other, one[::-1]):
+        with psycopg.connect(source.url or "", autocommit=True) as connection:
+            connection.execute(
+                f"DROP TABLE IF EXISTS {T}; CREATE TABLE {T} (id int, a text, b float8)"
+            )
+            connection.cursor().executemany(f"INSERT INTO {T} VALUES (%s, %s, %s)", rows)
+        found.append(read(source)[FIRST])
+    assert found[2] == found[0]
+    assert (found[0] == found[1]) is (Counter(one) == Counter(other))
