@@ -1,0 +1,138 @@
+"""The text of the ClickHouse target's statements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resources.clickhouse_ddl import (
+    Owner,
+    create_table,
+    not_in,
+    partition,
+    range_number,
+    staging_table,
+)
+from resources.clickhouse_types import declared_type, split_type
+from resources.errors import InputError
+from resources.keyrange import KeyRange
+from resources.plan import ColumnPlan, CopyPlan
+from resources.tables import Column, TableRef
+from resources.target import TargetOptions, row_identity, shadow_of
+
+SOURCE = TableRef("postgres", "public", "orders")
+TARGET = TableRef("clickhouse", "shop", "orders")
+
+
+def _column(name: str, type_: str, nullable: bool = False) -> ColumnPlan:
+    column = Column(name, type_, nullable=nullable)
+    return ColumnPlan(column, column, name, pa.string())
+
+
+KEY = _column("day", "Date32", nullable=True)
+PLAN = CopyPlan(
+    SOURCE,
+    TARGET,
+    (_column("id", "Int64"), KEY, _column("note", "LowCardinality(String)", nullable=True)),
+    KEY,
+    ("id",),
+)
+
+
+def test_created_table_is_partitioned_by_the_hidden_column() -> None:
+    assert create_table(PLAN, TargetOptions()) == (
+        "CREATE TABLE IF NOT EXISTS `shop`.`orders` (`id` Int64, `day` Nullable(Date32), "
+        "`note` LowCardinality(Nullable(String)), _range UInt64 MATERIALIZED 0) "
+        "ENGINE = MergeTree PARTITION BY _range ORDER BY (`day`, `id`) "
+        "SETTINGS allow_nullable_key = 1"
+    )
+
+
+def test_engine_order_and_partitioning_can_be_chosen() -> None:
+    options = TargetOptions(
+        engine="ReplacingMergeTree(version)", order_by="tuple()", partition_by="toYYYYMM(day)"
+    )
+    statement = create_table(PLAN, options)
+    assert "_range" not in statement
+    assert statement.endswith(
+        "ENGINE = ReplacingMergeTree(version) PARTITION BY toYYYYMM(day) "
+        "ORDER BY tuple() SETTINGS allow_nullable_key = 1"
+    )
+
+
+def test_no_partitioning_at_all() -> None:
+    statement = create_table(PLAN, TargetOptions(partition_by=""))
+    assert "PARTITION" not in statement
+    assert "_range" not in statement
+
+
+def test_our_own_column_name_is_refused() -> None:
+    plan = replace(PLAN, columns=(*PLAN.columns, _column("_range", "Int8")))
+    with pytest.raises(InputError, match="rename the column '_range'"):
+        create_table(plan, TargetOptions())
+
+
+def test_staging_fills_the_hidden_column_by_its_default() -> None:
+    key_range = KeyRange("integer", 1, 9)
+    create, alter = staging_table(TARGET, "stage", Owner("run-1", "t"), key_range)
+    assert create.startswith("CREATE TABLE `shop`.`stage` AS `shop`.`orders` COMMENT 'tableferry:")
+    assert f"MODIFY COLUMN _range UInt64 MATERIALIZED {range_number(key_range)}," in alter
+
+
+def test_range_numbers_depend_on_the_name_only() -> None:
+    # stored in users' tables: another number for the same name would orphan their partitions
+    assert partition(KeyRange("integer", 1, 250001)) == "PARTITION ID '16250705925569238897'"
+    assert partition(KeyRange("integer", null=True)) == "PARTITION ID '8320033950756688494'"
+
+
+def test_rows_are_told_apart_by_the_primary_key_if_all_of_it_travels() -> None:
+    assert row_identity(PLAN) == ("id",)
+    assert row_identity(replace(PLAN, primary_key=("id", "left behind"))) == ()
+    assert not_in(replace(PLAN, primary_key=("id", "day")), "t") == (
+        "(`id`, `day`) NOT IN (SELECT `id`, `day` FROM t WHERE 1)"
+    )
+
+
+@given(st.text(), st.text(), st.text())
+def test_owner_survives_the_comment(run: str, token: str, replaces: str) -> None:
+    owner = Owner(run, token, replaces)
+    literal = owner.comment()
+    # undo what ClickHouse's parser undoes
+    text = literal[1:-1].replace("\\'", "'").replace("\\\\", "\\")
+    assert Owner.read(text) == owner
+
+
+@pytest.mark.parametrize("comment", ["", "orders of the shop", "tableferry:", "tableferry:{}"])
+def test_foreign_comment_has_no_owner(comment: str) -> None:
+    assert Owner.read(comment) == Owner()
+
+
+@pytest.mark.parametrize(
+    ("declared", "type_", "nullable"),
+    [
+        ("Int64", "Int64", False),
+        ("Nullable(DateTime64(6, 'UTC'))", "DateTime64(6, 'UTC')", True),
+        ("LowCardinality(String)", "LowCardinality(String)", False),
+        ("LowCardinality(Nullable(String))", "LowCardinality(String)", True),
+        ("Array(Nullable(Int32))", "Array(Nullable(Int32))", False),
+    ],
+)
+def test_nullable_is_folded_out_and_in(declared: str, type_: str, nullable: bool) -> None:
+    assert split_type(declared) == (type_, nullable)
+    assert declared_type(Column("x", type_, nullable=nullable)) == declared
+
+
+def test_arrays_cannot_be_nullable() -> None:
+    assert declared_type(Column("x", "Array(Int32)", nullable=True)) == "Array(Int32)"
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_shadow_names_fit_and_differ(name: str) -> None:
+    shadow = shadow_of(replace(TARGET, name=name))
+    assert len(shadow.name) <= 128
+    assert shadow.name.endswith("__ferry_shadow")
+    assert shadow_of(replace(TARGET, name=name + "x")) != shadow

@@ -1,0 +1,156 @@
+"""What a user reads when ClickHouse or SQL Server refuses: one line, no secret, the right class."""
+
+from __future__ import annotations
+
+import http.client
+
+import pytest
+import urllib3.exceptions
+from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
+
+from resources import clickhouse_errors, sqlserver_errors
+from resources.connection import parse_url
+from resources.errors import ConnectionFailed, StatementFailed
+from resources.sqlserver import SqlServerResource
+
+CLICKHOUSE = parse_url("clickhouse", "http://app:s3cret@host:8123/shop")
+SQLSERVER = parse_url("sqlserver", "mssql://sa:s3cret@host:1433/shop")
+
+
+def _server(code: int, text: str) -> DatabaseError:
+    return DatabaseError(
+        f"Received ClickHouse exception, code: {code}, server response: Code: {code}. "
+        f"DB::Exception: {text} (version 26.9.2.1 (official build)) (for url http://host:8123)",
+        code=code,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "transient"),
+    [
+        (_server(60, "Table shop.x does not exist."), "clickhouse (60): Table shop.x does", False),
+        (_server(252, "Too many parts (300)."), "clickhouse (252): Too many parts (300).", True),
+        (_server(241, "Memory limit\n exceeded"), "clickhouse (241): Memory limit exceeded", True),
+        (_server(62, "Syntax error near s3cret"), "clickhouse (62): Syntax error near ***", False),
+        (
+            OperationalError("Error Connection aborted. Broken pipe"),
+            "clickhouse: the connection to clickhouse at host:8123 broke: the server closed the",
+            True,
+        ),
+    ],
+)
+def test_clickhouse_statement(error: Exception, message: str, transient: bool) -> None:
+    translated = clickhouse_errors.translate(error, CLICKHOUSE)
+    assert isinstance(translated, StatementFailed)
+    assert str(translated).startswith(message)
+    assert "version" not in str(translated)
+    assert translated.transient is transient
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "transient"),
+    [
+        (_server(516, "app: Authentication failed"), "login of user 'app' refused", False),
+        (_server(81, "Database shop does not exist."), "Database shop does not exist.", False),
+        (
+            OperationalError("Failed to establish a new connection: Connection refused"),
+            "connection refused",
+            True,
+        ),
+        (
+            OperationalError("SSLError: CERTIFICATE_VERIFY_FAILED"),
+            "its certificate cannot be verified; give ca_cert, or verify=no",
+            False,
+        ),
+    ],
+)
+def test_clickhouse_connection(error: Exception, message: str, transient: bool) -> None:
+    translated = clickhouse_errors.translate(error, CLICKHOUSE)
+    assert isinstance(translated, ConnectionFailed)
+    assert str(translated) == f"cannot connect to clickhouse at host:8123: {message}"
+    assert translated.transient is transient
+
+
+def test_clickhouse_answer_that_breaks_off_says_why() -> None:
+    body = (
+        b"\x00rows\x01__exception__\r\nabcdefgh\r\n"
+        b"Code: 241. DB::Exception: Memory limit exceeded. (MEMORY) (version 26.9.2.1)\n"
+    )
+    broken = urllib3.exceptions.ProtocolError(
+        "Connection broken", http.client.IncompleteRead(body[30:])
+    )
+    translated = clickhouse_errors.translate(broken, CLICKHOUSE, answer=body[:30])
+    assert isinstance(translated, StatementFailed)
+    assert translated.code == 241
+    assert str(translated) == "clickhouse (241): Memory limit exceeded. (MEMORY)"
+
+
+class Odbc(Exception):
+    """As the driver's own: words for the SQLSTATE, and the server's text."""
+
+    def __init__(self, driver_error: str, ddbc_error: str) -> None:
+        super().__init__(f"Driver Error: {driver_error}; DDBC Error: {ddbc_error}")
+        self.driver_error, self.ddbc_error = driver_error, ddbc_error
+
+
+PREFIX = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "transient", "broke"),
+    [
+        (
+            Odbc("Base table or view not found", f"{PREFIX}Invalid object name 'x'."),
+            "sqlserver (42S02): Invalid object name 'x'.",
+            False,
+            False,
+        ),
+        (
+            Odbc("Serialization failure", f"{PREFIX}Transaction was deadlocked on lock"),
+            "sqlserver (40001): Transaction was deadlocked on lock",
+            True,
+            False,
+        ),
+        (
+            Odbc("Communication link failure", "[Microsoft]TCP Provider: Error code 0x68"),
+            "sqlserver (08S01): TCP Provider: Error code 0x68",
+            True,
+            True,
+        ),
+        (RuntimeError("Unexpected EOF"), "sqlserver: Unexpected EOF", True, True),
+        (RuntimeError("value s3cret too\nlong"), "sqlserver: value *** too long", False, False),
+    ],
+)
+def test_sqlserver_statement(error: Exception, message: str, transient: bool, broke: bool) -> None:
+    translated = sqlserver_errors.translate(error, SQLSERVER)
+    assert str(translated) == message
+    assert translated.transient is transient
+    assert sqlserver_errors.broke(translated) is broke
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Login failed for user 'sa'.", "login of user 'sa' refused"),
+        ("Cannot open database 'shop'", "database 'shop' does not exist, or may not be used"),
+        ("Login timeout expired", "no answer"),
+    ],
+)
+def test_sqlserver_connection(text: str, message: str) -> None:
+    failed = sqlserver_errors.connecting(Odbc("", PREFIX + text), SQLSERVER)
+    assert str(failed) == f"cannot connect to sqlserver at host:1433: {message}"
+
+
+def test_missing_system_library_is_named() -> None:
+    error = ImportError("libgssapi_krb5.so.2: cannot open shared object file")
+    assert "apt-get install libkrb5-3" in str(sqlserver_errors.driver_missing(error))
+    missing = ImportError("No module named 'mssql_python'")
+    assert "pip install mssql-python" in str(sqlserver_errors.driver_missing(missing))
+
+
+def test_connection_string_is_encrypted_verified_and_quoted() -> None:
+    text = SqlServerResource(url="mssql://sa:a%7Db%3Bc@host/shop").connection_string()
+    assert text == (
+        "Server={host,1433};Database={shop};UID={sa};PWD={a}}b;c};Encrypt={yes};"
+        "TrustServerCertificate={no};ConnectRetryCount={0}"
+    )
