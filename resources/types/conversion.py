@@ -11,7 +11,7 @@ from resources.errors import SchemaDrift, ValueRefused
 from resources.plan import ColumnPlan, CopyPlan
 from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
 from resources.types.querytext import SHOWN
-from resources.types.route import plain_type, route
+from resources.types.route import Route, plain_type, route
 from resources.types.steps import Violation, plain, relax
 
 POSTGRES_EPOCH_DAYS = 10_957
@@ -49,6 +49,12 @@ def schema(plan: CopyPlan) -> pa.Schema:
     )
 
 
+def way_of(column: ColumnPlan, plan: CopyPlan) -> Route:
+    """The way of a column, which its plan determines."""
+    target_type = plain_type(plan.target.system, column.target.type)
+    return route(plan.source.system, column.source.type, plan.target.system, target_type)
+
+
 def _convert(
     position: int,
     column: ColumnPlan,
@@ -56,8 +62,7 @@ def _convert(
     plan: CopyPlan,
     counts: dict[str, int],
 ) -> pa.Array:
-    target_type = plain_type(plan.target.system, column.target.type)
-    way = route(plan.source.system, column.source.type, plan.target.system, target_type)
+    way = way_of(column, plan)
     array = raw = plain(batch.column(position))
     for step in way.steps:
         try:

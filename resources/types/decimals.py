@@ -21,12 +21,12 @@ class ToDecimal:
 
     precision: int
     scale: int
-    roomy: bool = False
-    """Every number of the source fits, so that only NaN does not."""
+    only_nan: bool = False
+    """Every number of the source fits, so that at most NaN does not."""
 
     @property
     def reason(self) -> str:
-        if self.roomy:
+        if self.only_nan:
             return "is not a number, which no decimal can be"
         return f"does not fit into decimal({self.precision},{self.scale}) without rounding"
 

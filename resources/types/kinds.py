@@ -25,10 +25,14 @@ class Integer:
 
 @dataclass(frozen=True)
 class Decimal:
-    """`precision` decimal digits, `scale` of them after the point; None: not declared."""
+    """`precision` decimal digits, `scale` of them after the point; None: not declared.
+
+    `nan`: NaN is a value too.
+    """
 
     precision: int | None
     scale: int | None
+    nan: bool = False
 
 
 @dataclass(frozen=True)

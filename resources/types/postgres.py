@@ -120,10 +120,10 @@ def _numeric(type_: Declared) -> Export:
     if not type_.numbers:
         # trailing zeros carry no value, but would count as digits
         text = "trim_scale({})"
-        return Export(Decimal(None, None), f"{text}::text", text, f"{text}::text")
+        return Export(Decimal(None, None, nan=True), f"{text}::text", text, f"{text}::text")
     precision, scale = type_.numbers[0], type_.number(1, 0)
     # from version 15 on the scale may be negative (left of the point) or exceed the precision
-    kind = Decimal(max(precision, precision - scale, scale), max(scale, 0))
+    kind = Decimal(max(precision, precision - scale, scale), max(scale, 0), nan=True)
     return Export(kind, "{}::text", "{}", "{}::text")
 
 

@@ -147,6 +147,7 @@ def _steps(
             return [_scaled(arrow)]
         case Decimal(), Decimal(precision, scale):
             if source == "postgres":
+                # text, which the same step parses
                 return [ToDecimal(precision or 38, scale or 0, _digits_fit(kind, slot.kind))]
             fits = _digits_fit(kind, slot.kind)
             reason = f"does not fit into decimal({precision},{scale}) without rounding"

@@ -270,7 +270,9 @@ def test_decimals_arrive_exactly_or_are_refused(values, digits):
 
 
 @given(
-    st.lists(st.none() | st.text(st.characters(exclude_characters="\0")), max_size=5),
+    st.lists(
+        st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0")), max_size=5
+    ),
     st.integers(1, 9),
 )
 def test_text_arrives_or_is_longer_than_its_utf16_units(values, units):
