@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Literal
 
 from checks import atoms_clickhouse, atoms_postgres, atoms_sqlserver
-from checks.fields import Field
+from checks.fields import Field, declared
 from resources.dialects import quote
-from resources.tables import System
+from resources.tables import Column, System
 
 Side = Literal["source", "target"]
 
@@ -56,8 +56,16 @@ def atoms(
     """
     system = systems[0] if side == "source" else systems[1]
     column, value = field.column(side), value or value_sql(field, side, system)
+    if field.kind in ("date", "time", "timestamp") and _is_integer(system, column):
+        # `type: bigint` was declared for it: days or microseconds
+        integer = f"toInt64({value})" if system == "clickhouse" else f"CAST({value} AS bigint)"
+        return {"days" if field.kind == "date" else "micros": integer}
     if system == "postgres":
         return atoms_postgres.atoms(field, column, value, weight, digests(*systems))
     if system == "sqlserver":
         return atoms_sqlserver.atoms(field, column, value, weight, code_points)
     return atoms_clickhouse.atoms(field, column, value, weight, digests(*systems))
+
+
+def _is_integer(system: System, column: Column) -> bool:
+    return declared(system, column.type).kind == "integer"

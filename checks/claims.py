@@ -7,8 +7,11 @@ target and hold every claim against what the levels say.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from checks.verdict import LEVELS, Level
+
+_BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
 
 
 @dataclass(frozen=True)
@@ -100,3 +103,15 @@ def table() -> str:
 
 def _shown(level: Level) -> str:
     return f"`{level}`" + (" if the row is in the sample, `full_hash`" if "hash" in level else "")
+
+
+def render(page: str) -> str:
+    """A page with the table put between its markers."""
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{table()}{_END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(__file__).parent.parent / "docs" / "reconciliation.md"
+    path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")

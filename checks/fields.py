@@ -159,8 +159,22 @@ def declared(system: System, type_text: str) -> Declared:
 
 
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """The columns of a hop, in plan order, as they are compared."""
-    return tuple(_field(plan, column) for column in plan.columns)
+    """The columns of a hop, in plan order, that are compared value by value."""
+    skipped = not_compared(plan)
+    return tuple(_field(plan, c) for c in plan.columns if c.target.name not in skipped)
+
+
+def not_compared(plan: CopyPlan) -> tuple[str, ...]:
+    """The columns whose values the transfer was asked to change (`on_overflow: null | clamp`).
+
+    What such a column should hold is what the loader made of it, so that a comparison would hold
+    the loader against itself.
+    """
+    return tuple(
+        column.target.name
+        for column in plan.columns
+        if column.on_overflow in ("null", "clamp") and column != plan.key
+    )
 
 
 def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
@@ -188,6 +202,8 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     source = declared(plan.source.system, column.source.type)
     target = declared(plan.target.system, column.target.type)
     kind = _kind(source, target, column)
+    if kind == "integer" and source.kind in ("date", "time", "timestamp"):
+        kind = source.kind
     if kind == "array":
         return _array(plan, column)
     return Field(

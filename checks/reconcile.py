@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from checks.atoms import Side
 from checks.buckets import in_sample
 from checks.checksum import ROWS, Figures, Grouped, both_sides, disagreeing, empty
-from checks.fields import Field, fields, observed
+from checks.fields import Field, fields, not_compared, observed
 from checks.rowhash import compare_rows
 from checks.verdict import CHECK_NAMES, Level, Verdict
 from resources.endpoint import Endpoint
@@ -69,6 +70,7 @@ def reconcile_all(
             for key_range in ranges
         }
     columns = fields(plan) if level == "checksum" else ()
+    left_out = _left_out(plan) if level == "checksum" else {}
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
@@ -92,9 +94,8 @@ def reconcile_all(
         )
         seconds = (time.monotonic() - began) / len(chunk)
         for number, key_range in enumerate(chunk):
-            verdicts[key_range.name] = _verdict(
-                level, columns, own.get(number), other.get(number), seconds
-            )
+            verdict = _verdict(level, columns, own.get(number), other.get(number), seconds)
+            verdicts[key_range.name] = replace(verdict, metadata=left_out)
     return verdicts
 
 
@@ -135,7 +136,14 @@ def _by_rows(
         seconds=time.monotonic() - began,
         disagreeing=(*((ROWS,) if rows_differ else ()), *found.by_column),
         differences=found,
+        metadata=_left_out(plan),
     )
+
+
+def _left_out(plan: CopyPlan) -> dict[str, str]:
+    """What the verdict must own up to."""
+    names = not_compared(plan)
+    return {"not_compared (on_overflow)": ", ".join(names)} if names else {}
 
 
 def _verdict(

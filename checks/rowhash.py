@@ -67,22 +67,34 @@ def compare_rows(
         snapshot: of the source.
         sink: also gets every difference, not only the first ones.
     """
-    layout = _Layout.of(plan)
-    tally = _Tally(layout, limit, sink)
+    layout = Layout.of(plan)
     own_sql, other_sql = (layout.query(plan, side, where[side]) for side in ("source", "target"))
     with (
         source.read_arrow(own_sql, batch_rows=BATCH_ROWS, snapshot=snapshot) as own,
         target.read_arrow(other_sql, batch_rows=BATCH_ROWS) as other,
     ):
-        left, right = _Stream(own, layout), _Stream(other, layout)
-        for slabs in _slabs(left, right, layout.order):
-            tally.add(*slabs)
+        return merge_rows(layout, own, other, limit=limit, sink=sink)
+
+
+def merge_rows(
+    layout: Layout,
+    own: pa.RecordBatchReader,
+    other: pa.RecordBatchReader,
+    *,
+    limit: int = 20,
+    sink: Sink | None = None,
+) -> Compared:
+    """Compare two streams of rows, both read by `Layout.query`, in one pass."""
+    tally = _Tally(layout, limit, sink)
+    left, right = _Stream(own, layout), _Stream(other, layout)
+    for slabs in _slabs(left, right, layout.order):
+        tally.add(*slabs)
     return Compared(tally.differences(left.rows), left.rows, right.rows)
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """The columns of the frames that both sides are read into."""
+class Layout:
+    """The columns of the frames that both sides are read into, and how both are ordered."""
 
     fields: tuple[Field, ...]
     columns: tuple[tuple[str, ...], ...]
@@ -96,7 +108,8 @@ class _Layout:
     """Position of the key among the fields."""
 
     @classmethod
-    def of(cls, plan: CopyPlan) -> _Layout:
+    def of(cls, plan: CopyPlan) -> Layout:
+        """The layout of a hop's rows."""
         found = fields(plan)
         systems = (plan.source.system, plan.target.system)
         columns = tuple(
@@ -166,7 +179,7 @@ class _Layout:
 class _Stream:
     """One side's frames, read ahead as far as the comparison needs."""
 
-    def __init__(self, reader: pa.RecordBatchReader, layout: _Layout) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, layout: Layout) -> None:
         self._reader, self._layout = reader, layout
         self._frames: list[pl.DataFrame] = []
         self.ended = False
@@ -233,7 +246,7 @@ def _slabs(
 class _Tally:
     """Counts differences, and keeps the first ones as examples."""
 
-    def __init__(self, layout: _Layout, limit: int, sink: Sink | None) -> None:
+    def __init__(self, layout: Layout, limit: int, sink: Sink | None) -> None:
         self._layout, self._limit, self._sink = layout, limit, sink
         self._missing = self._extra = self._different = 0
         self._by_column: dict[str, int] = {}

@@ -1,0 +1,30 @@
+"""The table of what each level sees, in docs/reconciliation.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checks.claims import CLAIMS, Claim, render, table
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reconciliation.md"
+
+
+def test_the_page_shows_the_claims_as_they_are() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert render(page) == page, "run: python -m checks.claims"
+    assert table().count("\n") == len(CLAIMS) + 2
+
+
+def test_claims_are_named_once() -> None:
+    names = [(claim.subject, claim.damage) for claim in CLAIMS]
+    assert len(set(names)) == len(names)
+
+
+def test_a_stricter_level_sees_what_a_cheaper_one_sees() -> None:
+    claim = Claim("text", "anything", "checksum", "sample_hash")
+    assert [claim.caught_by(level, sqlserver=False) for level in ("count", "checksum")] == [
+        False,
+        True,
+    ]
+    assert not claim.caught_by("checksum", sqlserver=True)
+    assert claim.caught_by("full_hash", sqlserver=True)

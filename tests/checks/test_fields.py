@@ -1,0 +1,113 @@
+"""How declared types are read for the comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from checks.fields import Declared, declared, fields, not_compared
+from resources.plan import ColumnPlan, CopyPlan
+from resources.tables import Column, System, TableRef
+
+
+@pytest.mark.parametrize(
+    ("system", "text", "expected"),
+    [
+        ("postgres", "bigint", Declared("integer", "bigint")),
+        ("postgres", "numeric(12,2)", Declared("decimal", "numeric", 12, 2)),
+        ("postgres", "numeric", Declared("decimal", "numeric", None, 0)),
+        ("postgres", "money", Declared("decimal", "money", 19, 2)),
+        ("postgres", "character(3)", Declared("text", "character", 3, padded=True)),
+        ("postgres", "character varying(8)", Declared("text", "character varying", 8)),
+        (
+            "postgres",
+            "timestamp(3) with time zone",
+            Declared("timestamp", "timestamp with time zone", None, 3, zoned=True),
+        ),
+        (
+            "postgres",
+            "timestamp without time zone",
+            Declared("timestamp", "timestamp without time zone", None, 6),
+        ),
+        ("postgres", "time without time zone", Declared("time", "time without time zone", None, 6)),
+        ("postgres", "time with time zone", Declared(None, "time with time zone")),
+        ("postgres", "integer[]", Declared("array", "integer[]")),
+        ("postgres", "interval", Declared(None, "interval")),
+        ("sqlserver", "nvarchar(max)", Declared("text", "nvarchar")),
+        ("sqlserver", "nchar(5)", Declared("text", "nchar", 5, padded=True)),
+        ("sqlserver", "decimal(38,10)", Declared("decimal", "decimal", 38, 10)),
+        ("sqlserver", "decimal", Declared("decimal", "decimal", 18, 0)),
+        ("sqlserver", "smallmoney", Declared("decimal", "smallmoney", 19, 4)),
+        ("sqlserver", "datetime2(7)", Declared("timestamp", "datetime2", None, 7)),
+        ("sqlserver", "datetime", Declared("timestamp", "datetime", None, 3)),
+        (
+            "sqlserver",
+            "datetimeoffset(6)",
+            Declared("timestamp", "datetimeoffset", None, 6, zoned=True),
+        ),
+        ("sqlserver", "varbinary(16)", Declared("bytes", "varbinary", 16)),
+        ("clickhouse", "Decimal(38, 10)", Declared("decimal", "Decimal", 38, 10)),
+        ("clickhouse", "Decimal64(4)", Declared("decimal", "Decimal64", 18, 4)),
+        ("clickhouse", "LowCardinality(Nullable(String))", Declared("text", "String")),
+        (
+            "clickhouse",
+            "DateTime64(6, 'UTC')",
+            Declared("timestamp", "DateTime64", None, 6, zoned=True),
+        ),
+        ("clickhouse", "FixedString(3)", Declared("text", "FixedString", 3)),
+        ("clickhouse", "Array(Nullable(Int32))", Declared("array", "Array")),
+        ("clickhouse", "UInt256", Declared("decimal", "UInt256", 76, 0)),
+    ],
+)
+def test_declared(system: System, text: str, expected: Declared) -> None:
+    assert declared(system, text) == expected
+
+
+def column(source: str, target: str, arrow: pa.DataType, policy: str = "refuse") -> ColumnPlan:
+    return ColumnPlan(Column("x", source), Column("y", target), 'f("x")', arrow, on_overflow=policy)  # type: ignore[arg-type]
+
+
+def plan_of(one: ColumnPlan) -> CopyPlan:
+    return CopyPlan(
+        TableRef("postgres", "public", "t"), TableRef("clickhouse", "warehouse", "t"), (one,), one
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "arrow", "kind", "rendered"),
+    [
+        ("bytea", "String", pa.binary(), "bytes", False),
+        ("bytea", "String", pa.string(), "text", True),
+        ("time without time zone", "String", pa.string(), "time", False),
+        ("interval", "String", pa.string(), "text", True),
+        ("text", "String", pa.string(), "text", False),
+        ("integer", "String", pa.string(), "text", True),
+        ("integer", "Decimal(20, 0)", pa.decimal128(20, 0), "decimal", False),
+        ("date", "Int32", pa.int32(), "date", False),
+    ],
+)
+def test_what_is_compared_follows_what_travels(
+    source: str, target: str, arrow: pa.DataType, kind: str, rendered: bool
+) -> None:
+    (field,) = fields(plan_of(column(source, target, arrow)))
+    assert (field.name, field.kind) == ("y", kind)
+    assert (field.rendered == 'f("x")') is rendered
+
+
+def test_arrays_are_compared_by_their_items() -> None:
+    (field,) = fields(
+        plan_of(column("numeric(10,2)[]", "Array(Nullable(Decimal(10, 2)))", pa.list_(pa.string())))
+    )
+    assert field.kind == "array"
+    assert field.item is not None
+    assert (field.item.kind, field.item.precision, field.item.scale) == ("decimal", 10, 2)
+
+
+def test_a_column_that_the_transfer_may_change_is_not_compared() -> None:
+    key = ColumnPlan(Column("k", "integer"), Column("k", "Int32"), '"k"', pa.int32())
+    plan = plan_of(column("integer", "Int16", pa.int16(), "clamp"))
+    plan = replace(plan, columns=(key, *plan.columns), key=key)
+    assert [field.name for field in fields(plan)] == ["k"]
+    assert not_compared(plan) == ("y",)
