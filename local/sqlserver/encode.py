@@ -7,6 +7,7 @@ tokens. It costs some copying and saves a Python step for every value.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -204,15 +205,16 @@ def _text(sql_type: SqlType, cells: Cells, oid: int) -> Block:
 
 
 def _as_text(cell: bytes, oid: int) -> bytes:
+    """What has been declared as text without being text; other types' bytes are text already."""
     if oid == numbers.BYTEA:
         return cell.hex().encode()
-    return str(
-        numbers.numeric_value(cell)
-        if oid == numbers.NUMERIC
-        else numbers.floats([cell], oid)[0]
-        if oid in (numbers.FLOAT4, numbers.FLOAT8)
-        else numbers.integers([cell], oid)[0]
-    ).encode()
+    if oid == numbers.UUID:
+        return str(uuid.UUID(bytes=cell)).upper().encode()
+    if oid == numbers.NUMERIC:
+        return str(numbers.numeric_value(cell)).encode()
+    if oid in numbers.FLOATS:
+        return str(numbers.floats([cell], oid)[0]).encode()
+    return str(numbers.integers([cell], oid)[0]).encode() if oid in numbers.INTEGERS else cell
 
 
 def _binary(sql_type: SqlType, cells: Cells, oid: int) -> Block:

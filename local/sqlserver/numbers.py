@@ -16,15 +16,15 @@ Ints = npt.NDArray[np.int64]
 BOOL, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, NUMERIC = 16, 20, 21, 23, 26, 700, 701, 1700
 BYTEA, UUID, DATE, TIME, TIMESTAMP, TIMESTAMPTZ = 17, 2950, 1082, 1083, 1114, 1184
 
-_INTEGERS = {
+INTEGERS = {
     BOOL: (">i1", 1),
     INT2: (">i2", 2),
     INT4: (">i4", 4),
     INT8: (">i8", 8),
     OID: (">u4", 4),
 }
-_FLOATS = {FLOAT4: (">f4", 4), FLOAT8: (">f8", 8)}
-_NUMBERS = _INTEGERS | _FLOATS
+FLOATS = {FLOAT4: (">f4", 4), FLOAT8: (">f8", 8)}
+_NUMBERS = INTEGERS | FLOATS
 
 # Days from 0001-01-01 to 2000-01-01, where PostgreSQL's dates begin.
 DAYS_TO_2000 = 730_119
@@ -45,8 +45,8 @@ def _array(cells: Cells, dtype: str, width: int) -> npt.NDArray[np.generic]:
 
 def integers(cells: Cells, oid: int) -> Ints:
     """Whole numbers, from any of PostgreSQL's number types; NULL is 0."""
-    if oid in _INTEGERS:
-        return _array(cells, *_INTEGERS[oid]).astype(np.int64)
+    if oid in INTEGERS:
+        return _array(cells, *INTEGERS[oid]).astype(np.int64)
     return np.array([int(_decimal(cell, oid)) for cell in cells], np.int64)
 
 
@@ -61,7 +61,7 @@ def units(cells: Cells, oid: int, scale: int, precision: int) -> Ints | list[int
     """Numbers as whole multiples of 10^-scale; an array where 18 digits are enough; NULL is 0."""
     if oid == NUMERIC:
         return _numeric_units(cells, scale, precision)
-    if oid in _INTEGERS and precision <= 18:
+    if oid in INTEGERS and precision <= 18:
         return integers(cells, oid) * 10**scale
     step = Decimal(1).scaleb(-scale)
     exact = [_decimal(cell, oid).quantize(step, ROUND_HALF_UP, _EXACT) for cell in cells]
@@ -128,7 +128,7 @@ def _decimal(cell: bytes | None, oid: int) -> Decimal:
     if oid in _NUMBERS:
         dtype, width = _NUMBERS[oid]
         number = _array([cell], dtype, width).tolist()[0]
-        return Decimal(number) if oid in _INTEGERS else Decimal(repr(number))
+        return Decimal(number) if oid in INTEGERS else Decimal(repr(number))
     return Decimal(cell.decode())
 
 
