@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import tenacity
 
-from resources import clickhouse_errors, postgres_errors
+from resources import clickhouse_errors, postgres_errors, sqlserver_errors
 from resources.errors import TableferryError, describe
 
 logger = logging.getLogger(__name__)
@@ -154,9 +154,7 @@ def _sqlserver(error: BaseException) -> bool:
         number = int(found[1])
     if number in SQLSERVER_TRANSIENT:
         return True
-    state = re.search(r"SQLSTATE:? ?\(?(\w{5})", text) or re.search(
-        r"^\[?(\d\w{4}|HYT\d\d)\]", text
-    )
-    if state and state[1].startswith(_SQLSERVER_STATES):
-        return True
+    state = sqlserver_errors.STATES.get(str(getattr(error, "driver_error", "")))
+    if state is not None:
+        return state.startswith(_SQLSERVER_STATES)
     return number is None and bool(_SQLSERVER_TEXT.search(text))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import adbc_driver_manager as adbc
 import psycopg
+import pymssql
 import pytest
 import tenacity
 from clickhouse_connect.driver.exceptions import OperationalError as ClickHouseError
+from mssql_python.exceptions import OperationalError as MssqlError
 from urllib3.exceptions import ProtocolError
 
 from resources import retry
@@ -24,18 +26,6 @@ def adbc_error(message: str, sqlstate: str | None = None) -> adbc.Error:
     return adbc.OperationalError(message, status_code=adbc.AdbcStatusCode.IO, sqlstate=sqlstate)
 
 
-class PymssqlError(Exception):
-    """As pymssql raises it: number and text."""
-
-    __module__ = "pymssql._pymssql"
-
-
-class MssqlError(Exception):
-    """As mssql-python raises it."""
-
-    __module__ = "mssql_python.exceptions"
-
-
 TRANSIENT = {
     "deadlock": psycopg.errors.DeadlockDetected("deadlock detected"),
     "serialization": psycopg.errors.SerializationFailure("could not serialize access"),
@@ -45,10 +35,14 @@ TRANSIENT = {
     "connection lost": psycopg.OperationalError("server closed the connection unexpectedly"),
     "adbc by state": adbc_error("IO: x", "40P01"),
     "adbc stream": OSError("[libpq] Execution error: server closed the connection unexpectedly"),
-    "sqlserver deadlock": PymssqlError(1205, b"Transaction was deadlocked"),
-    "sqlserver dead link": PymssqlError(20047, b"DBPROCESS is dead or not enabled"),
-    "sqlserver state": MssqlError("[08S01] Communication link failure"),
-    "sqlserver number": MssqlError("Msg 1222, Level 16: Lock request time out period exceeded."),
+    "sqlserver deadlock": pymssql.OperationalError(1205, b"Transaction was deadlocked"),
+    "sqlserver dead link": pymssql.OperationalError(20047, b"DBPROCESS is dead or not enabled"),
+    "sqlserver state": MssqlError(
+        "Communication link failure", "[Microsoft][ODBC Driver 18 for SQL Server]TCP"
+    ),
+    "sqlserver number": MssqlError(
+        "General error", "[Microsoft][ODBC Driver 18 for SQL Server]Msg 1222"
+    ),
     "socket": ConnectionResetError("reset by peer"),
     "timeout": TimeoutError(),
     "urllib3": ProtocolError("Connection broken"),
@@ -61,8 +55,10 @@ PERMANENT = {
     "missing table": psycopg.errors.UndefinedTable("relation does not exist"),
     "division": OSError("[libpq] Execution error [PGRES_FATAL_ERROR]: ERROR:  division by zero"),
     "adbc missing": adbc_error('NOT_FOUND: column "x" does not exist. SQLSTATE: 42703'),
-    "duplicate key": PymssqlError(2627, b"Violation of PRIMARY KEY constraint; not a timeout"),
-    "truncation": MssqlError("[22001] String or binary data would be truncated"),
+    "duplicate key": pymssql.OperationalError(2627, b"a key named timeout"),
+    "truncation": MssqlError(
+        "String data, right-truncated", "[Microsoft][ODBC Driver 18 for SQL Server]a timeout"
+    ),
     "no space": OSError(28, "No space left on device"),
     "refused value": ValueRefused("t", "c", 1, "x", "is too long"),
     "wrong password": ConnectionFailed("cannot connect"),
@@ -84,7 +80,7 @@ def test_not_worth_another_attempt(error: Exception) -> None:
 @pytest.mark.parametrize(("code", "expected"), [(252, True), (159, True), (60, False)])
 def test_clickhouse_codes(code: int, expected: bool) -> None:
     error = ClickHouseError("x")
-    error.code = code  # type: ignore[attr-defined]
+    error.code = code
     assert is_transient(error) is expected
 
 
