@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
@@ -11,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from resources.connection import ServerResource
+from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, TableMissing
@@ -22,6 +25,9 @@ Encrypt = Literal["yes", "no", "strict"]
 
 LOGIN_TIMEOUT = 15
 """Seconds for one attempt to connect."""
+
+TRUSTED_SECONDS = 60
+"""How long after a connection an address is taken for reachable."""
 
 COLUMNS = """
 SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
@@ -204,14 +210,17 @@ class SqlServerConnection:
     def __init__(self, resource: SqlServerResource) -> None:
         self._settings = resource.settings()
         driver = load_driver()
+        _check_reachable(self._settings)
         try:
             self.raw = driver.connect(
                 resource.connection_string(), autocommit=True, timeout=LOGIN_TIMEOUT
             )
         except Exception as error:
+            _answered.pop(self._settings.address, None)
             if not from_driver(error):
                 raise
             raise connecting(error, self._settings) from None
+        _answered[self._settings.address] = time.monotonic()
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a small result: of the batch's first statement that has any."""
@@ -259,6 +268,24 @@ class _Reader:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         with self._connection.translated():
             yield from self._reader
+
+
+_answered: dict[str, float] = {}
+"""When each address was last connected to."""
+
+
+def _check_reachable(settings: ConnectionSettings) -> None:
+    """Say at once that nobody listens: the driver tries a refused address until its timeout."""
+    if time.monotonic() - _answered.get(settings.address, -math.inf) < TRUSTED_SECONDS:
+        return
+    try:
+        socket.create_connection((settings.host, settings.port), timeout=LOGIN_TIMEOUT).close()
+    except socket.gaierror:
+        raise settings.failed("host name not known", transient=True) from None
+    except TimeoutError:
+        raise settings.failed("no answer in time", transient=True) from None
+    except OSError as error:
+        raise settings.failed((error.strerror or str(error)).lower(), transient=True) from None
 
 
 _loading = threading.Lock()
