@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from resources import debug
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse import RANGE_COLUMN, ClickHouseResource
 from resources.clickhouse_ddl import (
     Owner,
     copy_columns,
@@ -122,6 +122,24 @@ class ClickHouseLoad:
             raise ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
                 f"but the target shows {shown}"
+            )
+
+        if self.options.mode in ("replace", "swap"):
+            self._drop_strays()
+
+    def _drop_strays(self) -> None:
+        """Remove rows of this key range from other partitions.
+
+        They are there if the ranges were once cut otherwise, by runs that nobody remembers.
+        """
+        stray = (
+            f"({self.plan.target_range(self.key_range)}) "
+            f"AND {RANGE_COLUMN} != {range_number(self.key_range)}"
+        )
+        if self._count(qualified(self.table), stray):
+            self._repeat(
+                f"ALTER TABLE {qualified(self.table)} DELETE WHERE {stray} "
+                "SETTINGS mutations_sync = 2"
             )
 
     def _merge_kept_rows(self) -> None:
