@@ -163,15 +163,17 @@ class WireSink:
             self._pending = None
 
 
+def oid_of(sql_type: SqlType) -> int:
+    """The PostgreSQL type that `binary_of` makes values of; 0 for the composite."""
+    kind = storage(sql_type)
+    if kind in _OIDS:
+        return _OIDS[kind]
+    return 1700 if kind.startswith("numeric") else 1083 if kind.startswith("time(") else 1114
+
+
 def scalar(sql_type: SqlType, value: str | None) -> bytes:
     """One value as in a row, from text of its storage type."""
-    kind = storage(sql_type)
-    oid = _OIDS.get(kind)
-    if oid is None:
-        oid = 1700 if kind.startswith("num") else 1083 if kind.startswith("time(") else 1114
     cell = None if value is None else binary_of(value, sql_type)
-    if cell is None and sql_type.name == "datetimeoffset":
-        oid = 1114
-    block = encode_column(sql_type, [cell], oid)
+    block = encode_column(sql_type, [cell], oid_of(sql_type))
     mask = np.ones(block.data.shape, np.bool_) if block.mask is None else block.mask
     return block.data[mask].tobytes()
