@@ -164,6 +164,9 @@ def _ordered(system: System, key: Column) -> str:
     if key_kind(key, system)[0] == "uuid":
         # PostgreSQL has min(uuid) from version 18 on only
         return f"CAST({name} AS char(36))"
+    if system == "sqlserver" and key.type in ("datetime", "smalldatetime"):
+        # their own text has no seconds
+        return f"CAST({name} AS datetime2(7))"
     return name
 
 

@@ -140,11 +140,14 @@ def _sqlserver(
     rows = int(endpoint.query(f"SELECT COUNT_BIG(*) FROM {name} WHERE {condition}")[0][0])
     if not rows:
         return 0, ()
-    # the first row, and the row that ends each of the buckets
+    # the first row, and the row that ends each of the buckets; a literal of more than 32 bits would
+    # be a decimal, which is divided with a fraction
+    total = f"CAST({rows} AS bigint)"
     found = endpoint.query(
         f"SELECT k FROM (SELECT {key} AS k, ROW_NUMBER() OVER (ORDER BY {key}) AS i"
         f" FROM {name} WHERE {condition}) AS numbered"
-        f" WHERE i = 1 OR i * {BUCKETS} / {rows} > (i - 1) * {BUCKETS} / {rows} ORDER BY i"
+        f" WHERE i = 1 OR i * {BUCKETS} / {total} > (i - 1) * {BUCKETS} / {total}"
+        " ORDER BY i"
     )
     values = [row[0] for row in found]
     return rows, values if rows > BUCKETS else values[:1] + values

@@ -1,0 +1,138 @@
+"""SQL Server as a source: its keys' statistics and its ranges' fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from assets.ranges import plan_ranges
+from local import sqlserver_part
+from local.stack import Stack
+from resources.dialects import predicate
+from resources.errors import InputError
+from resources.fingerprints import fingerprints
+from resources.keykind import key_kind
+from resources.keyrange import KeyRange
+from resources.sqlserver import SqlServerResource
+from resources.statistics import key_statistics
+from resources.tables import TableRef
+
+TABLE = TableRef("sqlserver", "dbo", "source_test")
+T = "[dbo].[source_test]"
+ALL = KeyRange("integer", None, 1_000_000)
+
+CASES = {
+    "int": ("int", "1", "2"),
+    "bit": ("bit", "0", "1"),
+    "last digit of a decimal": ("decimal(38,10)", "1.0000000001", "1.0000000002"),
+    "money": ("money", "1.0001", "1.0002"),
+    "last bit of a float": ("float", "0.1E0", "0.10000000000000002E0"),
+    "float beyond 1e48": ("float", "1E300", "1.0000000000000002E300"),
+    "real": ("real", "0.1E0", "0.10000001E0"),
+    "NULL and ''": ("nvarchar(20)", "NULL", "N''"),
+    "'' and ' '": ("nvarchar(20)", "N''", "N' '"),
+    "trailing blank": ("varchar(20)", "'a'", "'a '"),
+    "case": ("nvarchar(20)", "N'a'", "N'A'"),
+    "accent": ("nvarchar(20)", "N'e'", "N'é'"),
+    "one code point": ("nvarchar(20)", "N'\U0001f600'", "N'\U0001f601'"),
+    "nvarchar(max)": ("nvarchar(max)", "REPLICATE(N'x', 4000)", "REPLICATE(N'x', 3999)"),
+    "bytes": ("varbinary(20)", "0x00", "0x0000"),
+    "empty bytes and NULL": ("varbinary(20)", "NULL", "0x"),
+    "date": ("date", "'0001-01-01'", "'0001-01-02'"),
+    "100 ns of a time": ("time(7)", "'12:00:00.0000001'", "'12:00:00.0000002'"),
+    "100 ns": ("datetime2(7)", "'2024-01-01T00:00:00.0000001'", "'2024-01-01T00:00:00.0000002'"),
+    "tick of a datetime": ("datetime", "'2024-01-01T00:00:00.003'", "'2024-01-01T00:00:00.007'"),
+    "second of a datetime": ("datetime", "'2024-01-01T00:00:01'", "'2024-01-01T00:00:02'"),
+    "offset": (
+        "datetimeoffset(0)",
+        "'2024-01-01T12:00:00+00:00'",
+        "'2024-01-01T13:00:00+01:00'",
+    ),
+    "uuid": (
+        "uniqueidentifier",
+        "'00000000-0000-0000-0000-000000000000'",
+        "'00000000-0000-0000-0000-000000000001'",
+    ),
+}
+
+
+@pytest.fixture
+def source(stack: Stack) -> Iterator[SqlServerResource]:
+    if not sqlserver_part.runnable():
+        pytest.skip("this stack has no SQL Server stand-in")
+    resource = SqlServerResource(url=stack.sqlserver_url)
+    resource.execute(f"IF OBJECT_ID('dbo.source_test') IS NOT NULL DROP TABLE {T}")
+    yield resource
+    resource.execute(f"IF OBJECT_ID('dbo.source_test') IS NOT NULL DROP TABLE {T}")
+
+
+def content(source: SqlServerResource) -> str:
+    columns = source.columns(TABLE)
+    return fingerprints(source, TABLE, columns, columns[0], [ALL])[ALL.name].value
+
+
+@pytest.mark.parametrize(("type_", "one", "other"), CASES.values(), ids=CASES)
+def test_content_tells_values_apart(
+    source: SqlServerResource, type_: str, one: str, other: str
+) -> None:
+    source.execute(f"CREATE TABLE {T} (id int NOT NULL, v {type_} NULL)")
+    source.execute(f"INSERT INTO {T} (id, v) VALUES (1, {one})")
+    before = content(source)
+    source.execute(f"UPDATE {T} SET v = {other}")
+    assert content(source) != before
+    source.execute(f"UPDATE {T} SET v = {one}")
+    assert content(source) == before
+
+
+def test_content_sees_two_rows_exchange_a_value(source: SqlServerResource) -> None:
+    source.execute(f"CREATE TABLE {T} (id int NOT NULL, a nvarchar(10), b nvarchar(10))")
+    source.execute(f"INSERT INTO {T} (id, a, b) VALUES (1, N'x', N'y'), (2, N'z', N'w')")
+    before = content(source)
+    source.execute(f"UPDATE {T} SET a = CASE id WHEN 1 THEN N'z' ELSE N'x' END")
+    assert content(source) != before
+    source.execute(f"UPDATE {T} SET a = N'ab', b = N'c'")
+    before = content(source)
+    source.execute(f"UPDATE {T} SET a = N'a', b = N'bc'")
+    assert content(source) != before
+
+
+def test_row_version_needs_a_rowversion_column(source: SqlServerResource) -> None:
+    source.execute(f"CREATE TABLE {T} (id int NOT NULL)")
+    columns = source.columns(TABLE)
+    with pytest.raises(InputError, match="needs a rowversion column"):
+        fingerprints(source, TABLE, columns, columns[0], [ALL], "row_version")
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("int", "{n}"),
+        ("bigint", "{n} * CAST(1000000007 AS bigint)"),
+        ("date", "DATEADD(day, {n}, CAST('2020-01-01' AS date))"),
+        ("datetime2(7)", "DATEADD(minute, {n}, CAST('2020-01-01T00:00:00' AS datetime2(7)))"),
+        ("datetime", "DATEADD(minute, {n}, CAST('2020-01-01T00:00:00' AS datetime))"),
+        (
+            "datetimeoffset(3)",
+            "DATEADD(minute, {n}, CAST('2020-01-01T00:00:00+02:00' AS datetimeoffset(3)))",
+        ),
+    ],
+)
+def test_ranges_hold_every_row_once_and_evenly(
+    source: SqlServerResource, type_: str, value: str
+) -> None:
+    source.execute(f"CREATE TABLE {T} (k {type_} NULL)")
+    rows = ", ".join(f"({value.format(n=n)})" for n in range(1, 301))
+    source.execute(f"INSERT INTO {T} (k) VALUES {rows}, (NULL)")
+    key = source.columns(TABLE)[0]
+    stats = key_statistics(source, TABLE, key)
+    assert (stats.rows, stats.nullable) == (300, True)
+    ranges = plan_ranges(stats, {"count": 3}, *key_kind(key, "sqlserver"))
+    depths = [
+        source.query(f"SELECT COUNT_BIG(*) FROM {T} WHERE {predicate(key, r, 'sqlserver')}")[0][0]
+        for r in ranges
+    ]
+    assert depths == [100, 100, 100, 0, 1]
+    for method in ("content", "count_minmax", "none"):
+        found = fingerprints(source, TABLE, [key], key, ranges, method)
+        assert [found[r.name].rows for r in ranges] == depths
