@@ -41,6 +41,8 @@ class CopyPlan:
     key: ColumnPlan
     primary_key: tuple[str, ...] = ()
     """Target names of the source's primary key columns, in key order."""
+    long_calendar: bool = False
+    """The target is a ClickHouse whose dates reach from 0001 to 9999, not from 1900 to 2299."""
 
     @property
     def target_columns(self) -> tuple[Column, ...]:
@@ -60,5 +62,3 @@ class CopyPlan:
     def target_range(self, key_range: KeyRange) -> str:
         """The condition on the target's key."""
         return predicate(self.key.target, key_range, self.target.system)
-
-

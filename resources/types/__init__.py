@@ -3,5 +3,14 @@
 from resources.types.conversion import conform, schema
 from resources.types.planner import ColumnOverride, compatible, plan_copy
 from resources.types.querytext import refused_in_query
+from resources.types.scan import decimal_types
 
-__all__ = ["ColumnOverride", "compatible", "conform", "plan_copy", "refused_in_query", "schema"]
+__all__ = [
+    "ColumnOverride",
+    "compatible",
+    "conform",
+    "decimal_types",
+    "plan_copy",
+    "refused_in_query",
+    "schema",
+]

@@ -27,10 +27,12 @@ from resources.types.kinds import (
 )
 from resources.types.slot import Slot
 
-# Documented range of Date32 and DateTime64. From 26.9 on a server holds more (measured), an older
-# one shows another date for a value outside without an error.
-FIRST_DAY, LAST_DAY = days("1900-01-01"), days("2299-12-31")
-LOW, HIGH = microseconds(FIRST_DAY, LAST_DAY)
+CALENDAR = days("1900-01-01"), days("2299-12-31")
+"""Date32 and DateTime64 of every release; an older one shows another date for a value outside."""
+
+LONG_CALENDAR = days("0001-01-01"), days("9999-12-31")
+LONG_CALENDAR_SINCE = (26, 9)
+"""From year 0 on, in fact (ClickHouse pull requests 107907 and 111534; measured on 26.9.2)."""
 
 INTEGERS = {
     **{f"Int{bits}": signed(bits) for bits in (8, 16, 32, 64)},
@@ -52,11 +54,20 @@ ORDER = ("Int16", "Int32", "Int64")
 SHORT_DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 
 
-def slot(declared: str) -> Slot | None:
+def has_long_calendar(version: str) -> bool:
+    """Whether a server of a version, for example `26.9.2.1`, holds the years 1 to 9999."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if not numbers:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= LONG_CALENDAR_SINCE
+
+
+def slot(declared: str, long_calendar: bool = False) -> Slot | None:
     """What a ClickHouse column of a type holds, and the Arrow type that ArrowStream takes for it.
 
     Args:
         declared: with or without Nullable and LowCardinality.
+        long_calendar: the server's dates reach from 0001 to 9999.
 
     Returns:
         None if nothing of ours can be stored in such a column exactly.
@@ -81,11 +92,11 @@ def slot(declared: str) -> Slot | None:
     if name == "Date":
         return Slot(Date(0, 65535), pa.date32())
     if name == "Date32":
-        return Slot(Date(FIRST_DAY, LAST_DAY), pa.date32())
+        return Slot(Date(*(LONG_CALENDAR if long_calendar else CALENDAR)), pa.date32())
     if name == "DateTime64" and arguments and arguments[0] in set("01234567"):
-        return _timestamp(int(arguments[0]), arguments[1:])
+        return _timestamp(int(arguments[0]), arguments[1:], long_calendar)
     if name == "Array" and len(arguments) == 1:
-        item = slot(arguments[0])
+        item = slot(arguments[0], long_calendar)
         if item and reader.unwrap(arguments[0])[1]:
             return Slot(Array(item.kind), pa.list_(item.arrow))
     return None
@@ -109,12 +120,13 @@ def _decimal(name: str, arguments: list[str]) -> Slot | None:
     return Slot(Decimal(precision, scale), arrow(precision, scale))
 
 
-def _timestamp(digits: int, zone: list[str]) -> Slot | None:
+def _timestamp(digits: int, zone: list[str], long_calendar: bool) -> Slot | None:
     if zone and zone[0].strip("'") not in ("UTC", "Etc/UTC"):
         return None
     # seven digits have no Arrow unit of their own range; ClickHouse reads them from text
     arrow = pa.timestamp("us") if digits < 7 else pa.string()
-    return Slot(Timestamp(digits, LOW, HIGH, "utc"), arrow)
+    low, high = microseconds(*(LONG_CALENDAR if long_calendar else CALENDAR))
+    return Slot(Timestamp(digits, low, high, "utc"), arrow)
 
 
 def default(kind: Kind) -> str | None:

@@ -52,7 +52,13 @@ def schema(plan: CopyPlan) -> pa.Schema:
 def way_of(column: ColumnPlan, plan: CopyPlan) -> Route:
     """The way of a column, which its plan determines."""
     target_type = plain_type(plan.target.system, column.target.type)
-    return route(plan.source.system, column.source.type, plan.target.system, target_type)
+    return route(
+        plan.source.system,
+        column.source.type,
+        plan.target.system,
+        target_type,
+        plan.long_calendar,
+    )
 
 
 def _convert(

@@ -127,8 +127,9 @@ error that names table, column, key and value.
   columns marked so, without `null` and `clamp`, which could not be counted.
 - **Times without a zone** go into `DateTime64(n, 'UTC')` too: the column shows the same wall clock
   on every server, whatever its own zone.
-- **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, which every release keeps. For others
-  choose `Int32` (days since 1970-01-01), `Int64` (microseconds since then) or `String`.
+- **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, or, from ClickHouse 26.9 on, to
+  0001-01-01 to 9999-12-31; an older release would show another date. For others choose `Int32`
+  (days since 1970-01-01), `Int64` (microseconds since then) or `String`.
 - **Text in SQL Server** is nvarchar, never varchar, whose code page has no room for all of Unicode.
   Its length counts UTF-16 units, of which a character beyond U+FFFF takes two.
 - **U+FFFD out of SQL Server** is refused, because the driver puts the same character in the place

@@ -10,6 +10,7 @@ from resources.errors import InputError, TypeRefused
 from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
 from resources.tables import Column, System, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
+from resources.types.clickhouse import has_long_calendar
 from resources.types.export import Refusal
 from resources.types.kinds import Array
 from resources.types.querytext import Where, guarded, text_expression
@@ -48,6 +49,7 @@ def plan_copy(
     key: str,
     overrides: Mapping[str, ColumnOverride] | None = None,
     exclude: Collection[str] = (),
+    target_version: str | None = None,
 ) -> CopyPlan:
     """Plan a hop column by column.
 
@@ -58,6 +60,8 @@ def plan_copy(
         key: source name of the column whose ranges are moved.
         overrides: by source column name.
         exclude: source columns to leave out.
+        target_version: of a ClickHouse target, as `ping` tells it; without it, dates are held to
+            what every release keeps.
 
     Raises:
         TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
@@ -73,12 +77,15 @@ def plan_copy(
         raise InputError(f"{source}: the key column {key!r} cannot be excluded")
     plans, refused = [], []
     key_sql = quote(source.system, key)
+    long_calendar = target.system == "clickhouse" and has_long_calendar(target_version or "")
     for column in source_columns:
         if column.name in exclude:
             continue
         override = overrides.get(column.name, ColumnOverride())
         try:
-            plans.append(_plan_column(source, column, target.system, override, key_sql))
+            plans.append(
+                _plan_column(source, column, target.system, override, key_sql, long_calendar)
+            )
         except NoRoute as error:
             refused.append(f"column {column.name!r} of type {column.type}: {error}")
     if refused:
@@ -89,7 +96,7 @@ def plan_copy(
     primary_key = tuple(name for position, name in keys if position)
     if any(column.primary_key and column.name in exclude for column in source_columns):
         primary_key = ()
-    return CopyPlan(source, target, tuple(plans), by_source[key], primary_key)
+    return CopyPlan(source, target, tuple(plans), by_source[key], primary_key, long_calendar)
 
 
 def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
@@ -114,12 +121,17 @@ def compatible(target_system: System, planned: Column, actual: Column) -> str | 
 
 
 def _plan_column(
-    table: TableRef, column: Column, target: System, override: ColumnOverride, key_sql: str
+    table: TableRef,
+    column: Column,
+    target: System,
+    override: ColumnOverride,
+    key_sql: str,
+    long_calendar: bool,
 ) -> ColumnPlan:
     source = table.system
     target_type = _target_type(source, column, target, override)
     try:
-        way = route(source, column.type, target, target_type)
+        way = route(source, column.type, target, target_type, long_calendar)
     except NoRoute as error:
         advice = alternative(source, column, target)
         raise NoRoute(f"{error}, so not to {target_type}; {advice}") from None

@@ -79,11 +79,11 @@ def source_export(system: System, type_: str) -> Export | Refusal:
     raise NoRoute("ClickHouse is a target only")
 
 
-def target_slot(system: System, type_: str) -> Slot | None:
+def target_slot(system: System, type_: str, long_calendar: bool = False) -> Slot | None:
     """What a target column of a declared type holds."""
     if system == "sqlserver":
         return sqlserver.slot(type_)
-    return clickhouse.slot(type_) if system == "clickhouse" else None
+    return clickhouse.slot(type_, long_calendar) if system == "clickhouse" else None
 
 
 def default_type(system: System, kind: Kind) -> str | None:
@@ -92,14 +92,23 @@ def default_type(system: System, kind: Kind) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def route(source: System, source_type: str, target: System, target_type: str) -> Route:
+def route(
+    source: System, source_type: str, target: System, target_type: str, long_calendar: bool = False
+) -> Route:
     """The way from a declared source type to a declared target type.
+
+    Args:
+        source: the source's system.
+        source_type: as its server declares it.
+        target: the target's system.
+        target_type: as its server will declare it.
+        long_calendar: see `CopyPlan`.
 
     Raises:
         NoRoute: there is none that is exact for any value.
     """
     export = source_export(source, source_type)
-    slot = target_slot(target, target_type)
+    slot = target_slot(target, target_type, long_calendar)
     if slot is None:
         raise NoRoute(f"{target_type} is no target type that we can fill exactly")
     if isinstance(export, Refusal):

@@ -33,7 +33,7 @@ from resources.errors import ValueRefused
 from resources.keyrange import KeyRange
 from resources.postgres import PostgresResource
 from resources.tables import TableRef
-from resources.types import ColumnOverride, conform, plan_copy, schema
+from resources.types import ColumnOverride, conform, decimal_types, plan_copy, schema
 
 pytestmark = pytest.mark.integration
 
@@ -78,7 +78,9 @@ class Servers:
             for number, literal in enumerate(literals, start=1):
                 copy.write_row((number, literal))
 
-    def move(self, wire: str, read_back: str, **override: Any) -> list[str | None]:
+    def move(
+        self, wire: str, read_back: str, version: str | None = None, **override: Any
+    ) -> list[str | None]:
         """Through the product; the target's values in the order of the ids."""
         source = TableRef("postgres", "typed", "t")
         target = TableRef("clickhouse", self.database, f"typed_{wire}")
@@ -88,6 +90,7 @@ class Servers:
             target,
             key="id",
             overrides={"x": ColumnOverride(**override)},
+            target_version=version,
         )
         columns = ", ".join(
             f"{quote('clickhouse', column.name)} {declared_type(column)}"
@@ -155,6 +158,7 @@ class Case:
     wires: tuple[str, ...] = ("arrow", "text")
     examples: tuple[Any, ...] = ()
     override: tuple[tuple[str, str], ...] = ()
+    long_calendar: bool = False
 
 
 def ints(bits: int) -> st.SearchStrategy[int]:
@@ -227,6 +231,10 @@ EDGE_DATES = (
     dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1970, 1, 1), "infinity", "-infinity",
     "4713-01-01 BC", "5874897-12-31",
 )  # fmt: skip
+
+
+def long_timestamp(value: dt.datetime | str) -> object:
+    return REFUSED if isinstance(value, str) else value.isoformat(" ", "microseconds")
 
 
 def _days(value: dt.date | str) -> object:
@@ -310,6 +318,10 @@ CASES = [
     Case("timestamptz", st.datetimes() | INSIDE, expected=ch_timestamp(6), examples=EDGE_MOMENTS),
     Case("timestamptz", INSIDE.map(lambda v: v.replace(tzinfo=dt.timezone(dt.timedelta(hours=-5)))),
          expected=_utc),
+    Case("date", st.dates(), pg_date, lambda v: REFUSED if isinstance(v, str) else v.isoformat(),
+         examples=EDGE_DATES, long_calendar=True),
+    Case("timestamp", st.datetimes(), expected=long_timestamp, examples=EDGE_MOMENTS, long_calendar=True),
+    Case("timestamptz", st.datetimes(), expected=long_timestamp, examples=EDGE_MOMENTS, long_calendar=True),
     Case("uuid", st.uuids(), examples=(uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))),
     Case("json", st.just('{"b": 1,  "a": "\\u00e4\\n\\t"}') | TEXT.map(_json),
          expected=hexed, read_back="hex({})"),
@@ -334,7 +346,8 @@ def check(servers: Servers, case: Case, values: list[Any]) -> None:
     for wire in case.wires:
         raises = pytest.raises(ValueRefused) if refused else contextlib.nullcontext()
         with raises as caught:
-            got = servers.move(wire, case.read_back, **dict(case.override))
+            version = servers.target.ping() if case.long_calendar else None
+            got = servers.move(wire, case.read_back, version, **dict(case.override))
         if refused:
             error = caught.value
             assert (error.table, error.column) == ("postgres://typed.t", "x")
@@ -344,7 +357,11 @@ def check(servers: Servers, case: Case, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", CASES, ids=lambda case: " -> ".join([case.type, *dict(case.override).values()])
+    "case",
+    CASES,
+    ids=lambda case: (
+        " -> ".join([case.type, *dict(case.override).values()]) + " long" * case.long_calendar
+    ),
 )
 def test_every_value_arrives_exactly_or_is_refused(servers, case):
     taken = [value for value in case.examples if case.expected(value) is not REFUSED]
@@ -427,3 +444,15 @@ def test_enums_domains_generated_and_identity_columns(servers):
             }
         ]
     ]
+
+
+def test_a_scan_finds_the_digits_of_a_bare_numeric(servers):
+    servers.fill("numeric", ["12345.5", "-0.00070", "NaN", "-Infinity", None])
+    table = TableRef("postgres", "typed", "t")
+    columns = servers.source.columns(table)
+    assert decimal_types(servers.source, table, columns, "clickhouse") == {"x": "Decimal(9, 4)"}
+    assert decimal_types(servers.source, table, columns, "sqlserver") == {"x": "decimal(9,4)"}
+    servers.fill("numeric", ["NaN", "1e50"])
+    assert decimal_types(servers.source, table, columns, "sqlserver") == {}
+    servers.fill("numeric", [])
+    assert decimal_types(servers.source, table, columns, "clickhouse") == {}

@@ -319,3 +319,22 @@ COMPATIBLE = [
 def test_compatible(system, planned, actual, reason):
     found = compatible(system, planned, actual)
     assert found is None if reason is None else found.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("version", "long_calendar"),
+    [
+        (None, False),
+        ("24.8.4.13", False),
+        ("26.8.9.9", False),
+        ("26.9.2.1", True),
+        ("27.1", True),
+        ("?", False),
+    ],
+)
+def test_dates_reach_as_far_as_the_clickhouse_release(version, long_calendar):
+    columns = [Column("id", "integer", False), Column("d", "date")]
+    plan = plan_copy(POSTGRES, columns, CLICKHOUSE, key="id", target_version=version)
+    assert plan.long_calendar is long_calendar
+    first = "0001-01-01" if long_calendar else "1900-01-01"
+    assert f"\"d\" < date '{first}'" in plan.columns[1].text_sql
