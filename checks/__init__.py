@@ -13,10 +13,12 @@ from checks.verdict import (
     Level,
     Verdict,
 )
+from checks.whole_table import WHOLE_TABLE_CHECKS, whole_table
 
 __all__ = [
     "CHECK_NAMES",
     "LEVELS",
+    "WHOLE_TABLE_CHECKS",
     "Difference",
     "Differences",
     "Level",
@@ -26,4 +28,5 @@ __all__ = [
     "reconcile",
     "reconcile_all",
     "row_count_of",
+    "whole_table",
 ]

@@ -15,9 +15,10 @@ WEIGHT_PRIME = 99_991
 """Rows weigh by their key modulo this, so that values exchanged between two rows show. Five digits,
 so that the weighted sums cannot overflow decimal(38,0) nor a 64-bit product."""
 
-_LEHMER_PRIME = 2**31 - 1
-_LEHMER_FACTOR = 48_271
-"""Park and Miller's minimal standard generator: spreads neighbouring keys, and fits 64 bits."""
+_PRIME = 2**31 - 1
+_FACTOR = 48_271
+"""Park and Miller's multiplier for that prime. The square after it breaks up keys in equal steps,
+which a multiplication alone leaves in equal steps; all of it fits 64 bits."""
 
 
 def key_number(plan: CopyPlan, side: Side) -> str:
@@ -37,8 +38,8 @@ def key_hash(plan: CopyPlan, side: Side) -> str:
     """SQL of a number from 0 to 2**31 - 2 that scatters neighbouring keys; NULL for a NULL key."""
     system = _system(plan, side)
     absolute = "ABS" if system == "sqlserver" else "abs"
-    residue = f"(({key_number(plan, side)}) % {_LEHMER_PRIME})"
-    return f"({absolute}({residue} * {_LEHMER_FACTOR}) % {_LEHMER_PRIME})"
+    spread = f"({absolute}(({key_number(plan, side)}) % {_PRIME} * {_FACTOR}) % {_PRIME})"
+    return f"({spread} * {spread} % {_PRIME})"
 
 
 def in_sample(plan: CopyPlan, side: Side, one_in: int) -> str:

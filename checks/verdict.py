@@ -90,16 +90,16 @@ class Verdict:
 
     def summary(self) -> str:
         """One line that says what was compared and how it ended."""
-        rows = self.source.get("rows"), self.target.get("rows")
         head = f"{self.check} {'passed' if self.passed else 'FAILED'}"
+        rows = self.source.get("rows"), self.target.get("rows")
         if rows[0] != rows[1]:
             return f"{head}: {rows[0]} rows in source, {rows[1]} in target"
-        if self.passed:
-            return f"{head}: {_rows(rows[0] or 0)} agree"
-        if self.differences is not None:
+        if self.differences is not None and not self.passed:
             return f"{head}: {self.differences.summary()}"
-        columns = ", ".join(self.disagreeing)
-        return f"{head}: {_rows(rows[0] or 0)} on both sides, {columns} disagree"
+        where = "" if rows[0] is None else f"{_rows(rows[0])} on both sides, "
+        if not self.passed:
+            return f"{head}: {where}{', '.join(self.disagreeing)} disagree"
+        return head if rows[0] is None else f"{head}: {_rows(rows[0])} agree"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

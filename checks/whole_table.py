@@ -1,0 +1,177 @@
+"""Checks of a whole target table, after a run that leaves no range uncommitted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from checks.checksum import ROWS, Grouped, one_side
+from checks.counts import count_by_range
+from checks.fields import declared
+from checks.verdict import Verdict
+from resources.dialects import qualified, quote
+from resources.endpoint import Endpoint
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import Column
+from resources.types import compatible
+
+TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA = "total_rows", "unique_key", "no_stray_rows", "schema"
+WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)
+"""Names of the asset checks."""
+
+EXAMPLES = 20
+
+
+def whole_table(
+    plan: CopyPlan,
+    source: Endpoint,
+    target: Endpoint,
+    ranges: Sequence[KeyRange],
+    *,
+    snapshot: str | None = None,
+) -> list[Verdict]:
+    """Check what no range alone can show.
+
+    - `total_rows`: both tables hold the same number of rows, whatever their keys are.
+    - `unique_key`: no two rows of the target share the source's primary key. Passes, and says so,
+      where the source has none or not all of it travels.
+    - `no_stray_rows`: every row of the target belongs to one of the ranges.
+    - `schema`: the target has the planned columns, with types that hold every planned value.
+
+    Args:
+        plan: the hop.
+        source: where `plan.source` is.
+        target: where `plan.target` is.
+        ranges: all ranges of the table.
+        snapshot: of a PostgreSQL source.
+    """
+    return [
+        _timed(lambda: _total_rows(plan, source, target, snapshot)),
+        _timed(lambda: _unique_key(plan, target)),
+        _timed(lambda: _no_strays(plan, target, ranges)),
+        _timed(lambda: _schema(plan, target)),
+    ]
+
+
+def _timed(check: Callable[[], Callable[[float], Verdict]]) -> Verdict:
+    began = time.monotonic()
+    verdict = check()
+    return verdict(time.monotonic() - began)
+
+
+def _total_rows(
+    plan: CopyPlan, source: Endpoint, target: Endpoint, snapshot: str | None
+) -> Callable[[float], Verdict]:
+    everything = Grouped("0", "1 = 1")
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(one_side, plan, target, "target", (), everything)
+        own = one_side(plan, source, "source", (), everything, snapshot=snapshot)
+    rows = [figures.get(0, {ROWS: 0})[ROWS] for figures in (own, other.result())]
+    return lambda seconds: Verdict(
+        check=TOTAL_ROWS,
+        passed=rows[0] == rows[1],
+        source={ROWS: rows[0]},
+        target={ROWS: rows[1]},
+        seconds=seconds,
+        disagreeing=() if rows[0] == rows[1] else (ROWS,),
+    )
+
+
+def _unique_key(plan: CopyPlan, target: Endpoint) -> Callable[[float], Verdict]:
+    by_name = {column.target.name: column.target for column in plan.columns}
+    names = [name for name in plan.primary_key if name in by_name]
+    if not names or len(names) < len(plan.primary_key):
+        why = {"not_checked": "the source has no primary key whose columns all travel"}
+        return lambda seconds: Verdict(UNIQUE, True, {}, {}, seconds, metadata=why)
+    table = qualified(plan.target)
+    compared = [_exact(plan, by_name[name]) for name in names]
+    listed = ", ".join(compared)
+    twice = f"SELECT COUNT(*) AS ferry__n FROM {table} GROUP BY {listed} HAVING COUNT(*) > 1"
+    keys, rows = target.query(f"SELECT COUNT(*), SUM(ferry__n) FROM ({twice}) q")[0]
+    examples = _examples(plan, target, names, compared) if keys else []
+    return lambda seconds: Verdict(
+        check=UNIQUE,
+        passed=not keys,
+        source={"repeated_keys": 0},
+        target={"repeated_keys": int(keys)},
+        seconds=seconds,
+        disagreeing=tuple(names) if keys else (),
+        metadata={"rows_with_repeated_keys": int(rows), "examples": examples} if keys else {},
+    )
+
+
+def _examples(
+    plan: CopyPlan, target: Endpoint, names: Sequence[str], compared: Sequence[str]
+) -> list[str]:
+    """The first repeated keys, with how often they are there."""
+    system = plan.target.system
+    shown = ", ".join(f"MIN({_as_text(plan, name)})" for name in names)
+    limit = (f"TOP {EXAMPLES} ", "") if system == "sqlserver" else ("", f" LIMIT {EXAMPLES}")
+    rows = target.query(
+        f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(plan.target)} "
+        f"GROUP BY {', '.join(compared)} HAVING COUNT(*) > 1 ORDER BY 1{limit[1]}"
+    )
+    return [f"{', '.join(map(str, row[:-1]))} ({row[-1]} times)" for row in rows]
+
+
+def _exact(plan: CopyPlan, column: Column) -> str:
+    """The column so that GROUP BY tells apart what differs in case, accents or trailing blanks."""
+    name = quote(plan.target.system, column.name)
+    if plan.target.system == "sqlserver" and declared("sqlserver", column.type).kind == "text":
+        return f"({name} + N'.') COLLATE Latin1_General_100_BIN2"
+    return name
+
+
+def _as_text(plan: CopyPlan, name: str) -> str:
+    quoted = quote(plan.target.system, name)
+    if plan.target.system == "clickhouse":
+        return f"toString({quoted})"
+    return f"CAST({quoted} AS {'nvarchar(100)' if plan.target.system == 'sqlserver' else 'text'})"
+
+
+def _no_strays(
+    plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]
+) -> Callable[[float], Verdict]:
+    total = one_side(plan, target, "target", (), Grouped("0", "1 = 1"))
+    rows = total.get(0, {ROWS: 0})[ROWS]
+    strays = rows - sum(count_by_range(plan, target, "target", ranges).values())
+    return lambda seconds: Verdict(
+        check=NO_STRAYS,
+        passed=not strays,
+        source={"stray_rows": 0},
+        target={"stray_rows": strays},
+        seconds=seconds,
+        disagreeing=("stray_rows",) if strays else (),
+        metadata={"ranges": len(ranges), "rows_target": rows},
+    )
+
+
+def _schema(plan: CopyPlan, target: Endpoint) -> Callable[[float], Verdict]:
+    actual = {column.name: column for column in target.columns(plan.target)}
+    problems: dict[str, str] = {}
+    notes: list[str] = []
+    for planned in plan.target_columns:
+        found = actual.get(planned.name)
+        if found is None:
+            problems[planned.name] = "is missing"
+        elif reason := compatible(plan.target.system, planned, found):
+            problems[planned.name] = reason
+        elif _declared(found) != _declared(planned):
+            notes.append(f"{planned.name} is {_declared(found)}, {_declared(planned)} was planned")
+    planned_names = {column.name for column in plan.target_columns}
+    notes += [f"{name} is not in the transfer" for name in actual if name not in planned_names]
+    return lambda seconds: Verdict(
+        check=SCHEMA,
+        passed=not problems,
+        source={column.name: _declared(column) for column in plan.target_columns},
+        target={name: _declared(column) for name, column in actual.items()},
+        seconds=seconds,
+        disagreeing=tuple(problems),
+        metadata={**{f"column {name}": why for name, why in problems.items()}, "notes": notes},
+    )
+
+
+def _declared(column: Column) -> str:
+    return column.type + ("" if column.nullable else " NOT NULL")
