@@ -230,9 +230,9 @@ def load_transfer(path: Path) -> Transfer:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or error
-        raise InputError(f"{path}{line}: {problem}") from None
+        raise InputError(f"{where}: {problem}") from None
     if not isinstance(data, dict):
         raise InputError(f"{path}:1: a transfer should be a mapping")
     for line, name in _repeated_keys(node):

@@ -313,7 +313,7 @@ def _export(
             yield (conform(batch, hop.plan, counts) for batch in reader)
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
-        return source.read_text(sql, snapshot=snapshot)
+        return work.servers.postgres.read_text(sql, snapshot=snapshot)
 
     return chunks if hop.spec.wire == "text" else batches
 

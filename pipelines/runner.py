@@ -337,14 +337,15 @@ def _is_good(view: RangeView) -> bool:
 def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
     """The lines that say why a run failed, without Dagster's own wrapping."""
     lines: list[str] = []
-    for event in result.get_failed_step_keys() and result.all_events:
-        if event.is_step_failure:
-            data = event.step_failure_data
-            if data.user_failure_data and data.user_failure_data.description:
-                lines += data.user_failure_data.description.splitlines()
-            elif data.error:
-                cause = data.error.cause or data.error
-                lines.append(cause.message.strip().splitlines()[0])
+    for event in result.all_events:
+        if not event.is_step_failure:
+            continue
+        data = event.step_failure_data
+        if data.user_failure_data and data.user_failure_data.description:
+            lines += data.user_failure_data.description.splitlines()
+        elif data.error:
+            cause = data.error.cause or data.error
+            lines.append(cause.message.strip().splitlines()[0])
     if not result.success and not lines:
         lines = ["the run failed before it began; see `ferry status`"]
     return lines
