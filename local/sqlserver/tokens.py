@@ -12,8 +12,8 @@ DONE, DONE_PROC, DONE_IN_PROC = 0xFD, 0xFE, 0xFF
 MORE, ERROR, IN_TRANSACTION, COUNT, ATTENTION = 0x01, 0x02, 0x04, 0x10, 0x20
 
 PROGRAM = "Microsoft SQL Server"
-# SQL Server 2022 RTM: clients switch features on by it.
-VERSION = (16, 0, 1000)
+# SQL Server 2019, as @@VERSION says too: clients switch features on by it.
+VERSION = (15, 0, 4430)
 TDS_74 = 0x74000004
 
 # CurCmd of DONE: what @@ROWCOUNT-minded clients look at.

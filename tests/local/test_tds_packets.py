@@ -99,9 +99,9 @@ def test_the_prelogin_answer_without_encryption(tmp_path: Path) -> None:
     found = login.greet(server.transport, server, tls_context(tmp_path))
     assert (found.user, found.password, found.packet_size) == ("sa", "Påss wörd{}", 8000)
     assert "Påss" not in repr(found)
-    # VERSION 16.0.1000, ENCRYPTION not supported, no instance, no thread, no MARS.
+    # VERSION 15.0.4430, ENCRYPTION not supported, no instance, no thread, no MARS.
     answer = client.receive_message().payload
-    assert answer[26:] == bytes([16, 0, 3, 232, 0, 0, 2, 0, 0])
+    assert answer[26:] == bytes([15, 0, 0x11, 0x4E, 0, 0, 2, 0, 0])
 
 
 def test_a_client_from_before_tds_7_2_is_refused() -> None:

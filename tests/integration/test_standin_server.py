@@ -1,0 +1,147 @@
+"""The stand-in's server process: how it starts, and that nothing of it is left when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import psycopg
+import pymssql
+import pytest
+
+from local.stack import Stack
+from tests.integration.standin_clients import Clients
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSWORD = "Only4Tests{};"
+
+
+def _launch(folder: Path, postgres_url: str, port: int = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "local.sqlserver", "--port", str(port)]
+    command += ["--postgres", postgres_url, "--password-env", "STANDIN_PASSWORD"]
+    command += ["--cert-dir", str(folder)]
+    environment = {**os.environ, "STANDIN_PASSWORD": PASSWORD}
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def database(stack: Stack) -> Iterator[str]:
+    """A PostgreSQL database of its own."""
+    name = "standin_server"
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name}")
+        yield stack.postgres_url.rpartition("/")[0] + f"/{name}"
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def server(database: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Clients]]:
+    """A running server, and clients of it."""
+    process = _launch(tmp_path, database)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("listening on 127.0.0.1:")
+    clients = Clients("127.0.0.1", int(line.rpartition(":")[2]), "sa", PASSWORD, "tableferry")
+    try:
+        yield process, clients
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _gone(processes: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(processes, timeout=20)[1]
+
+
+def test_each_connection_has_a_child_that_ends_with_it(
+    server: tuple[subprocess.Popen[str], Clients],
+) -> None:
+    process, clients = server
+    parent = psutil.Process(process.pid)
+    with ExitStack() as connections:
+        for _ in range(3):
+            connections.enter_context(clients.pymssql())
+        children = parent.children()
+        assert len(children) == 3
+    assert _gone(children)
+    deadline = time.monotonic() + 20
+    while parent.children():
+        assert time.monotonic() < deadline, "a child was not reaped"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_child_outlives_the_server(
+    server: tuple[subprocess.Popen[str], Clients], sent: signal.Signals
+) -> None:
+    process, clients = server
+    with clients.pymssql() as connection:
+        children = psutil.Process(process.pid).children()
+        assert len(children) == 1
+        process.send_signal(sent)
+        assert process.wait(20) == (0 if sent != signal.SIGKILL else -signal.SIGKILL)
+        assert _gone(children)
+        with pytest.raises(pymssql.Error):
+            connection.cursor().execute("SELECT 1")
+
+
+def test_a_killed_session_does_not_touch_the_others(
+    server: tuple[subprocess.Popen[str], Clients],
+) -> None:
+    process, clients = server
+    with clients.pymssql() as first:
+        victim = psutil.Process(process.pid).children()[0]
+        with clients.pymssql() as second:
+            victim.kill()
+            with pytest.raises(pymssql.Error):
+                first.cursor().execute("SELECT 1")
+            second.cursor().execute("SELECT 1")
+    assert clients.rows("SELECT 1") == [(1,)]
+
+
+def test_a_password_with_special_characters(
+    server: tuple[subprocess.Popen[str], Clients],
+) -> None:
+    _, clients = server
+    assert clients.rows("SELECT 1") == [(1,)]
+    with pytest.raises(pymssql.Error):
+        replace(clients, password=PASSWORD.lower()).rows("SELECT 1")
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = _launch(tmp_path, "postgresql://127.0.0.1:1/none", port)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert output == ""
+    assert errors.strip() == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+
+
+def test_rubbish_does_not_disturb_the_server(
+    server: tuple[subprocess.Popen[str], Clients],
+) -> None:
+    _, clients = server
+    for rubbish in (b"", b"\x12", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", bytes(5000)):
+        with socket.create_connection((clients.host, clients.port)) as raw:
+            raw.sendall(rubbish)
+    assert clients.rows("SELECT 1") == [(1,)]

@@ -1,0 +1,162 @@
+"""Every type through every client of the SQL Server stand-in, NULLs included."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from local.stack import Stack
+from tests.integration.standin_clients import FIELD_END, ROW_END, Clients
+from tests.integration.standin_values import CASES, Case
+
+pytestmark = pytest.mark.integration
+
+needs_freebcp = pytest.mark.skipif(
+    shutil.which("freebcp") is None, reason="freebcp (Debian package freetds-bin) is not installed"
+)
+each_type = pytest.mark.parametrize("case", CASES, ids=[case.type for case in CASES])
+COLUMNS = ", ".join(case.column for case in CASES)
+WHOLE, COPY = "dbo.standin_types", "dbo.standin_types_copy"
+
+
+@pytest.fixture(scope="module")
+def clients(stack: Stack) -> Iterator[Clients]:
+    """Clients of a server that has a table with all types: rows 1 and 2 filled, row 3 NULL."""
+    found = Clients.of(stack.sqlserver_url)
+    found.run(
+        *[f"IF OBJECT_ID('{table}') IS NOT NULL DROP TABLE {table}" for table in (WHOLE, COPY)]
+    )
+    declared = ", ".join(f"{case.column} {case.type} NULL" for case in CASES)
+    found.run(*[f"CREATE TABLE {table} (id int NOT NULL, {declared})" for table in (WHOLE, COPY)])
+    for row in (0, 1):
+        literals = ", ".join(case.literals[row] for case in CASES)
+        found.run(f"INSERT INTO {WHOLE} (id, {COLUMNS}) VALUES ({row + 1}, {literals})")
+    found.run(f"INSERT INTO {WHOLE} (id) VALUES (3)")
+    yield found
+    found.run(f"DROP TABLE {WHOLE}", f"DROP TABLE {COPY}")
+
+
+def _empty_copy(clients: Clients) -> None:
+    clients.run(f"TRUNCATE TABLE {COPY}")
+
+
+def _ids_and(case: Case, table: str = WHOLE) -> str:
+    return f"SELECT id, {case.column} FROM {table} ORDER BY id"
+
+
+@each_type
+def test_odbc_reads(clients: Clients, case: Case) -> None:
+    with clients.odbc() as connection:
+        rows = connection.cursor().execute(_ids_and(case)).fetchall()
+    assert [row[1] for row in rows] == [*case.values, None]
+
+
+@each_type
+def test_the_arrow_reader_reads(clients: Clients, case: Case) -> None:
+    table = clients.arrow(_ids_and(case))
+    found = table[case.column].to_pylist()
+    assert _utc(found) == _utc([*case.arrow, None])
+
+
+@each_type
+def test_pymssql_reads(clients: Clients, case: Case) -> None:
+    assert [row[1] for row in clients.rows(_ids_and(case))] == [*case.pymssql, None]
+
+
+@needs_freebcp
+@each_type
+def test_freebcp_prints(clients: Clients, case: Case, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    done = clients.freebcp(_ids_and(case), "queryout", file)
+    assert "3 rows copied" in done.stdout, done.stderr
+    rows = file.read_text(encoding="utf-8").split(ROW_END)[:-1]
+    assert [row.split(FIELD_END)[1] for row in rows] == [*case.bcp, ""]
+
+
+@each_type
+def test_the_declared_type_is_told(clients: Clients, case: Case) -> None:
+    rows = clients.rows(
+        "SELECT t.name, c.max_length, c.precision, c.scale FROM sys.columns c"
+        " JOIN sys.types t ON t.user_type_id = c.user_type_id"
+        f" WHERE c.object_id = OBJECT_ID('{WHOLE}') AND c.name = '{case.column}'"
+    )
+    name = case.type.partition("(")[0]
+    assert [row[0] for row in rows] == [name]
+
+
+def test_odbc_writes_what_it_reads(clients: Clients) -> None:
+    _empty_copy(clients)
+    with clients.odbc() as connection:
+        cursor = connection.cursor()
+        rows = cursor.execute(f"SELECT id, {COLUMNS} FROM {WHOLE} ORDER BY id").fetchall()
+        marks = ", ".join("?" for _ in range(len(CASES) + 1))
+        for row in rows[:2]:
+            cursor.execute(f"INSERT INTO {COPY} (id, {COLUMNS}) VALUES ({marks})", tuple(row))
+        copied = cursor.execute(f"SELECT id, {COLUMNS} FROM {COPY} ORDER BY id").fetchall()
+    assert [tuple(row) for row in copied] == [tuple(row) for row in rows[:2]]
+
+
+@pytest.mark.parametrize("encrypt", ["yes", "no"])
+def test_bulkcopy_arrow_writes_what_the_arrow_reader_reads(clients: Clients, encrypt: str) -> None:
+    _empty_copy(clients)
+    table = clients.arrow(f"SELECT id, {COLUMNS} FROM {WHOLE} ORDER BY id", encrypt=encrypt)
+    with clients.odbc(Encrypt=encrypt) as connection:
+        done = connection.cursor().bulkcopy_arrow(COPY, table.to_reader(), timeout=0)
+    assert done["rows_copied"] == 3
+    assert clients.arrow(f"SELECT id, {COLUMNS} FROM {COPY} ORDER BY id").equals(table)
+
+
+def test_bulkcopy_writes_what_odbc_reads(clients: Clients) -> None:
+    _empty_copy(clients)
+    with clients.odbc() as connection:
+        cursor = connection.cursor()
+        rows = [tuple(r) for r in cursor.execute(f"SELECT * FROM {WHOLE} ORDER BY id").fetchall()]
+        done = cursor.bulkcopy(COPY, rows, timeout=0)
+        copied = cursor.execute(f"SELECT * FROM {COPY} ORDER BY id").fetchall()
+    assert done["rows_copied"] == 3
+    assert [tuple(row) for row in copied] == rows
+
+
+@needs_freebcp
+def test_freebcp_loads_what_it_prints(clients: Clients, tmp_path: Path) -> None:
+    _empty_copy(clients)
+    first, second = tmp_path / "first", tmp_path / "second"
+    printed = clients.freebcp(f"SELECT * FROM {WHOLE} ORDER BY id", "queryout", first)
+    loaded = clients.freebcp(COPY, "in", first)
+    assert "3 rows copied" in printed.stdout, printed.stderr
+    assert "3 rows copied" in loaded.stdout, loaded.stderr
+    again = clients.freebcp(f"SELECT * FROM {COPY} ORDER BY id", "queryout", second)
+    assert "3 rows copied" in again.stdout, again.stderr
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_arrow_types_follow_the_declared_types(clients: Clients) -> None:
+    schema = clients.arrow(f"SELECT {COLUMNS} FROM {WHOLE}").schema
+    expected = {
+        "c_tinyint": pa.uint8(),
+        "c_smallint": pa.int16(),
+        "c_int": pa.int32(),
+        "c_bigint": pa.int64(),
+        "c_bit": pa.bool_(),
+        "c_decimal_38_10": pa.decimal128(38, 10),
+        "c_money": pa.decimal128(19, 4),
+        "c_float": pa.float64(),
+        "c_real": pa.float32(),
+        "c_date": pa.date32(),
+        "c_datetime2_6": pa.timestamp("us"),
+    }
+    assert {name: schema.field(name).type for name in expected} == expected
+
+
+def _utc(values: list[Any]) -> list[Any]:
+    """Instants without their offsets: Arrow keeps one zone per column."""
+    return [
+        value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
+        for value in values
+    ]
