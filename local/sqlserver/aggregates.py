@@ -1,0 +1,217 @@
+"""Aggregates and window functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from local.sqlserver.conversions import Value, convert, pg_type
+from local.sqlserver.errors import SqlError, syntax_error
+from local.sqlserver.expressions import Compiler, key
+from local.sqlserver.scope import Scope
+from local.sqlserver.sqltype import MAX, SqlType
+from local.sqlserver.typerules import BIGINT, FLOAT, INT, as_decimal, family, text_length, text_type
+
+AGGREGATES = {
+    "count", "count_big", "sum", "avg", "min", "max", "stdev", "stdevp", "var", "varp",
+    "string_agg", "checksum_agg", "approx_count_distinct", "any_value",
+}  # fmt: skip
+WINDOW_FUNCTIONS = {
+    "row_number": BIGINT,
+    "rank": BIGINT,
+    "dense_rank": BIGINT,
+    "ntile": BIGINT,
+    "percent_rank": FLOAT,
+    "cume_dist": FLOAT,
+    "lag": None,
+    "lead": None,
+    "first_value": None,
+    "last_value": None,
+}
+_DEVIATIONS = {"stdev": "stddev_samp", "stdevp": "stddev_pop", "var": "var_samp", "varp": "var_pop"}
+
+
+def aggregate(
+    compiler: Compiler, node: exp.Expr, scope: Scope, order: exp.Expr | None, over: str = ""
+) -> Value:
+    """Translate an aggregate call.
+
+    Args:
+        order: of WITHIN GROUP.
+        over: ` OVER (...)` if it is used as a window function.
+
+    Raises:
+        SqlError: 8117, the argument's type does not aggregate.
+    """
+    name = node.name.lower()
+    was, scope.aggregating = scope.aggregating, not over
+    try:
+        argument, distinct = _argument(node)
+        if name in ("count", "count_big"):
+            inner = "*"
+            if argument is not None and not isinstance(argument, exp.Star):
+                value = compiler.expression(argument, scope)
+                inner = ("DISTINCT " + key(value)) if distinct else value.sql
+            result = INT if name == "count" else BIGINT
+            return Value(f"(count({inner}){over})::{pg_type(result)}", result, False)
+        if argument is None:
+            raise syntax_error(")")
+        value = compiler.expression(argument, scope)
+        word = "DISTINCT " if distinct else ""
+        if name == "string_agg":
+            return _string_agg(compiler, node, value, scope, order, over)
+        if name in _DEVIATIONS:
+            sql = f"{_DEVIATIONS[name]}({word}{convert(value, FLOAT)}){over}"
+            return Value(f"({sql})::double precision", FLOAT)
+        if name == "checksum_agg":
+            return Value(f"bit_xor({word}{convert(value, INT)}){over}", INT)
+        if name == "approx_count_distinct":
+            return Value(f"count(DISTINCT {key(value)}){over}", BIGINT, False)
+        if name in ("sum", "avg"):
+            return _sum(name, value, word, over)
+        return _extreme(name, value, over)
+    finally:
+        scope.aggregating = was
+
+
+def _argument(node: exp.Expr) -> tuple[exp.Expr | None, bool]:
+    if not node.expressions:
+        return None, False
+    first = node.expressions[0]
+    if isinstance(first, exp.Distinct):
+        return first.expressions[0], True
+    return first, False
+
+
+def _sum(name: str, value: Value, word: str, over: str) -> Value:
+    kind = value.type
+    if value.is_null or family(kind) not in ("int", "dec", "float") or kind.name == "bit":
+        raise SqlError(8117, 16, f"Operand data type {kind.name} is invalid for {name} operator.")
+    if kind.name in ("tinyint", "smallint", "int"):
+        result = INT
+    elif kind.name in ("decimal", "numeric"):
+        scale = as_decimal(kind)[1]
+        result = SqlType(kind.name, precision=38, scale=scale if name == "sum" else max(scale, 6))
+    elif kind.name in ("money", "smallmoney"):
+        result = SqlType("money")
+    else:
+        result = BIGINT if kind.name == "bigint" else FLOAT
+    inner = convert(value, FLOAT) if result == FLOAT else value.sql
+    sql = f"{name}({word}{inner}){over}"
+    if name == "avg" and family(kind) in ("int", "dec"):
+        # SQL Server cuts where PostgreSQL would round
+        scale = 0 if family(kind) == "int" else as_decimal(result)[1]
+        sql = f"trunc({sql}, {scale})"
+    return Value(f"({sql})::{pg_type(result)}", result)
+
+
+def _extreme(name: str, value: Value, over: str) -> Value:
+    plain = replace(value, nullable=True, constant=None, identity=False, computed=False, name="")
+    if family(value.type) == "text":
+        # the greatest as the collation orders, and among equals any
+        picked = f'(array_agg({value.sql} ORDER BY {key(value)} {"DESC" if name == "max" else "ASC"}, {value.sql} COLLATE "C") FILTER (WHERE {value.sql} IS NOT NULL))[1]'
+        if over:
+            picked = f'{name}({value.sql} COLLATE "C"){over}'
+        return replace(plain, sql=picked)
+    if value.type.name == "uniqueidentifier":
+        order = "DESC" if name == "max" else "ASC"
+        return replace(
+            plain, sql=f"(array_agg({value.sql} ORDER BY sys.guid_order({value.sql}) {order}) FILTER (WHERE {value.sql} IS NOT NULL))[1]"
+        )  # fmt: skip
+    if value.type.name == "bit":
+        raise SqlError(8117, 16, f"Operand data type bit is invalid for {name} operator.")
+    return replace(plain, sql=f"{name}({value.sql}){over}")
+
+
+def _string_agg(
+    compiler: Compiler,
+    node: exp.Expr,
+    value: Value,
+    scope: Scope,
+    order: exp.Expr | None,
+    over: str,
+) -> Value:
+    from local.sqlserver.queries import order_item
+
+    unicode = value.type.is_unicode
+    longest = MAX if text_length(value.type) == MAX else 4000 if unicode else 8000
+    kind = text_type(unicode, longest)
+    separator = compiler.expression(node.expressions[1], scope)
+    text = convert(value, text_type(unicode, MAX))
+    order_sql = ""
+    if order is not None:
+        items = [
+            order_item(compiler.expression(item.this, scope), bool(item.args.get("desc")))
+            for item in order.expressions
+        ]
+        order_sql = f" ORDER BY {', '.join(items)}"
+    between = convert(separator, text_type(True, MAX))
+    return Value(f"string_agg({text}, {between}{order_sql}){over}", kind)
+
+
+def window(compiler: Compiler, node: exp.Window, scope: Scope) -> Value:
+    """Translate `function OVER (...)`.
+
+    Raises:
+        SqlError: 195, it is no window function.
+    """
+    over = f" OVER ({_window_spec(compiler, node, scope)})"
+    inner = node.this
+    if isinstance(inner, exp.WithinGroup):
+        return aggregate(compiler, inner.this, scope, inner.expression, over)
+    name = inner.name.lower()
+    if name in AGGREGATES:
+        return aggregate(compiler, inner, scope, None, over)
+    if name not in WINDOW_FUNCTIONS:
+        raise SqlError(195, 15, f"'{inner.name}' is not a recognized built-in function name.")
+    args = [compiler.expression(item, scope) for item in inner.expressions]
+    result = WINDOW_FUNCTIONS[name]
+    if result is not None:
+        items = [convert(arg, INT) for arg in args]
+        return Value(f"({name}({', '.join(items)}){over})::{pg_type(result)}", result, False)
+    kind = args[0].type
+    items = [convert(args[0], kind)]
+    if len(args) > 1:
+        items.append(convert(args[1], INT))
+    if len(args) > 2:
+        items.append(convert(args[2], kind))
+    sql = f"{name}({', '.join(items)}){over}"
+    return replace(args[0], sql=sql, nullable=True, constant=None, identity=False, name="")
+
+
+def _window_spec(compiler: Compiler, node: exp.Window, scope: Scope) -> str:
+    from local.sqlserver.queries import order_item
+
+    parts = []
+    partition = node.args.get("partition_by")
+    if partition:
+        keys = [key(compiler.expression(item, scope)) for item in partition]
+        parts.append(f"PARTITION BY {', '.join(keys)}")
+    order = node.args.get("order")
+    if order is not None:
+        items = []
+        for item in order.expressions:
+            inner = item.this
+            if isinstance(inner, exp.Subquery):  # ORDER BY (SELECT NULL)
+                continue
+            items.append(order_item(compiler.expression(inner, scope), bool(item.args.get("desc"))))
+        if items:
+            parts.append(f"ORDER BY {', '.join(items)}")
+    spec = node.args.get("spec")
+    if spec is not None:
+        parts.append(_frame(compiler, spec, scope))
+    return " ".join(parts)
+
+
+def _frame(compiler: Compiler, spec: exp.Expr, scope: Scope) -> str:
+    def bound(value: object, side: object) -> str:
+        text = value if isinstance(value, str) else str(getattr(value, "name", value))
+        return f"{text} {side or ''}".strip()
+
+    start = bound(spec.args.get("start"), spec.args.get("start_side"))
+    end = spec.args.get("end")
+    kind = str(spec.args.get("kind"))
+    if end is None:
+        return f"{kind} {start}"
+    return f"{kind} BETWEEN {start} AND {bound(end, spec.args.get('end_side'))}"

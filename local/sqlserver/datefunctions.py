@@ -1,0 +1,271 @@
+"""DATEADD, DATEDIFF, DATEPART and the clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from local.sqlserver.conversions import Value, convert, from_ticks, literal, ticks
+from local.sqlserver.errors import SqlError
+from local.sqlserver.expressions import Compiler
+from local.sqlserver.scope import Scope
+from local.sqlserver.sqltype import SqlType
+from local.sqlserver.typerules import BIGINT, BIT, DATE, DATETIME, DATETIME2, INT, family
+
+Handler = Callable[[Compiler, list[exp.Expr], Scope], Value]
+
+_PARTS = {
+    "year": ("year", "yy", "yyyy"),
+    "quarter": ("quarter", "qq", "q"),
+    "month": ("month", "mm", "m"),
+    "dayofyear": ("dayofyear", "dy", "y"),
+    "day": ("day", "dd", "d"),
+    "week": ("week", "wk", "ww"),
+    "weekday": ("weekday", "dw", "w"),
+    "hour": ("hour", "hh"),
+    "minute": ("minute", "mi", "n"),
+    "second": ("second", "ss", "s"),
+    "millisecond": ("millisecond", "ms"),
+    "microsecond": ("microsecond", "mcs"),
+    "nanosecond": ("nanosecond", "ns"),
+    "tzoffset": ("tzoffset", "tz"),
+    "iso_week": ("iso_week", "isowk", "isoww"),
+}
+_BY_NAME = {alias: part for part, aliases in _PARTS.items() for alias in aliases}
+
+# 100 ns in one step of DATEADD, and in one boundary of DATEDIFF
+_STEP = {
+    "dayofyear": 864_000_000_000,
+    "day": 864_000_000_000,
+    "weekday": 864_000_000_000,
+    "week": 7 * 864_000_000_000,
+    "hour": 36_000_000_000,
+    "minute": 600_000_000,
+    "second": 10_000_000,
+    "millisecond": 10_000,
+    "microsecond": 10,
+}
+_MONTHS = {"year": 12, "quarter": 3, "month": 1}
+
+
+def _part(node: exp.Expr) -> str:
+    part = _BY_NAME.get(node.name.lower())
+    if part is None:
+        raise SqlError(155, 15, f"'{node.name}' is not a recognized datepart option.")
+    return part
+
+
+def _date(value: Value) -> str:
+    sql = ticks(Value(convert(value, DATETIME2), DATETIME2) if value.is_null else value)
+    if sql is None:
+        raise SqlError(
+            8116, 16, f"Argument data type {value.type.name} is invalid for a date function."
+        )
+    return sql
+
+
+def _dateadd(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    part = _part(args[0])
+    amount = compiler.expression(args[1], scope)
+    value = compiler.expression(args[2], scope)
+    result = value.type if family(value.type) == "date" else DATETIME
+    count = convert(amount, BIGINT)
+    if part in _MONTHS:
+        sql = f"sys.date_add({_date(value)}, {count} * {_MONTHS[part]}, true)"
+    elif part == "nanosecond":
+        sql = f"sys.date_add({_date(value)}, {count} / 100, false)"
+    else:
+        sql = f"sys.date_add({_date(value)}, {count} * {_STEP[part]}, false)"
+    nullable = amount.nullable or value.nullable
+    if result.name == "datetimeoffset":
+        return Value(f"sys.make_dto({sql}, ({value.sql}).minutes)", result, nullable)
+    return Value(from_ticks(sql, result), result, nullable)
+
+
+def _datediff(result: SqlType) -> Handler:
+    def handler(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+        part = _part(args[0])
+        start, end = (compiler.expression(item, scope) for item in args[1:3])
+        a, b = _date(start), _date(end)
+        if part in _MONTHS:
+            divide = f" / {_MONTHS[part]}" if part != "month" else ""
+            shift = " - 1" if part != "month" else ""
+            sql = f"((sys.months({b}){shift}){divide} - (sys.months({a}){shift}){divide})"
+        elif part == "nanosecond":
+            sql = f"(({b} - {a})::numeric * 100)"
+        else:
+            # weeks begin on Sunday, and 0001-01-01 is a Monday
+            shift = f" + {864_000_000_000}" if part == "week" else ""
+            sql = f"(({b}{shift}) / {_STEP[part]} - ({a}{shift}) / {_STEP[part]})"
+        sql = f"sys.int4({sql})" if result == INT else f"({sql})::bigint"
+        return Value(sql, result, start.nullable or end.nullable)
+
+    return handler
+
+
+def _extract(value: Value, part: str) -> str:
+    whole = _date(value)
+    stamp = f"sys.ticks_ts({whole} / 10000000 * 10000000)"
+    if part == "iso_week":
+        return f"extract(week FROM {stamp})::int"
+    if part == "week":
+        # week 1 holds January 1; weeks begin on Sunday
+        return f"((extract(doy FROM {stamp}) + extract(dow FROM date_trunc('year', {stamp})) - 1)::int / 7 + 1)"
+    if part == "weekday":
+        return f"(extract(dow FROM {stamp})::int + 1)"
+    if part == "dayofyear":
+        return f"extract(doy FROM {stamp})::int"
+    if part in ("millisecond", "microsecond", "nanosecond"):
+        fraction = f"({whole} % 10000000)"
+        if part == "nanosecond":
+            return f"({fraction} * 100)::int"
+        return f"({fraction} / {10 if part == 'microsecond' else 10000})::int"
+    if part == "tzoffset":
+        return f"({value.sql}).minutes::int"
+    return f"extract({part} FROM {stamp})::int"
+
+
+def _datepart(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    part = _part(args[0])
+    value = compiler.expression(args[1], scope)
+    return Value(_extract(value, part), INT, value.nullable)
+
+
+def _one_part(part: str) -> Handler:
+    def handler(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+        value = compiler.expression(args[0], scope)
+        return Value(_extract(value, part), INT, value.nullable)
+
+    return handler
+
+
+def _datename(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    part = _part(args[0])
+    value = compiler.expression(args[1], scope)
+    result = SqlType("nvarchar", 30)
+    if part in ("month", "weekday"):
+        stamp = f"sys.ticks_ts({_date(value)})"
+        shape = "FMMonth" if part == "month" else "FMDay"
+        return Value(f"to_char({stamp}, '{shape}')", result, value.nullable)
+    return Value(f"({_extract(value, part)})::text", result, value.nullable)
+
+
+def _datetrunc(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    part = _part(args[0])
+    value = compiler.expression(args[1], scope)
+    result = value.type if family(value.type) == "date" else DATETIME2
+    whole = _date(value)
+    if part in (*_MONTHS, "week", "iso_week") and part != "week":
+        unit = "week" if part == "iso_week" else part
+        sql = f"sys.ts_ticks(date_trunc('{unit}', sys.ticks_ts({whole} / 10 * 10)))"
+    elif part == "week":
+        sql = f"(({whole} + 864000000000) / {_STEP[part]} * {_STEP[part]} - 864000000000)"
+    else:
+        sql = f"({whole} / {_STEP[part]} * {_STEP[part]})"
+    return Value(from_ticks(sql, result), result, value.nullable)
+
+
+def _eomonth(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    value = compiler.expression(args[0], scope)
+    months = convert(compiler.expression(args[1], scope), INT) if len(args) > 1 else "0"
+    stamp = f"date_trunc('month', sys.ticks_ts({_date(value)}))"
+    sql = f"({stamp} + make_interval(months => {months} + 1) - interval '1 day')::date"
+    return Value(sql, DATE, value.nullable)
+
+
+def _from_parts(name: str) -> Handler:
+    def handler(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+        values = [compiler.expression(item, scope) for item in args]
+        numbers = [convert(value, INT) for value in values]
+        nullable = any(value.nullable for value in values)
+        if name == "datefromparts":
+            return Value(f"make_date({', '.join(numbers[:3])})", DATE, nullable)
+        if name == "timefromparts":
+            scale = values[4].constant
+            kind = SqlType("time", scale=scale if isinstance(scale, int) else 7)
+            base = f"sys.time_ticks(make_time({numbers[0]}, {numbers[1]}, {numbers[2]}))"
+            sql = f"({base} + {numbers[3]}::bigint * power(10, 7 - {numbers[4]})::bigint)"
+            return Value(
+                sql if kind.scale == 7 else f"sys.ticks_time({sql}, {kind.scale})", kind, nullable
+            )
+        base = f"sys.ts_ticks(make_timestamp({', '.join(numbers[:6])}))"
+        if name == "datetimefromparts":
+            sql = f"({base} + {numbers[6]} * 10000::bigint)"
+            return Value(from_ticks(sql, DATETIME), DATETIME, nullable)
+        scale = values[7].constant
+        kind = SqlType("datetime2", scale=scale if isinstance(scale, int) else 7)
+        sql = f"({base} + {numbers[6]}::bigint * power(10, 7 - {numbers[7]})::bigint)"
+        return Value(from_ticks(sql, kind), kind, nullable)
+
+    return handler
+
+
+def _clock(kind: SqlType) -> Handler:
+    # the stand-in's time zone is UTC, like that of SQL Server in a container
+    now = "(statement_timestamp() AT TIME ZONE 'UTC')"
+
+    def handler(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+        if kind.name == "datetime":
+            return Value(f"sys.to_datetime{now}", kind, False)
+        return Value(from_ticks(f"sys.ts_ticks{now}", kind), kind, False)
+
+    return handler
+
+
+def _isdate(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    value = compiler.expression(args[0], scope)
+    if family(value.type) == "date":
+        return Value("1", INT, False)
+    return Value(f"((sys.try_dto({value.sql})).utc IS NOT NULL)::int", INT, False)
+
+
+def _switchoffset(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    value, zone = (compiler.expression(item, scope) for item in args[:2])
+    kind = SqlType(
+        "datetimeoffset", scale=value.type.scale if value.type.name == "datetimeoffset" else 7
+    )
+    sql = convert(value, kind)
+    minutes = convert(zone, INT)
+    if isinstance(zone.constant, str):
+        minutes = f"(sys.text_dto({literal('00:00' + zone.constant)})).minutes"
+    return Value(
+        f"sys.make_dto(({sql}).utc + {minutes} * 600000000::bigint, {minutes})", kind, True
+    )
+
+
+def _todatetimeoffset(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
+    value, zone = (compiler.expression(item, scope) for item in args[:2])
+    kind = SqlType("datetimeoffset", scale=7 if value.type.scale is None else value.type.scale)
+    minutes = convert(zone, INT)
+    if isinstance(zone.constant, str):
+        minutes = f"(sys.text_dto({literal('00:00' + zone.constant)})).minutes"
+    return Value(f"sys.make_dto({_date(value)}, {minutes})", kind, True)
+
+
+DATE_FUNCTIONS: dict[str, Handler] = {
+    "dateadd": _dateadd,
+    "datediff": _datediff(INT),
+    "datediff_big": _datediff(BIGINT),
+    "datepart": _datepart,
+    "datename": _datename,
+    "datetrunc": _datetrunc,
+    "year": _one_part("year"),
+    "month": _one_part("month"),
+    "day": _one_part("day"),
+    "eomonth": _eomonth,
+    "datefromparts": _from_parts("datefromparts"),
+    "timefromparts": _from_parts("timefromparts"),
+    "datetimefromparts": _from_parts("datetimefromparts"),
+    "datetime2fromparts": _from_parts("datetime2fromparts"),
+    "getdate": _clock(DATETIME),
+    "getutcdate": _clock(DATETIME),
+    "sysdatetime": _clock(DATETIME2),
+    "sysutcdatetime": _clock(DATETIME2),
+    "sysdatetimeoffset": _clock(SqlType("datetimeoffset", scale=7)),
+    "now": _clock(DATETIME),
+    "isdate": _isdate,
+    "switchoffset": _switchoffset,
+    "todatetimeoffset": _todatetimeoffset,
+}
+_ = BIT

@@ -1,0 +1,462 @@
+"""CREATE, DROP and TRUNCATE; ALTER TABLE is in altertable.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot.tokens import Token
+
+from local.sqlserver.altertable import run_alter
+from local.sqlserver.batch import Statement
+from local.sqlserver.bootstrap import create_database, schema_sql
+from local.sqlserver.catalog import ObjectName, Table, TableColumn, object_name, pg_name, quoted
+from local.sqlserver.clauses import find, matching, name_at, prefixed, split, words
+from local.sqlserver.columndefs import (
+    ColumnDef,
+    KeyDef,
+    TableItems,
+    after_options,
+    ordered_names,
+    read_items,
+)
+from local.sqlserver.conversions import literal, pg_type
+from local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
+from local.sqlserver.parsing import parse_query, word
+from local.sqlserver.queries import compile_query
+from local.sqlserver.tablesql import (
+    check_sql,
+    column_notes,
+    column_sql,
+    foreign_key_sql,
+    index_sql,
+    not_null,
+    relation_note,
+)
+
+if TYPE_CHECKING:
+    from local.sqlserver.interpreter import Interpreter
+
+
+def run_ddl(run: Interpreter, statement: Statement) -> None:
+    """Run a CREATE, ALTER, DROP or TRUNCATE.
+
+    Raises:
+        SqlError: it cannot be done.
+    """
+    with run.state.statement(ErrorContext(statement.kind), writes=True):
+        if statement.kind == "CREATE":
+            _create(run, statement)
+        elif statement.kind == "ALTER":
+            run_alter(run, statement)
+        elif statement.kind == "DROP":
+            _drop(run, statement.tokens)
+        else:
+            _truncate(run, statement.tokens)
+    run.state.rowcount = 0
+    run.sink.done(None, f"{statement.kind} {word(statement.tokens[1])}")
+
+
+def _create(run: Interpreter, statement: Statement) -> None:
+    tokens = statement.tokens
+    at = 1
+    if words(tokens[1:], 2) == ["OR", "ALTER"]:
+        at = 3
+    what = word(tokens[at])
+    if what == "TABLE":
+        parts, at = name_at(tokens, at + 1)
+        create_table(run, object_name(parts, run.state.database), tokens[at:])
+    elif what == "VIEW":
+        _create_view(run, statement, at, replace=at == 3)
+    elif what in ("PROC", "PROCEDURE"):
+        _create_procedure(run, statement, at, replace=at == 3)
+    elif what == "SCHEMA":
+        _create_schema(run, tokens)
+    elif what == "DATABASE":
+        if run.state.trancount:
+            raise SqlError(
+                226, 16, "CREATE DATABASE statement not allowed within multi-statement transaction."
+            )
+        create_database(run.state.link, tokens[2].text)
+    elif what in ("UNIQUE", "CLUSTERED", "NONCLUSTERED", "INDEX"):
+        _create_index(run, tokens)
+    elif what in ("LOGIN", "USER", "ROLE", "STATISTICS"):
+        return
+    else:
+        raise unsupported(f"CREATE {what}")
+
+
+def require_free(run: Interpreter, name: ObjectName) -> None:
+    """Check that a name is not taken, and its schema there.
+
+    Raises:
+        SqlError: 2714 or 2760.
+    """
+    link = run.state.link
+    if name.pg_schema != "pg_temp":
+        if not link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [name.pg_schema]):
+            raise SqlError(
+                2760, 16, f'The specified schema name "{name.schema}" either does not exist or you do not '
+                "have permission to use it."
+            )  # fmt: skip
+        if link.rows(
+            "SELECT FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
+            [name.pg_schema, name.name.lower()],
+        ):
+            raise taken(name)
+    if link.rows("SELECT FROM pg_class WHERE oid = to_regclass($1)", [name.sql]):
+        raise taken(name)
+
+
+def taken(name: ObjectName) -> SqlError:
+    """Error 2714."""
+    return SqlError(2714, 16, f"There is already an object named '{name.name}' in the database.", 6)
+
+
+def create_table(run: Interpreter, name: ObjectName, tokens: Sequence[Token]) -> None:
+    """Create a table from the tokens of its definition, parentheses and all.
+
+    Raises:
+        SqlError: 102, 2714, 2760 and what else a definition can do wrong.
+    """
+    if words(tokens, 1) != ["("]:
+        raise syntax_error(name.name)
+    items = read_items(tokens[1 : matching(tokens, 0)])
+    names = [column.name.lower() for column in items.columns]
+    twice = next((item for item in names if names.count(item) > 1), None)
+    if twice:
+        raise SqlError(
+            2705, 16, f"Column names in each table must be unique. Column name '{twice}' in table "
+            f"'{name.name}' is specified more than once."
+        )  # fmt: skip
+    require_free(run, name)
+    if len([key for key in items.keys if key.kind == "PK"]) > 1:
+        raise SqlError(
+            8110, 16, f"Cannot add multiple PRIMARY KEY constraints to table '{name.name}'."
+        )
+    items.columns = not_null(items.columns, items.keys)
+    run.state.link.run(";".join(table_statements(run, name, items)))
+
+
+def table_statements(run: Interpreter, name: ObjectName, items: TableItems) -> list[str]:
+    """SQL that creates a table with all that belongs to it."""
+    state = run.state
+    known: list[TableColumn] = []
+    noted: list[tuple[ColumnDef, TableColumn, str | None]] = []
+    lines = []
+    for number, column in enumerate(items.columns, 1):
+        sql, made = column_sql(state, column, number, known, name)
+        lines.append(sql)
+        known.append(made)
+        noted.append((column, made, definition_text(column)))
+    temporary = "TEMPORARY " if name.pg_schema == "pg_temp" else ""
+    statements = [
+        f"CREATE {temporary}TABLE {name.sql} ({', '.join(lines)})",
+        relation_note(name, "U"),
+        column_notes(name, noted),
+    ]
+    statements += [index_sql(state, name, known, key, serial(run)) for key in items.keys]
+    statements += [
+        check_sql(state, name, known, check, text_of(check.tokens)) for check in items.checks
+    ]
+    statements += [foreign_key_sql(state, name, known, item) for item in items.foreign_keys]
+    return statements
+
+
+def definition_text(column: ColumnDef) -> str | None:
+    """The text of a column's default or formula, as the catalog shows it."""
+    if column.default is not None:
+        return text_of(column.default)
+    return text_of(column.computed) if column.computed is not None else None
+
+
+def text_of(tokens: Sequence[Token]) -> str:
+    """Tokens as text again."""
+    parts = []
+    for token in tokens:
+        kind = token.token_type.name
+        if kind == "STRING":
+            parts.append("'" + token.text.replace("'", "''") + "'")
+        elif kind == "NATIONAL_STRING":
+            parts.append("N'" + token.text.replace("'", "''") + "'")
+        elif kind == "IDENTIFIER":
+            parts.append("[" + token.text.replace("]", "]]") + "]")
+        elif kind == "HEX_STRING":
+            parts.append("0x" + token.text)
+        else:
+            parts.append(token.text)
+    text = " ".join(parts)
+    for sign in ("( ", " (", " )", " ,", " .", ". ", "@ ", "# "):
+        text = text.replace(sign, sign.strip())
+    return text
+
+
+def serial(run: Interpreter) -> int:
+    """A number for an index name: T-SQL's are unique per table, PostgreSQL's per schema."""
+    return int(run.state.link.rows("SELECT nextval('sys._index_names')")[0][0] or 0)
+
+
+def _create_index(run: Interpreter, tokens: Sequence[Token]) -> None:
+    key = KeyDef("IX", [], unique=False)
+    at = 1
+    while word(tokens[at]) != "INDEX":
+        here = word(tokens[at])
+        if here == "UNIQUE":
+            key.unique = True
+        elif here in ("CLUSTERED", "NONCLUSTERED"):
+            key.clustered = here == "CLUSTERED"
+        else:
+            raise unsupported(f"CREATE {here} INDEX")
+        at += 1
+    names, at = name_at(tokens, at + 1)
+    key.name = names[-1]
+    if words(tokens[at : at + 1]) != ["ON"]:
+        raise syntax_error(tokens[at].text if at < len(tokens) else "INDEX")
+    parts, at = name_at(tokens, at + 1)
+    end = matching(tokens, at)
+    key.columns = ordered_names(tokens[at + 1 : end])
+    after_options(tokens, end + 1, key)
+    table = run.state.catalog.get(object_name(parts, run.state.database), ".".join(parts))
+    if _index(run, table, key.name):
+        raise SqlError(
+            1913, 16, f"The operation failed because an index or statistics with name '{key.name}' already "
+            f"exists on table '{'.'.join(parts)}'."
+        )  # fmt: skip
+    run.state.link.run(index_sql(run.state, table.name, list(table.columns), key, serial(run)))
+
+
+def _index(run: Interpreter, table: Table, name: str) -> str | None:
+    rows = run.state.link.rows(
+        "SELECT i.oid::regclass::text FROM sys._index i JOIN pg_class c ON c.oid = i.oid "
+        "WHERE i.relation = $1 AND lower(i.name) = $2",
+        [str(table.oid), name.lower()],
+    )
+    return rows[0][0] if rows else None
+
+
+def _create_schema(run: Interpreter, tokens: Sequence[Token]) -> None:
+    state = run.state
+    name = tokens[2].text if word(tokens[2]) != "AUTHORIZATION" else tokens[3].text
+    pg_schema = pg_name(f"{state.database}.{name}")
+    if state.link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [pg_schema]):
+        raise SqlError(2714, 16, f"There is already an object named '{name}' in the database.", 6)
+    state.link.run(schema_sql(state.database, name))
+
+
+def _create_view(run: Interpreter, statement: Statement, at: int, *, replace: bool) -> None:
+    state, tokens = run.state, statement.tokens
+    parts, at = name_at(tokens, at + 1)
+    name = object_name(parts, state.database)
+    if replace and state.catalog.find(name) is not None:
+        _drop_relations(run, [name])
+    require_free(run, name)
+    compiler = state.compiler()
+    columns, query_tokens = view_parts(tokens, at)
+    query = compile_query(compiler, parse_query(query_tokens), None)
+    if compiler.params:
+        raise syntax_error("@")
+    names = columns or [column.name for column in query.columns]
+    if any(not item for item in names) or len(names) != len(query.columns):
+        raise SqlError(
+            4511, 16, f"Create View or Function failed because no column name was specified for column "
+            f"{names.index('') + 1 if '' in names else len(names)}."
+        )  # fmt: skip
+    made = [
+        TableColumn(n, item, column.type, column.nullable)
+        for n, (item, column) in enumerate(zip(names, query.columns, strict=True), 1)
+    ]
+    # The view itself is only there to have an oid; queries use its definition.
+    empty = ", ".join(f"NULL::{pg_type(column.type)} AS {column.sql}" for column in made)
+    noted = [(ColumnDef(column.name, column.type), column, None) for column in made]
+    state.link.run(
+        ";".join(
+            [
+                f"CREATE VIEW {name.sql} AS SELECT {empty}",
+                relation_note(name, "V", statement.text),
+                column_notes(name, noted),
+            ]
+        )
+    )
+
+
+def view_parts(tokens: Sequence[Token], at: int) -> tuple[list[str], Sequence[Token]]:
+    """A view's column names (none if not given) and its query, after the view's name."""
+    columns: list[str] = []
+    if word(tokens[at]) == "(":
+        end = matching(tokens, at)
+        columns = [name_at(part, 0)[0][-1] for part in split(tokens[at + 1 : end])]
+        at = end + 1
+    at = find(tokens, {"AS"}, at)
+    end = len(tokens)
+    if words(tokens[end - 3 : end]) == ["WITH", "CHECK", "OPTION"]:
+        end -= 3
+    return columns, tokens[at + 1 : end]
+
+
+def _create_procedure(run: Interpreter, statement: Statement, at: int, *, replace: bool) -> None:
+    state = run.state
+    parts, _ = name_at(statement.tokens, at + 1)
+    name = object_name(parts, state.database)
+    if replace:
+        state.link.run(
+            f"DELETE FROM sys._module WHERE pg_schema = {literal(name.pg_schema)} AND lower(name) = {literal(name.name.lower())}"
+        )
+    require_free(run, name)
+    state.link.run(
+        "INSERT INTO sys._module (pg_schema, name, definition) VALUES "
+        f"({literal(name.pg_schema)}, {literal(name.name)}, {literal(statement.text)})"
+    )
+
+
+def _drop(run: Interpreter, tokens: Sequence[Token]) -> None:
+    state, what, at = run.state, word(tokens[1]), 2
+    optional = words(tokens[2:], 2) == ["IF", "EXISTS"]
+    at += 2 if optional else 0
+    if what in ("TABLE", "VIEW"):
+        names = []
+        for part in split(tokens[at:]):
+            parts, _ = name_at(part, 0)
+            name = object_name(parts, state.database)
+            table = state.catalog.find(name)
+            if table is not None and table.kind != ("U" if what == "TABLE" else "V"):
+                raise SqlError(
+                    3705,
+                    16,
+                    f"Cannot use DROP {what} with '{'.'.join(parts)}' because it is of another kind.",
+                )
+            if table is None and not optional:
+                raise missing(what.lower(), ".".join(parts))
+            if table is not None:
+                names.append(name)
+        _drop_relations(run, names)
+    elif what == "INDEX":
+        _drop_index(run, tokens[at:], optional)
+    elif what == "SCHEMA":
+        _drop_schema(run, tokens[at].text, optional)
+    elif what == "DATABASE":
+        _drop_database(run, tokens[at].text, optional)
+    elif what in ("PROC", "PROCEDURE"):
+        parts, _ = name_at(tokens, at)
+        name = object_name(parts, state.database)
+        count = state.link.execute(
+            "DELETE FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
+            [name.pg_schema, name.name.lower()],
+        )
+        if not count and not optional:
+            raise missing("procedure", ".".join(parts))
+    elif what not in ("LOGIN", "USER", "ROLE", "STATISTICS"):
+        raise unsupported(f"DROP {what}")
+
+
+def missing(kind: str, name: str) -> SqlError:
+    """Error 3701."""
+    return SqlError(
+        3701,
+        11,
+        f"Cannot drop the {kind} '{name}', because it does not exist or you do not have permission.",
+        5,
+    )
+
+
+def _drop_relations(run: Interpreter, names: list[ObjectName]) -> None:
+    state = run.state
+    for name in names:
+        table = state.catalog.get(name)
+        others = state.link.rows(
+            "SELECT FROM sys._constraint x JOIN pg_class c ON c.oid = x.relation WHERE x.other = $1 AND x.relation <> $1",
+            [str(table.oid)],
+        )
+        if others:
+            raise SqlError(
+                3726, 16, f"Could not drop object '{name.name}' because it is referenced by a FOREIGN KEY "
+                "constraint."
+            )  # fmt: skip
+        oid = f"{table.oid}::oid"
+        kind = "TABLE" if table.kind == "U" else "VIEW"
+        if state.identity_insert == table.sql:
+            state.identity_insert = None
+        state.link.run(
+            f"DELETE FROM sys._index WHERE relation = {oid}; DELETE FROM sys._constraint WHERE relation = {oid};"
+            f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = {oid};"
+            f"DROP {kind} {table.sql}"
+        )
+
+
+def _drop_index(run: Interpreter, tokens: Sequence[Token], optional: bool) -> None:
+    state = run.state
+    for part in split(tokens):
+        names, at = name_at(part, 0)
+        if words(part[at : at + 1]) == ["ON"]:
+            parts, _ = name_at(part, at + 1)
+        else:
+            parts = names[:-1]
+        table = state.catalog.find(object_name(parts, state.database))
+        index = _index(run, table, names[-1]) if table is not None else None
+        if index is None:
+            if optional:
+                continue
+            raise missing("index", f"{'.'.join(parts)}.{names[-1]}")
+        state.link.run(
+            f"DELETE FROM sys._index WHERE oid = {literal(index)}::regclass; DROP INDEX {index}"
+        )
+
+
+def _drop_schema(run: Interpreter, name: str, optional: bool) -> None:
+    state = run.state
+    pg_schema = pg_name(f"{state.database}.{name}")
+    if not state.link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [pg_schema]):
+        if optional:
+            return
+        raise SqlError(
+            15151,
+            16,
+            f"Cannot drop the schema '{name}', because it does not exist or you do not have permission.",
+        )
+    if state.link.rows(
+        "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1",
+        [pg_schema],
+    ):
+        raise SqlError(
+            3729, 16, f"Cannot drop schema '{name}' because it is being referenced by an object."
+        )
+    state.link.run(
+        f"DELETE FROM sys._schema WHERE pg_schema = {literal(pg_schema)}; DROP SCHEMA {quoted(pg_schema)}"
+    )
+
+
+def _drop_database(run: Interpreter, name: str, optional: bool) -> None:
+    state, key = run.state, name.lower()
+    if not state.link.rows("SELECT FROM sys._database WHERE key = $1", [key]):
+        if optional:
+            return
+        raise missing("database", name)
+    if key == state.database.lower():
+        raise SqlError(3702, 16, f'Cannot drop database "{name}" because it is currently in use.')
+    schemas = [
+        str(row[0])
+        for row in state.link.rows("SELECT pg_schema FROM sys._schema WHERE database = $1", [key])
+    ]
+    for schema in schemas:
+        state.link.run(
+            f"DELETE FROM sys._column k USING sys._relation r WHERE k.oid = r.oid AND r.pg_schema = {literal(schema)};"
+            f"DELETE FROM sys._index i USING sys._relation r WHERE i.relation = r.oid AND r.pg_schema = {literal(schema)};"
+            f"DELETE FROM sys._constraint x USING sys._relation r WHERE x.relation = r.oid AND r.pg_schema = {literal(schema)};"
+            f"DELETE FROM sys._relation WHERE pg_schema = {literal(schema)};"
+            f"DELETE FROM sys._schema WHERE pg_schema = {literal(schema)};"
+            f"DROP SCHEMA {quoted(schema)} CASCADE"
+        )
+    state.link.run(f"DELETE FROM sys._database WHERE key = {literal(key)}")
+
+
+def _truncate(run: Interpreter, tokens: Sequence[Token]) -> None:
+    parts, _ = name_at(tokens, 2)
+    table = run.state.catalog.find(object_name(parts, run.state.database))
+    if table is None:
+        raise SqlError(
+            4701, 16, f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not '
+            "have permissions."
+        )  # fmt: skip
+    run.state.link.run(f"TRUNCATE {table.sql} RESTART IDENTITY")
+
+
+__all__ = ["create_table", "prefixed", "run_ddl"]

@@ -1,0 +1,85 @@
+"""What a batch's first result will look like, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While, parse_batch
+from local.sqlserver.catalog import object_name
+from local.sqlserver.dml import compile_change, compile_insert
+from local.sqlserver.errors import ErrorContext
+from local.sqlserver.parsing import tokenize
+from local.sqlserver.queries import compile_query
+from local.sqlserver.sqltype import ResultColumn
+from local.sqlserver.state import Frame, State, Variable
+
+
+def describe(state: State, text: str, declarations: str = "") -> list[ResultColumn]:
+    """The columns of the first result; none if the batch yields no rows.
+
+    Args:
+        declarations: parameters, such as `@p0 int, @p1 nvarchar(10)`.
+
+    Raises:
+        SqlError: the batch cannot be translated.
+    """
+    from local.sqlserver.calls import _definitions
+
+    definitions = _definitions(tokenize(declarations)) if declarations else []
+    frame = Frame({name: Variable(kind) for name, kind, _, _ in definitions}, parent=state.frame)
+    return described_in(state, text, frame)
+
+
+def described_in(state: State, text: str, frame: Frame) -> list[ResultColumn]:
+    """Like `describe`, with variables that are already there."""
+    outer, state.frame = state.frame, frame
+    try:
+        with state.statement(ErrorContext("SELECT")):
+            return _first(state, parse_batch(text)) or []
+    finally:
+        state.frame = outer
+
+
+def _first(state: State, nodes: Sequence[Node]) -> list[ResultColumn] | None:
+    for node in nodes:
+        found: list[ResultColumn] | None = None
+        if isinstance(node, Statement):
+            found = _statement(state, node)
+        elif isinstance(node, Block):
+            found = _first(state, node.body)
+        elif isinstance(node, If):
+            found = _first(state, [node.then, *([node.otherwise] if node.otherwise else [])])
+        elif isinstance(node, While):
+            found = _first(state, [node.body])
+        elif isinstance(node, TryCatch):
+            found = _first(state, node.body)
+        if found is not None:
+            return found
+    return None
+
+
+def _statement(state: State, statement: Statement) -> list[ResultColumn] | None:
+    from local.sqlserver.assignments import declare
+    from local.sqlserver.interpreter import Interpreter, _assignments, prepare
+
+    prepare(statement)
+    parsed = statement.parsed
+    if statement.kind == "DECLARE":
+        declare(Interpreter(state, None), statement)  # type: ignore[arg-type]
+    elif statement.kind == "SELECT":
+        if parsed.args.get("into") is not None or _assignments(parsed) is not None:
+            return None
+        return compile_query(state.compiler(), parsed, None).result_columns
+    elif statement.kind == "INSERT" and parsed.output is not None:
+        table = state.catalog.get(object_name(parsed.target, state.database))
+        return compile_insert(
+            state.compiler(), parsed, table, state.identity_insert == table.sql
+        ).columns
+    elif statement.kind in ("UPDATE", "DELETE"):
+        return compile_change(state.compiler(), parsed).columns
+    return None
+
+
+__all__ = ["describe", "described_in", "exp"]

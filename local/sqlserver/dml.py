@@ -1,0 +1,506 @@
+"""INSERT, UPDATE and DELETE: T-SQL clauses read, and PostgreSQL SQL made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from local.sqlserver.catalog import Table, TableColumn, object_name
+from local.sqlserver.clauses import (
+    Tokens,
+    find,
+    matching,
+    name_at,
+    name_list,
+    prefixed,
+    split,
+    words,
+)
+from local.sqlserver.conversions import Value, assign, pg_type
+from local.sqlserver.errors import SqlError, syntax_error, unsupported
+from local.sqlserver.expressions import Compiler
+from local.sqlserver.parsing import parse_expression, parse_query, word
+from local.sqlserver.queries import Query
+from local.sqlserver.scope import Scope, Source
+from local.sqlserver.sources import from_clause, table_values
+from local.sqlserver.sqltype import ResultColumn
+
+
+@dataclass
+class Insert:
+    """A parsed INSERT. Exactly one of the sources is set."""
+
+    target: list[str]
+    columns: list[str] | None
+    output: Tokens | None
+    rows: list[list[exp.Expr | None]] | None = None
+    """VALUES; None in a row stands for DEFAULT."""
+    query: exp.Expr | None = None
+    call: list[Token] | None = None
+    """EXEC and what follows."""
+    defaults: bool = False
+
+
+@dataclass
+class Change:
+    """A parsed UPDATE (with assignments) or DELETE (without)."""
+
+    target: list[str]
+    select: exp.Select
+    """SELECT 1 FROM ... WHERE ..., with the target or the FROM clause as written."""
+    has_from: bool
+    top: exp.Expr | None
+    output: Tokens | None
+    assignments: list[tuple[str | None, str | None, exp.Expr]]
+    """(column, variable, expression); one of the first two may be None."""
+
+
+@dataclass
+class Dml:
+    """A translated statement."""
+
+    sql: str
+    columns: list[ResultColumn] | None = None
+    """Of the rows that OUTPUT returns to the client."""
+    identity: str | None = None
+    """The table whose identity value was generated."""
+    variables: list[str] | None = None
+
+
+def parse_insert(tokens: Sequence[Token]) -> Insert:
+    """Read an INSERT with its common table expressions.
+
+    Raises:
+        SqlError: 102.
+    """
+    start = find(tokens, {"INSERT"})
+    ctes = list(tokens[:start])
+    at = start + 1
+    if words(tokens[at : at + 2]) == ["TOP", "("]:
+        at = matching(tokens, at + 1) + 1
+    if word(tokens[at]) == "INTO":
+        at += 1
+    target, at = name_at(tokens, at)
+    at = _after_hints(tokens, at)
+    columns = None
+    if words(tokens[at : at + 1]) == ["("] and words(tokens[at + 1 : at + 2])[:1] not in (
+        ["SELECT"],
+        ["WITH"],
+        ["("],
+    ):
+        columns, at = name_list(tokens, at)
+    stop = find(tokens, {"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("}, at)
+    output = None
+    if words(tokens[at : at + 1]) == ["OUTPUT"]:
+        output = tokens[at + 1 : stop]
+        # a parenthesis may belong to the OUTPUT list
+        while stop < len(tokens) and word(tokens[stop]) == "(" and not output_done(tokens, stop):
+            stop = find(
+                tokens,
+                {"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("},
+                matching(tokens, stop) + 1,
+            )
+            output = tokens[at + 1 : stop]
+    made = Insert(target, columns, output)
+    source = tokens[stop:]
+    head = words(source, 2)
+    if not head:
+        raise syntax_error(tokens[-1].text)
+    if head == ["DEFAULT", "VALUES"]:
+        made.defaults = True
+    elif head[0] in ("EXEC", "EXECUTE"):
+        made.call = list(source)
+    elif head[0] == "VALUES":
+        made.rows = [
+            [_value(part) for part in split(row[1 : matching(row, 0)])] for row in split(source[1:])
+        ]
+    else:
+        made.query = parse_query([*ctes, *source])
+    return made
+
+
+def output_done(tokens: Tokens, at: int) -> bool:
+    """Whether the parenthesis begins the source of an INSERT, not a column list or a call."""
+    return words(tokens[at + 1 : at + 2]) in (["SELECT"], ["WITH"], ["("])
+
+
+def _value(tokens: Tokens) -> exp.Expr | None:
+    if len(tokens) == 1:
+        token = tokens[0]
+        kind = token.token_type
+        if kind == TokenType.DEFAULT:
+            return None
+        if kind == TokenType.STRING:
+            return exp.Literal.string(token.text)
+        if kind == TokenType.NUMBER:
+            return exp.Literal.number(token.text)
+        if kind == TokenType.NATIONAL_STRING:
+            return exp.National(this=token.text)
+        if kind == TokenType.NULL:
+            return exp.Null()
+        if kind == TokenType.HEX_STRING:
+            return exp.HexString(this=token.text)
+    return parse_expression(tokens)
+
+
+def _after_hints(tokens: Tokens, at: int) -> int:
+    if words(tokens[at : at + 2]) == ["WITH", "("]:
+        return matching(tokens, at + 1) + 1
+    return at
+
+
+def parse_change(tokens: Sequence[Token]) -> Change:
+    """Read an UPDATE or DELETE with its common table expressions.
+
+    Raises:
+        SqlError: 102.
+    """
+    start = find(tokens, {"UPDATE", "DELETE"})
+    ctes = list(tokens[:start])
+    update = word(tokens[start]) == "UPDATE"
+    at = start + 1
+    top = None
+    if words(tokens[at : at + 1]) == ["TOP"]:
+        end = matching(tokens, at + 1) if words(tokens[at + 1 : at + 2]) == ["("] else at + 1
+        top = parse_expression(tokens[at + 1 : end + 1])
+        at = end + 1
+    if not update and words(tokens[at : at + 1]) == ["FROM"]:
+        at += 1
+    begin = at
+    target, at = name_at(tokens, at)
+    if not update and words(tokens[at : at + 1]) not in (
+        ["WITH"],
+        ["FROM"],
+        ["WHERE"],
+        ["OUTPUT"],
+        ["OPTION"],
+        [],
+    ):
+        # DELETE FROM t AS x is not T-SQL, DELETE x FROM t AS x is
+        raise syntax_error(tokens[at].text)
+    at = _after_hints(tokens, at)
+    named = list(tokens[begin:at])
+    tail_words = {"OUTPUT", "FROM", "WHERE", "OPTION"}
+    assignments = []
+    if update:
+        if words(tokens[at : at + 1]) != ["SET"]:
+            raise syntax_error(tokens[at].text if at < len(tokens) else "UPDATE")
+        end = find(tokens, tail_words, at)
+        assignments = [_assignment(part) for part in split(tokens[at + 1 : end])]
+        at = end
+    output = None
+    if words(tokens[at : at + 1]) == ["OUTPUT"]:
+        end = find(tokens, tail_words - {"OUTPUT"}, at)
+        output = tokens[at + 1 : end]
+        at = end
+    end = find(tokens, {"OPTION"}, at)
+    rest = list(tokens[at:end])
+    has_from = words(rest, 1) == ["FROM"]
+    if not has_from:
+        rest = [*prefixed("FROM", named), *rest]
+    select = parse_query([*ctes, *prefixed("SELECT 1", rest)])
+    if not isinstance(select, exp.Select):
+        raise syntax_error(tokens[start].text)
+    return Change(target, select, has_from, top, output, assignments)
+
+
+def _assignment(tokens: Tokens) -> tuple[str | None, str | None, exp.Expr]:
+    names, at = name_at(tokens, 0)
+    name, variable = names[-1], None
+    compound = words(tokens[at : at + 1])[0] if at < len(tokens) else ""
+    if compound in (
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "&",
+        "|",
+        "^",
+        "+=",
+        "-=",
+        "*=",
+        "/=",
+        "%=",
+        "&=",
+        "|=",
+        "^=",
+    ):
+        skip = 1 if compound.endswith("=") else 2
+        value = parse_expression(
+            [*tokens[:at], *prefixed(compound[0] + " (", tokens[at + skip :]), *prefixed(")", [])]
+        )
+    elif compound == "=":
+        if name.startswith("@") and at + 2 < len(tokens) and "=" in words(tokens[at + 1 :], 99):
+            variable = name
+            column, value_expression = _assignment(tokens[at + 1 :])[0::2]
+            return column, variable, value_expression
+        value = parse_expression(tokens[at + 1 :])
+    else:
+        raise syntax_error(tokens[at].text if at < len(tokens) else name)
+    if name.startswith("@"):
+        return None, name, value
+    return name, variable, value
+
+
+def place(table: Table, column: TableColumn) -> str:
+    """What error 2628 calls a column."""
+    return f"'{table.name.full}', column '{column.name}'"
+
+
+def writable(table: Table, name: str, *, update: bool = False) -> TableColumn:
+    """The column, if it can be written.
+
+    Raises:
+        SqlError: 207, 271 or 8102.
+    """
+    column = table.column(name)
+    if column.computed is not None:
+        raise SqlError(
+            271, 16, f"The column \"{column.name}\" cannot be modified because it is either a computed "
+            "column or is the result of a UNION operator."
+        )  # fmt: skip
+    if update and column.identity:
+        raise SqlError(8102, 16, f"Cannot update identity column '{column.name}'.")
+    return column
+
+
+def compile_insert(compiler: Compiler, insert: Insert, table: Table, identity_insert: bool) -> Dml:
+    """Translate an INSERT that does not EXEC.
+
+    Args:
+        identity_insert: whether SET IDENTITY_INSERT is on for this table.
+
+    Raises:
+        SqlError: it does not fit the table.
+    """
+    columns = insert_columns(insert, table, identity_insert)
+    names = ", ".join(column.sql for column in columns)
+    returning, result = _output(compiler, insert.output, table, ("inserted",))
+    generated = any(column.identity for column in table.columns) and not any(
+        column.identity for column in columns
+    )
+    if insert.defaults:
+        body = " DEFAULT VALUES"
+    elif insert.rows is not None:
+        body = f" ({names}) VALUES {_rows(compiler, insert.rows, table, columns)}"
+    else:
+        if insert.query is None:
+            raise unsupported("INSERT ... EXEC here")
+        query = compiler.query(insert.query, None)
+        body = f" ({names}) {converted(compiler, query, table, columns)}"
+    made = Dml(f"INSERT INTO {table.sql}{body}{returning}", result)
+    made.identity = table.sql if generated else None
+    return _into(compiler, made, insert.output)
+
+
+def insert_columns(insert: Insert, table: Table, identity_insert: bool) -> list[TableColumn]:
+    """The columns that an INSERT gives values for.
+
+    Raises:
+        SqlError: 544, an identity column without IDENTITY_INSERT; 545, the other way round.
+    """
+    identity = next((column for column in table.columns if column.identity), None)
+    if insert.columns is None:
+        return [
+            column
+            for column in table.columns
+            if column.computed is None and column.type.name != "timestamp" and (
+                not column.identity or identity_insert
+            )
+        ]  # fmt: skip
+    columns = [writable(table, name) for name in insert.columns]
+    if identity is not None and identity in columns and not identity_insert:
+        raise SqlError(
+            544, 16, f"Cannot insert explicit value for identity column in table "
+            f"'{table.name.name}' when IDENTITY_INSERT is set to OFF."
+        )  # fmt: skip
+    if identity_insert and identity is not None and identity not in columns:
+        raise SqlError(
+            545, 16, f"Explicit value must be specified for identity column in table "
+            f"'{table.name.name}' either when IDENTITY_INSERT is set to ON or when a replication user "
+            "is inserting into a NOT FOR REPLICATION identity column."
+        )  # fmt: skip
+    return columns
+
+
+def _rows(
+    compiler: Compiler,
+    rows: list[list[exp.Expr | None]],
+    table: Table,
+    columns: list[TableColumn],
+) -> str:
+    scope, lines = Scope(), []
+    for row in rows:
+        if len(row) != len(columns):
+            number = 110 if len(row) > len(columns) else 109
+            raise SqlError(
+                number, 15, "There are "
+                f"{'fewer' if number == 110 else 'more'} columns in the INSERT statement than values "
+                "specified in the VALUES clause. The number of values in the VALUES clause must match "
+                "the number of columns specified in the INSERT statement."
+            )  # fmt: skip
+        items = []
+        for node, column in zip(row, columns, strict=True):
+            if node is None:
+                items.append("DEFAULT")
+                continue
+            value = compiler.expression(node, scope)
+            items.append(_stored(value, table, column))
+        lines.append(f"({', '.join(items)})")
+    return ", ".join(lines)
+
+
+def _stored(value: Value, table: Table, column: TableColumn) -> str:
+    if value.is_null:
+        return f"NULL::{pg_type(column.type)}"
+    return assign(value, column.type, place(table, column))
+
+
+def converted(compiler: Compiler, query: Query, table: Table, columns: list[TableColumn]) -> str:
+    """A query whose rows can be stored into the columns.
+
+    Raises:
+        SqlError: 120 or 121, the number of columns differs; 213 for a table without a list.
+    """
+    if len(query.columns) != len(columns):
+        raise SqlError(
+            121 if len(query.columns) > len(columns) else 120, 15, "The select list for the INSERT "
+            f"statement contains {'more' if len(query.columns) > len(columns) else 'fewer'} items than "
+            "the insert list. The number of SELECT values must match the number of INSERT columns."
+        )  # fmt: skip
+    name = compiler.alias()
+    items = [
+        _stored(replace(value, sql=f"{name}.c{n + 1}", is_null=False), table, column)
+        for n, (value, column) in enumerate(zip(query.columns, columns, strict=True))
+    ]
+    if items == [f"{name}.c{n + 1}" for n in range(len(columns))]:
+        return query.sql
+    listed = ", ".join(f"c{n + 1}" for n in range(len(columns)))
+    return f"SELECT {', '.join(items)} FROM ({query.sql}) AS {name}({listed})"
+
+
+def compile_change(compiler: Compiler, change: Change) -> Dml:
+    """Translate an UPDATE or DELETE.
+
+    Raises:
+        SqlError: it names something unknown.
+    """
+    select = change.select
+    scope = Scope()
+    if select.args.get("with_") is not None:
+        from local.sqlserver.queries import _common_tables
+
+        prefix = _common_tables(compiler, select.args["with_"], scope)
+    else:
+        prefix = ""
+    from_sql, _ = from_clause(
+        compiler, select.args.get("from_"), select.args.get("joins") or [], scope
+    )
+    source, table = _target(compiler, change, scope)
+    where = select.args.get("where")
+    where_sql = f" WHERE {compiler.condition(where.this, scope)}" if where is not None else ""
+    update = bool(change.assignments)
+    sets = []
+    for column_name, variable, node in change.assignments:
+        value = compiler.expression(node, scope)
+        if variable is not None:
+            raise unsupported("UPDATE ... SET @variable")
+        column = writable(table, str(column_name), update=True)
+        sets.append((column, _stored(value, table, column)))
+    for column in table.columns:
+        if update and column.type.name == "timestamp":
+            sets.append((column, "int8send(nextval('sys._dbts'))"))
+    kinds = ("inserted", "deleted") if update else ("deleted",)
+    returning, result = _output(compiler, change.output, table, kinds)
+    plain = not change.has_from and change.top is None
+    if plain and update:
+        assigned = ", ".join(f"{column.sql} = {sql}" for column, sql in sets)
+        sql = (
+            f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}{returning}"
+        )
+    elif plain:
+        sql = f"{prefix}DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}{returning}"
+    else:
+        limit = ""
+        if change.top is not None:
+            limit = f" LIMIT ({compiler.expression(change.top, scope).sql})"
+        names = "".join(f", {sql} AS v{n}" for n, (_, sql) in enumerate(sets))
+        inner = f"SELECT {source.pg_alias}.ctid AS id{names}{from_sql}{where_sql}{limit}"
+        if update:
+            assigned = ", ".join(f"{column.sql} = q.v{n}" for n, (column, _) in enumerate(sets))
+            sql = (
+                f"{prefix}UPDATE {table.sql} AS t SET {assigned} FROM ({inner}) AS q "
+                f"WHERE t.ctid = q.id{returning}"
+            )
+        else:
+            sql = f"{prefix}DELETE FROM {table.sql} AS t USING ({inner}) AS q WHERE t.ctid = q.id{returning}"
+            sql = sql if returning else f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
+    return _into(compiler, Dml(sql, result), change.output)
+
+
+def _target(compiler: Compiler, change: Change, scope: Scope) -> tuple[Source, Table]:
+    parts = change.target
+    wanted = object_name(parts, compiler.database)
+    for source in scope.sources:
+        alias_given = source.table is None
+        if len(parts) == 1 and source.alias.lower() == parts[0].lower() and alias_given:
+            name = _table_behind(change.select, parts[0], compiler.database)
+            return source, compiler.catalog.get(name, parts[0])
+        if source.table is not None and str(source.table.full).lower() == wanted.full.lower():
+            return source, compiler.catalog.get(wanted, ".".join(parts))
+    compiler.catalog.get(wanted, ".".join(parts))
+    raise unsupported(f"changing {'.'.join(parts)} that its FROM clause does not name")
+
+
+def _table_behind(select: exp.Select, alias: str, database: str):  # type: ignore[no-untyped-def]
+    from local.sqlserver.sources import table_parts
+
+    for table in select.find_all(exp.Table):
+        if table.alias.lower() == alias.lower():
+            return object_name(table_parts(table), database)
+    raise SqlError(208, 16, f"Invalid object name '{alias}'.")
+
+
+def _output(
+    compiler: Compiler, tokens: Tokens | None, table: Table, kinds: tuple[str, ...]
+) -> tuple[str, list[ResultColumn] | None]:
+    if tokens is None:
+        return "", None
+    from local.sqlserver.queries import _projections
+
+    end = find(tokens, {"INTO"})
+    scope = Scope()
+    for kind in kinds:
+        row = "new" if kind == "inserted" else "old"
+        columns = [replace(value, sql=f"{row}.{value.sql}") for value in table_values(table)]
+        scope.sources.append(Source(kind, columns))
+    select = parse_query(prefixed("SELECT", tokens[:end]))
+    values = _projections(compiler, select.expressions, scope)
+    items = ", ".join(f"{value.sql} AS c{n + 1}" for n, value in enumerate(values))
+    query = Query("", values)
+    return f" RETURNING {items}", query.result_columns
+
+
+def _into(compiler: Compiler, made: Dml, output: Tokens | None) -> Dml:
+    if output is None:
+        return made
+    at = find(output, {"INTO"})
+    if at == len(output):
+        return made
+    parts, at = name_at(output, at + 1)
+    table = compiler.catalog.get(object_name(parts, compiler.database), ".".join(parts))
+    names = name_list(output, at)[0] if at < len(output) else None
+    columns = insert_columns(Insert(parts, names, None), table, False)
+    values = [
+        Value(f"c{n + 1}", column.type, column.nullable, name=column.name)
+        for n, column in enumerate(made.columns or [])
+    ]
+    listed = ", ".join(value.sql for value in values)
+    source = converted(compiler, Query(f"SELECT {listed} FROM o", values), table, columns)
+    stored = ", ".join(column.sql for column in columns)
+    sql = f"WITH o AS ({made.sql}) INSERT INTO {table.sql} ({stored}) {source}"
+    return Dml(sql, None, made.identity)

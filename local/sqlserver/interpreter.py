@@ -1,0 +1,463 @@
+"""Runs a parsed batch: control flow, variables, errors, and what each statement yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from local.sqlserver import batch as tree
+from local.sqlserver.assignments import declare, run_set
+from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While
+from local.sqlserver.calls import run_execute
+from local.sqlserver.catalog import object_name
+from local.sqlserver.clauses import find, words
+from local.sqlserver.conversions import Value, convert
+from local.sqlserver.ddl import run_ddl
+from local.sqlserver.dml import compile_change, compile_insert, parse_change, parse_insert
+from local.sqlserver.errors import (
+    BATCH_ABORTING,
+    SCOPE_ABORTING,
+    ErrorContext,
+    SqlError,
+    syntax_error,
+    unsupported,
+)
+from local.sqlserver.evaluation import evaluate, evaluate_text, expression_of
+from local.sqlserver.messages import Thrown, run_print, run_raiserror, run_throw
+from local.sqlserver.parsing import parse_expression, parse_query, word
+from local.sqlserver.queries import Query, compile_query
+from local.sqlserver.selectinto import run_select_into
+from local.sqlserver.state import Frame, Sink, State
+
+
+class Stop(Exception):
+    """The batch ends here: RETURN, or an error that ends it (and, if `whole`, those around)."""
+
+    def __init__(self, status: int = 0, *, whole: bool = False) -> None:
+        super().__init__()
+        self.status, self.whole = status, whole
+
+
+class _Break(Exception):
+    pass
+
+
+class _Continue(Exception):
+    pass
+
+
+class Interpreter:
+    """Executes batches of one session into a sink."""
+
+    def __init__(self, state: State, sink: Sink) -> None:
+        self.state, self.sink = state, sink
+
+    def run_batch(self, text: str, frame: Frame) -> int:
+        """Run a batch with its own variables.
+
+        Returns:
+            What RETURN gave, or 0.
+
+        Raises:
+            SqlError: only inside of a TRY block of a batch around.
+        """
+        outer, self.state.frame = self.state.frame, frame
+        try:
+            try:
+                nodes = tree.parse_batch(text)
+                for node in nodes:
+                    _prepare_all(node)
+            except SqlError as error:
+                # the batch does not parse: nothing of it runs
+                self.state.error = error.number
+                if frame.is_trying:
+                    raise
+                self.sink.error(error)
+                return 0
+            self.run(nodes)
+            return 0
+        except Stop as stop:
+            if stop.whole and frame.parent is not None:
+                raise
+            return stop.status
+        finally:
+            self.state.frame = outer
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Run statements one after the other."""
+        for node in nodes:
+            self._node(node)
+
+    def _node(self, node: Node) -> None:
+        if isinstance(node, Statement):
+            self._guarded(lambda: self._statement(node), node)
+        elif isinstance(node, Block):
+            self.run(node.body)
+        elif isinstance(node, If):
+            if self._holds(node.condition):
+                self._node(node.then)
+            elif node.otherwise is not None:
+                self._node(node.otherwise)
+        elif isinstance(node, While):
+            self._loop(node)
+        else:
+            self._try(node)
+
+    def _loop(self, node: While) -> None:
+        while self._holds(node.condition):
+            try:
+                self._node(node.body)
+            except _Break:
+                break
+            except _Continue:
+                continue
+
+    def _try(self, node: TryCatch) -> None:
+        frame = self.state.frame
+        frame.trying += 1
+        try:
+            self.run(node.body)
+        except SqlError as error:
+            frame.trying -= 1
+            outer, frame.caught = frame.caught, error
+            self.state.error = error.number
+            try:
+                self.run(node.handler)
+            finally:
+                frame.caught = outer
+        else:
+            frame.trying -= 1
+
+    def _guarded(self, action: Callable[[], None], node: Statement) -> None:
+        state = self.state
+        try:
+            action()
+        except SqlError as error:
+            error.line = max(error.line, node.line)
+            state.error = error.number
+            thrown = isinstance(error, Thrown)
+            raised = error.number == 50000 and not thrown
+            rolls_back = error.number in BATCH_ABORTING or (
+                state.xact_abort and error.severity > 10 and not raised
+            )
+            if state.frame.is_trying:
+                if rolls_back:
+                    state.doom()
+                raise
+            if rolls_back:
+                state.abort()
+            self.sink.error(error)
+            if rolls_back or thrown or error.severity >= 20:
+                raise Stop(whole=True) from None
+            if error.number in SCOPE_ABORTING:
+                raise Stop from None
+
+    def _holds(self, condition: Statement) -> bool:
+        result = [False]
+
+        def action() -> None:
+            node = condition.parsed
+            with self.state.statement(ErrorContext("IF")):
+                compiler = self.state.compiler()
+                from local.sqlserver.scope import Scope
+
+                sql = compiler.condition(node, Scope())
+                rows = self.state.link.rows(
+                    f"SELECT CASE WHEN {sql} THEN 1 END", self.state.values(compiler.params)
+                )
+                result[0] = rows[0][0] is not None
+
+        self._guarded(action, condition)
+        return result[0]
+
+    def _statement(self, statement: Statement) -> None:
+        kind = statement.kind
+        runner = getattr(self, f"_run_{kind.lower()}", None)
+        if runner is None:
+            raise unsupported(kind)
+        runner(statement)
+        if kind not in ("RAISERROR", "THROW"):
+            self.state.error = 0
+
+    def done(self, rowcount: int | None, command: str) -> None:
+        """Report a statement's end, and remember @@ROWCOUNT."""
+        self.state.rowcount = rowcount or 0
+        self.sink.done(None if self.state.nocount else rowcount, command)
+
+    # Queries and changes -----------------------------------------------------------------------
+
+    def _run_select(self, statement: Statement) -> None:
+        node = statement.parsed
+        if isinstance(node, exp.Select) and node.args.get("into") is not None:
+            run_select_into(self, node)
+            return
+        assigned = _assignments(node)
+        if assigned is not None:
+            self._select_variables(node, assigned)
+            return
+        state = self.state
+        with state.statement(ErrorContext("SELECT")):
+            compiler = state.compiler()
+            query = compile_query(compiler, node, None)
+            for table in compiler.locks:
+                if state.trancount:
+                    state.link.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+            if state.fmtonly:
+                self.sink.columns(query.result_columns)
+                self.sink.done(0, "SELECT")
+                return
+            self.send(query, compiler.params)
+
+    def send(self, query: Query, params: list[str]) -> None:
+        """Run a query and hand its rows to the client."""
+        state, count, begun = self.state, 0, False
+        sql = query.sql
+        if state.row_limit:
+            sql = f"SELECT * FROM ({sql}) AS limited LIMIT {state.row_limit}"
+        for chunk in state.link.stream(sql, state.values(params)):
+            if not begun:
+                self.sink.columns(query.result_columns)
+                begun = True
+            if chunk.ntuples:
+                self.sink.rows(chunk)
+                count += chunk.ntuples
+        self.done(count, "SELECT")
+
+    def _select_variables(self, node: exp.Select, names: list[str]) -> None:
+        state = self.state
+        with state.statement(ErrorContext("SELECT")):
+            compiler = state.compiler()
+            plain = node.copy()
+            plain.set("expressions", [item.expression for item in plain.expressions])
+            query = compile_query(compiler, plain, None)
+            types = [state.variable(name).type for name in names]
+            items = [
+                convert(replace(value, sql=f"q.c{n + 1}", is_null=False), kind)
+                for n, (value, kind) in enumerate(zip(query.columns, types, strict=True))
+            ]
+            listed = ", ".join(f"c{n + 1}" for n in range(len(items)))
+            rows = state.link.rows(
+                f"SELECT {', '.join(items)} FROM ({query.sql}) AS q({listed})",
+                state.values(compiler.params),
+            )
+        if rows:
+            for name, value in zip(names, rows[-1], strict=True):
+                state.variable(name).value = value
+        state.rowcount = len(rows)
+        self.sink.done(None, "SELECT")
+
+    def _run_insert(self, statement: Statement) -> None:
+        state, insert = self.state, statement.parsed
+        with state.statement(ErrorContext("INSERT"), writes=True):
+            name = object_name(insert.target, state.database)
+            table = state.catalog.get(name, ".".join(insert.target))
+            if insert.call is not None:
+                run_execute(self, insert.call, into=(table, insert))
+                return
+            compiler = state.compiler()
+            made = compile_insert(compiler, insert, table, state.identity_insert == table.sql)
+            self._change("INSERT", made.sql, made.columns, compiler.params)
+            if made.identity is not None and state.rowcount:
+                identity = next(column for column in table.columns if column.identity)
+                rows = state.link.rows(
+                    f"SELECT sys.sequence_value({table.oid}::oid, {identity.attnum})"
+                )
+                state.identity = rows[0][0]
+
+    def _run_update(self, statement: Statement) -> None:
+        self._run_change("UPDATE", statement)
+
+    def _run_delete(self, statement: Statement) -> None:
+        self._run_change("DELETE", statement)
+
+    def _run_change(self, word: str, statement: Statement) -> None:
+        with self.state.statement(ErrorContext(word), writes=True):
+            compiler = self.state.compiler()
+            made = compile_change(compiler, statement.parsed)
+            self._change(word, made.sql, made.columns, compiler.params)
+
+    def _change(self, word: str, sql: str, columns: object, params: list[str]) -> None:
+        state = self.state
+        if columns is None:
+            self.done(state.link.execute(sql, state.values(params)) or 0, word)
+            return
+        count = 0
+        self.sink.columns(columns)  # type: ignore[arg-type]
+        for chunk in state.link.stream(sql, state.values(params)):
+            self.sink.rows(chunk)
+            count += chunk.ntuples
+        self.done(count, word)
+
+    def _run_merge(self, statement: Statement) -> None:
+        raise unsupported("MERGE")
+
+    # Definitions, options, variables -----------------------------------------------------------
+
+    def _run_create(self, statement: Statement) -> None:
+        run_ddl(self, statement)
+
+    _run_alter = _run_drop = _run_truncate = _run_create
+
+    def _run_set(self, statement: Statement) -> None:
+        run_set(self, statement)
+
+    def _run_declare(self, statement: Statement) -> None:
+        declare(self, statement)
+
+    def _run_use(self, statement: Statement) -> None:
+        old = self.state.database
+        new = self.state.set_database(statement.tokens[1].text)
+        self.sink.database(new, old)
+        self.sink.done(None, "USE")
+
+    def _run_execute(self, statement: Statement) -> None:
+        run_execute(self, statement.tokens)
+
+    _run_exec = _run_call = _run_execute
+
+    # Transactions ------------------------------------------------------------------------------
+
+    def _run_begin(self, statement: Statement) -> None:
+        self.state.begin()
+        self.sink.done(None, "BEGIN TRANSACTION")
+
+    def _run_commit(self, statement: Statement) -> None:
+        with self._outside("COMMIT"):
+            self.state.commit()
+        self.sink.done(None, "COMMIT TRANSACTION")
+
+    def _run_rollback(self, statement: Statement) -> None:
+        with self._outside("ROLLBACK"):
+            self.state.rollback(self._transaction_name(statement, rollback=True))
+        self.sink.done(None, "ROLLBACK TRANSACTION")
+
+    def _run_save(self, statement: Statement) -> None:
+        with self._outside("SAVE"):
+            self.state.save(self._transaction_name(statement) or "")
+        self.sink.done(None, "SAVE TRANSACTION")
+
+    def _transaction_name(self, statement: Statement, rollback: bool = False) -> str | None:
+        rest = [
+            token
+            for token in statement.tokens[1:]
+            if word(token) not in ("TRAN", "TRANSACTION", "WORK", ";")
+        ]
+        if not rest:
+            return None
+        if word(rest[0]) == "@":
+            return self.state.variable("@" + rest[1].text).value
+        name = rest[0].text
+        if (
+            rollback
+            and name.lower() == (getattr(self.state, "transaction_name", None) or "").lower()
+        ):
+            return None
+        return name
+
+    def _outside(self, what: str):  # type: ignore[no-untyped-def]
+        from local.sqlserver.evaluation import translating
+
+        return translating(self.state, what)
+
+    # Control -----------------------------------------------------------------------------------
+
+    def _run_return(self, statement: Statement) -> None:
+        status = 0
+        if len(statement.tokens) > 1:
+            status = int(evaluate_text(self.state, parse_expression(statement.tokens[1:])) or 0)
+        raise Stop(status)
+
+    def _run_break(self, statement: Statement) -> None:
+        raise _Break
+
+    def _run_continue(self, statement: Statement) -> None:
+        raise _Continue
+
+    def _run_print(self, statement: Statement) -> None:
+        run_print(self, statement)
+
+    def _run_raiserror(self, statement: Statement) -> None:
+        run_raiserror(self, statement)
+
+    def _run_throw(self, statement: Statement) -> None:
+        run_throw(self, statement)
+
+    def _run_waitfor(self, statement: Statement) -> None:
+        parts = words(statement.tokens, 3)
+        if parts[1:2] != ["DELAY"]:
+            raise unsupported("WAITFOR TIME")
+        text = evaluate_text(self.state, expression_of(statement.tokens[2:]))
+        with self.state.statement(ErrorContext("WAITFOR")):
+            self.state.link.rows("SELECT pg_sleep(extract(epoch FROM $1::interval))", [text])
+
+    def _run_grant(self, statement: Statement) -> None:
+        self.sink.done(None, statement.kind)
+
+    _run_deny = _run_revoke = _run_checkpoint = _run_dbcc = _run_reconfigure = _run_grant
+
+
+def _assignments(node: exp.Expr) -> list[str] | None:
+    """The variables of SELECT @a = ..., @b = ...; None if it selects for the client."""
+    if not isinstance(node, exp.Select):
+        return None
+    names = [
+        "@" + item.this.name
+        for item in node.expressions
+        if isinstance(item, exp.EQ) and isinstance(item.this, exp.Parameter)
+    ]
+    if not names:
+        return None
+    if len(names) != len(node.expressions):
+        raise SqlError(
+            141, 15, "A SELECT statement that assigns a value to a variable must not be combined with "
+            "data-retrieval operations."
+        )  # fmt: skip
+    return names
+
+
+def _prepare_all(node: Node) -> None:
+    """Parse every statement of a batch, so that a syntax error anywhere stops all of it."""
+    if isinstance(node, Statement):
+        prepare(node)
+    elif isinstance(node, Block):
+        for item in node.body:
+            _prepare_all(item)
+    elif isinstance(node, If):
+        prepare(node.condition)
+        _prepare_all(node.then)
+        if node.otherwise is not None:
+            _prepare_all(node.otherwise)
+    elif isinstance(node, While):
+        prepare(node.condition)
+        _prepare_all(node.body)
+    else:
+        for item in (*node.body, *node.handler):
+            _prepare_all(item)
+
+
+def prepare(statement: Statement) -> None:
+    """Parse a statement's tokens into `parsed`, once.
+
+    Raises:
+        SqlError: 102.
+    """
+    if statement.parsed is not None:
+        return
+    kind = statement.kind
+    if kind == "SELECT":
+        end = find(statement.tokens, {"OPTION"})
+        node = parse_query(statement.tokens[:end])
+        if not isinstance(node, (exp.Query,)):
+            raise syntax_error(statement.tokens[0].text)
+        statement.parsed = node
+    elif kind == "CONDITION":
+        statement.parsed = parse_expression(statement.tokens)
+    elif kind == "INSERT":
+        statement.parsed = parse_insert(statement.tokens)
+    elif kind in ("UPDATE", "DELETE"):
+        statement.parsed = parse_change(statement.tokens)
+
+
+__all__ = ["Interpreter", "Stop", "Value", "evaluate"]

@@ -1,0 +1,174 @@
+"""The engine's PostgreSQL connection: libpq, text for control and binary chunks for results."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator, Sequence
+
+import psycopg.pq as pq
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
+
+from local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
+
+CHUNK_ROWS = 1024
+_OK = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY)
+
+Row = list[str | None]
+
+
+class PgError(Exception):
+    """PostgreSQL reported an error; `failure` has its fields."""
+
+    def __init__(self, failure: PgFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Link:
+    """One PostgreSQL session. Every method raises PgError when the server reports an error."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = pq.PGconn.connect(url.encode())
+        if self.connection.status != ConnStatus.OK:
+            reason = self.connection.get_error_message().strip()
+            raise SqlError(17142, 21, f"The stand-in's PostgreSQL cannot be reached: {reason}")
+        self._prepared: set[str] = set()
+
+    @property
+    def status(self) -> TransactionStatus:
+        return TransactionStatus(self.connection.transaction_status)
+
+    @property
+    def alive(self) -> bool:
+        return self.connection.status == ConnStatus.OK
+
+    def run(self, sql: str) -> None:
+        """Run one or several statements whose results are not wanted."""
+        self._check(self.connection.exec_(sql.encode()))
+
+    def rows(self, sql: str, params: Sequence[str | None] = ()) -> list[Row]:
+        """Run one statement and fetch its rows as text."""
+        return _text_rows(self._check(self.connection.exec_params(sql.encode(), _bytes(params))))
+
+    def execute(self, sql: str, params: Sequence[str | None] = ()) -> int | None:
+        """Run one statement.
+
+        Returns:
+            The number of rows affected, or None if the command has no such number.
+        """
+        result = self._check(self.connection.exec_params(sql.encode(), _bytes(params)))
+        return result.command_tuples
+
+    def prepared(self, name: str, sql: str, params: Sequence[str | None]) -> list[Row]:
+        """Like `rows`, parsed by the server only once per session."""
+        if name not in self._prepared:
+            self._check(self.connection.prepare(name.encode(), sql.encode()))
+            self._prepared.add(name)
+        result = self.connection.exec_prepared(name.encode(), _bytes(params))
+        return _text_rows(self._check(result))
+
+    def stream(self, sql: str, params: Sequence[str | None] = ()) -> Iterator[pq.abc.PGresult]:
+        """Run one query and yield its rows in binary chunks; the first may have no rows."""
+        self.connection.send_query_params(sql.encode(), _bytes(params), result_format=Format.BINARY)
+        self.connection.set_chunked_rows_mode(CHUNK_ROWS)
+        try:
+            while (result := self._result()) is not None:
+                status = result.status
+                if status in (ExecStatus.TUPLES_CHUNK, ExecStatus.TUPLES_OK):
+                    yield result
+                elif status != ExecStatus.COMMAND_OK:
+                    raise PgError(_failure(result))
+        finally:
+            self.drain()
+
+    def drain(self) -> None:
+        """Throw away what is left of the running command."""
+        while self._result() is not None:
+            pass
+
+    def copy_start(self, sql: str) -> None:
+        """Start a COPY ... FROM STDIN."""
+        result = self.connection.exec_(sql.encode())
+        if result.status != ExecStatus.COPY_IN:
+            raise PgError(_failure(result))
+
+    def copy_data(self, data: bytes) -> None:
+        """Send a part of the COPY data."""
+        self.connection.put_copy_data(data)
+
+    def copy_end(self, error: bytes | None = None) -> int:
+        """End the COPY; with an error, the server forgets it.
+
+        Returns:
+            The number of rows copied.
+        """
+        self.connection.put_copy_end(error)
+        failure, rows = None, 0
+        while (result := self._result()) is not None:
+            if result.status == ExecStatus.FATAL_ERROR:
+                failure = _failure(result)
+            else:
+                rows = result.command_tuples or 0
+        if failure is not None and error is None:
+            raise PgError(failure)
+        return rows
+
+    def cancel(self) -> None:
+        """Ask the server to stop the running command; safe from another thread or a signal."""
+        self.connection.get_cancel().cancel()
+
+    def close(self) -> None:
+        self.connection.finish()
+
+    def _result(self) -> pq.abc.PGresult | None:
+        """The next result, waited for in select(): psycopg's get_result holds the GIL meanwhile.
+
+        Without that no other thread could notice that the client wants to cancel.
+        """
+        while self.connection.is_busy():
+            select.select([self.connection.socket], [], [])
+            self.connection.consume_input()
+        return self.connection.get_result()
+
+    def _check(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
+        if result.status not in _OK:
+            raise PgError(_failure(result))
+        return result
+
+
+def translated(error: PgError, context: ErrorContext) -> SqlError:
+    """The SQL Server error for a PostgreSQL error."""
+    return from_postgres(error.failure, context)
+
+
+def _bytes(params: Sequence[str | None]) -> list[bytes | None]:
+    return [None if value is None else value.encode() for value in params]
+
+
+def _text_rows(result: pq.abc.PGresult) -> list[Row]:
+    width = range(result.nfields)
+    return [
+        [
+            None if (value := result.get_value(row, column)) is None else value.decode()
+            for column in width
+        ]
+        for row in range(result.ntuples)
+    ]
+
+
+def _failure(result: pq.abc.PGresult) -> PgFailure:
+    def get(field: DiagnosticField) -> str:
+        return (result.error_field(field) or b"").decode(errors="replace")
+
+    return PgFailure(
+        get(DiagnosticField.SQLSTATE) or "08006",
+        get(DiagnosticField.MESSAGE_PRIMARY)
+        or result.error_message.decode(errors="replace").strip(),
+        get(DiagnosticField.MESSAGE_DETAIL),
+        get(DiagnosticField.SCHEMA_NAME),
+        get(DiagnosticField.TABLE_NAME),
+        get(DiagnosticField.COLUMN_NAME),
+        get(DiagnosticField.CONSTRAINT_NAME),
+        get(DiagnosticField.DATATYPE_NAME),
+        get(DiagnosticField.CONTEXT),
+    )

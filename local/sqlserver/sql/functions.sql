@@ -1,0 +1,378 @@
+-- What T-SQL computes and PostgreSQL does not. Ticks are 100 ns since 0001-01-01 (datetime2(7)) or
+-- since midnight (time(7)).
+
+CREATE TYPE sys.datetimeoffset AS (utc bigint, minutes smallint);
+
+CREATE FUNCTION sys.fail(number int, severity int, message text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RAISE EXCEPTION '%|%|%', number, severity, message USING ERRCODE = 'TS000';
+END $$;
+
+-- Text ----------------------------------------------------------------------------------------
+
+-- What the default collation compares: case and trailing blanks do not count.
+CREATE FUNCTION sys.ci(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN lower(rtrim(x, ' ') COLLATE "pg_c_utf8") COLLATE "C";
+
+CREATE FUNCTION sys.cs(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN rtrim(x, ' ') COLLATE "C";
+
+-- Length in UTF-16 code units, as SQL Server counts.
+CREATE FUNCTION sys.units(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(x) = length(x) THEN length(x)
+  ELSE length(x) + length(regexp_replace(x, '[^\U00010000-\U0010ffff]', '', 'g')) END;
+
+CREATE FUNCTION sys.len(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sys.units(rtrim(x, ' '));
+
+-- The first n UTF-16 units; a surrogate pair that does not fit is dropped.
+CREATE FUNCTION sys.cut(x text, n int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result text := left(x, n);
+BEGIN
+  IF n < 0 THEN PERFORM sys.fail(537, 16, 'Invalid length parameter passed to the LEFT or SUBSTRING function.'); END IF;
+  WHILE sys.units(result) > n LOOP
+    result := left(result, length(result) - 1);
+  END LOOP;
+  RETURN result;
+END $$;
+
+CREATE FUNCTION sys.pad(x text, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(x) >= n AND sys.units(x) >= n THEN x
+  ELSE x || repeat(' ', n - sys.units(x)) END;
+
+-- varchar holds code page 1252 only; anything else becomes a question mark per UTF-16 unit.
+CREATE FUNCTION sys.cp1252(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(x) = length(x) THEN x ELSE
+  regexp_replace(regexp_replace(x, '[\U00010000-\U0010ffff]', '??', 'g'),
+    '[^\u0001-\u0081\u008d\u008f\u0090\u009d\u00a0-\u00ff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]', '?', 'g') END;
+
+-- Assignment to a column of n units: blanks beyond the end are cut, anything else is error 2628.
+CREATE FUNCTION sys.fit(x text, n int, place text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result text;
+BEGIN
+  IF octet_length(x) <= n OR sys.units(x) <= n THEN RETURN x; END IF;
+  result := sys.cut(x, n);
+  IF rtrim(substr(x, length(result) + 1), ' ') <> '' THEN
+    PERFORM sys.fail(2628, 16, format('String or binary data would be truncated in table %s. Truncated value: ''%s''.', place, left(result, 100)));
+  END IF;
+  RETURN result;
+END $$;
+
+CREATE FUNCTION sys.fit(x bytea, n int, place text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+  IF octet_length(x) > n THEN
+    PERFORM sys.fail(2628, 16, format('String or binary data would be truncated in table %s. Truncated value: ''''.', place));
+  END IF;
+  RETURN x;
+END $$;
+
+CREATE FUNCTION sys.pad(x bytea, n int) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN substr(x, 1, n) || decode(repeat('00', greatest(n - octet_length(x), 0)), 'hex');
+
+CREATE FUNCTION sys.utf16(x text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result text := ''; point int; c text;
+BEGIN
+  FOREACH c IN ARRAY regexp_split_to_array(x, '') LOOP
+    CONTINUE WHEN c = '';
+    point := ascii(c);
+    IF point < 65536 THEN
+      result := result || lpad(to_hex(((point & 255) << 8) | (point >> 8)), 4, '0');
+    ELSE
+      point := point - 65536;
+      result := result
+        || lpad(to_hex((((55296 + (point >> 10)) & 255) << 8) | ((55296 + (point >> 10)) >> 8)), 4, '0')
+        || lpad(to_hex((((56320 + (point & 1023)) & 255) << 8) | ((56320 + (point & 1023)) >> 8)), 4, '0');
+    END IF;
+  END LOOP;
+  RETURN decode(result, 'hex');
+END $$;
+
+CREATE FUNCTION sys.from_utf16(x bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result text := ''; unit int; low int; i int := 0;
+BEGIN
+  WHILE i + 1 < octet_length(x) LOOP
+    unit := get_byte(x, i) | (get_byte(x, i + 1) << 8);
+    i := i + 2;
+    IF unit BETWEEN 55296 AND 56319 AND i + 1 < octet_length(x) THEN
+      low := get_byte(x, i) | (get_byte(x, i + 1) << 8);
+      i := i + 2;
+      unit := 65536 + ((unit - 55296) << 10) + (low - 56320);
+    END IF;
+    result := result || chr(unit);
+  END LOOP;
+  RETURN result;
+END $$;
+
+-- The code point or surrogate of the first character, as UNICODE() tells it.
+CREATE FUNCTION sys.unicode(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN x = '' THEN NULL WHEN ascii(x) >= 65536 THEN 55296 + ((ascii(x) - 65536) >> 10)
+  ELSE ascii(x) END;
+
+CREATE FUNCTION sys.like_pattern(pattern text, esc text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE result text := ''; c text; i int := 1; inner_text text; stop int;
+BEGIN
+  WHILE i <= length(pattern) LOOP
+    c := substr(pattern, i, 1);
+    IF c = esc AND i < length(pattern) THEN
+      i := i + 1;
+      result := result || regexp_replace(substr(pattern, i, 1), '([^[:alnum:][:space:]_])', '\\\1');
+    ELSIF c = '%' THEN result := result || '.*';
+    ELSIF c = '_' THEN result := result || '.';
+    ELSIF c = '[' AND strpos(substr(pattern, i + 1), ']') > 0 THEN
+      stop := i + strpos(substr(pattern, i + 1), ']');
+      inner_text := substr(pattern, i + 1, stop - i - 1);
+      result := result || CASE
+        WHEN left(inner_text, 1) = '^' THEN '[^' || replace(replace(substr(inner_text, 2), '\', '\\'), '[', '\[') || ']'
+        ELSE '[' || replace(replace(inner_text, '\', '\\'), '[', '\[') || ']' END;
+      i := stop;
+    ELSE result := result || regexp_replace(c, '([^[:alnum:][:space:]_])', '\\\1');
+    END IF;
+    i := i + 1;
+  END LOOP;
+  RETURN '^(?:' || result || ')$';
+END $$;
+
+-- Numbers -------------------------------------------------------------------------------------
+
+CREATE FUNCTION sys.tinyint(x bigint) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN x BETWEEN 0 AND 255 OR x IS NULL THEN x::smallint
+  ELSE sys.fail(220, 16, 'Arithmetic overflow error for data type tinyint, value = ' || x || '.')::smallint END;
+
+CREATE FUNCTION sys.text_number(x text, kind text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN btrim(x) = '' THEN CASE WHEN kind = 'numeric'
+    THEN sys.fail(8114, 16, 'Error converting data type varchar to numeric.') ELSE '0' END
+  WHEN kind IN ('float', 'numeric') AND x ~ '[A-DF-Za-df-z_]'
+    THEN sys.fail(8114, 16, 'Error converting data type varchar to ' || kind || '.')
+  WHEN kind = 'int' AND btrim(x) !~ '^[+-]?\s*[0-9]+$' THEN
+    sys.fail(245, 16, 'Conversion failed when converting the varchar value ''' || x || ''' to data type int.')
+  ELSE btrim(x) END;
+
+CREATE FUNCTION sys.text_money(x text) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(nullif(regexp_replace(x, '[$, ]', '', 'g'), ''), '0')::numeric(19, 4);
+
+CREATE FUNCTION sys.text_bit(x text) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE lower(btrim(x)) WHEN 'true' THEN 1 WHEN 'false' THEN 0
+  ELSE (sys.text_number(x, 'int')::bigint <> 0)::int END::smallint;
+
+CREATE FUNCTION sys.float_text(x float8, style int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE digits int := CASE style WHEN 0 THEN 6 WHEN 1 THEN 8 WHEN 2 THEN 16 ELSE 17 END;
+  shown text; mantissa text; exponent int;
+BEGIN
+  IF x = 0 THEN RETURN '0'; END IF;
+  shown := btrim(to_char(x, '9.' || repeat('9', digits - 1) || 'EEEE'));
+  mantissa := split_part(lower(shown), 'e', 1);
+  exponent := split_part(lower(shown), 'e', 2)::int;
+  IF style = 0 THEN
+    IF exponent BETWEEN -5 AND digits - 1 THEN
+      RETURN trim_scale(round(mantissa::numeric * (10::numeric ^ exponent), digits - 1 - exponent))::text;
+    END IF;
+    mantissa := trim_scale(mantissa::numeric)::text;
+  END IF;
+  RETURN mantissa || 'e' || CASE WHEN exponent < 0 THEN '-' ELSE '+' END || lpad(abs(exponent)::text, 3, '0');
+END $$;
+
+CREATE FUNCTION sys.bytes_int(x bytea) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result bigint := 0; b bytea := substr(x, greatest(octet_length(x) - 7, 1));
+BEGIN
+  FOR i IN 0 .. octet_length(b) - 1 LOOP
+    result := (result << 8) | get_byte(b, i);
+  END LOOP;
+  RETURN result;
+END $$;
+
+-- uniqueidentifier orders by its last six bytes first, and is stored with its first three fields swapped.
+CREATE FUNCTION sys.guid_bytes(x uuid) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (SELECT substr(b, 4, 1) || substr(b, 3, 1) || substr(b, 2, 1) || substr(b, 1, 1)
+    || substr(b, 6, 1) || substr(b, 5, 1) || substr(b, 8, 1) || substr(b, 7, 1) || substr(b, 9)
+  FROM (SELECT uuid_send(x)) AS s(b));
+
+CREATE FUNCTION sys.bytes_guid(x bytea) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (SELECT encode(substr(b, 4, 1) || substr(b, 3, 1) || substr(b, 2, 1) || substr(b, 1, 1)
+    || substr(b, 6, 1) || substr(b, 5, 1) || substr(b, 8, 1) || substr(b, 7, 1) || substr(b, 9), 'hex')::uuid
+  FROM (SELECT sys.pad(x, 16)) AS s(b));
+
+CREATE FUNCTION sys.guid_order(x uuid) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (SELECT substr(b, 11, 6) || substr(b, 9, 2) || substr(b, 7, 2) || substr(b, 5, 2) || substr(b, 1, 4)
+  FROM (SELECT sys.guid_bytes(x)) AS s(b));
+
+-- Dates and times -----------------------------------------------------------------------------
+
+CREATE FUNCTION sys.ts_ticks(x timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (extract(epoch FROM x) * 10000000)::bigint + 621355968000000000;
+
+-- Rounded to n digits of a second, n at most 6.
+CREATE FUNCTION sys.ticks_ts(x bigint, n int DEFAULT 6) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN timestamp '0001-01-01'
+  + round(x, n - 7)::bigint / 864000000000 * interval '1 day'
+  + round(x, n - 7)::bigint % 864000000000 / 10 * interval '1 microsecond';
+
+CREATE FUNCTION sys.time_ticks(x time) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (extract(epoch FROM x) * 10000000)::bigint;
+
+CREATE FUNCTION sys.ticks_time(x bigint, n int DEFAULT 6) RETURNS time LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN time '00:00' + round(x, n - 7)::bigint % 864000000000 / 10 * interval '1 microsecond';
+
+CREATE FUNCTION sys.to_datetime(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN x < '1753-01-01' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a datetime data type resulted in an out-of-range value.')::timestamp
+  ELSE date_trunc('second', x) + round(round(extract(microsecond FROM x) % 1000000 * 3 / 10000) * 10000 / 3) * interval '1 microsecond' END;
+
+CREATE FUNCTION sys.to_smalldatetime(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN x < '1900-01-01' OR x >= '2079-06-06 23:59:30' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a smalldatetime data type resulted in an out-of-range value.')::timestamp
+  ELSE date_trunc('minute', x + interval '30 seconds') END;
+
+CREATE FUNCTION sys.text_dto(x text) RETURNS sys.datetimeoffset LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE m text[]; fraction text; local bigint; minutes int := 0;
+BEGIN
+  m := regexp_match(btrim(x), '^(\d{4}-\d{1,2}-\d{1,2}|\d{8}|\d{6}|\d{4}|\d{1,2}/\d{1,2}/\d{4}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}-\d{1,2}-\d{4}|[A-Za-z]{3,9} +\d{1,2},? +\d{4}|\d{1,2} +[A-Za-z]{3,9},? +\d{4})?[T ]*(?:(\d{1,2}(?::\d{1,2}(?::\d{1,2})?)?)(?:[.:](\d+))?\s*([AaPp][Mm])?)?\s*(Z|[+-]\d{1,2}:\d{2})?$');
+  IF m IS NULL OR length(m[3]) > 7 OR (m[2] IS NOT NULL AND strpos(m[2], ':') = 0 AND m[4] IS NULL) THEN
+    PERFORM sys.fail(241, 16, 'Conversion failed when converting date and/or time from character string.');
+  END IF;
+  IF length(m[1]) = 4 THEN m[1] := m[1] || '-01-01'; END IF;
+  fraction := rpad(coalesce(m[3], ''), 7, '0');
+  local := sys.ts_ticks((coalesce(m[1], '1900-01-01') || ' ' || coalesce(m[2], '00:00') || coalesce(' ' || m[4], ''))::timestamp) + fraction::bigint;
+  IF m[5] IS NOT NULL AND m[5] <> 'Z' THEN
+    minutes := split_part(m[5], ':', 1)::int * 60 + (CASE WHEN m[5] LIKE '-%' THEN -1 ELSE 1 END) * split_part(m[5], ':', 2)::int;
+  END IF;
+  IF local < 0 OR local >= 3155378976000000000 OR abs(minutes) > 840 THEN
+    PERFORM sys.fail(241, 16, 'Conversion failed when converting date and/or time from character string.');
+  END IF;
+  RETURN ROW(local - minutes * 600000000::bigint, minutes)::sys.datetimeoffset;
+EXCEPTION WHEN datetime_field_overflow OR invalid_datetime_format THEN
+  PERFORM sys.fail(241, 16, 'Conversion failed when converting date and/or time from character string.');
+END $$;
+
+CREATE FUNCTION sys.dto_local(x sys.datetimeoffset) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (x).utc + (x).minutes * 600000000::bigint;
+
+CREATE FUNCTION sys.text_ticks(x text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sys.dto_local(sys.text_dto(x));
+
+CREATE FUNCTION sys.make_dto(local bigint, minutes int) RETURNS sys.datetimeoffset LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN local IS NULL OR minutes IS NULL THEN NULL ELSE ROW(local - minutes * 600000000::bigint, minutes::smallint)::sys.datetimeoffset END;
+
+CREATE FUNCTION sys.dto_round(x sys.datetimeoffset, n int) RETURNS sys.datetimeoffset LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN (x).utc IS NULL THEN NULL ELSE ROW(round((x).utc, n - 7)::bigint, (x).minutes)::sys.datetimeoffset END;
+
+CREATE FUNCTION sys.offset_text(minutes int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN minutes < 0 THEN '-' ELSE '+' END || to_char(abs(minutes) / 60, 'FM00') || ':' || to_char(abs(minutes) % 60, 'FM00');
+
+-- yyyy-mm-dd hh:mm:ss[.fraction of n digits]
+CREATE FUNCTION sys.ticks_text(x bigint, n int, separator text DEFAULT ' ') RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (SELECT to_char(sys.ticks_ts(r / 10000000 * 10000000), 'YYYY-MM-DD"' || separator || '"HH24:MI:SS')
+    || CASE WHEN n > 0 THEN '.' || left(lpad((r % 10000000)::text, 7, '0'), n) ELSE '' END
+  FROM (SELECT round(x, n - 7)::bigint) AS s(r));
+
+CREATE FUNCTION sys.time_text(x bigint, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN substr(sys.ticks_text(x, n), 12);
+
+-- The styles of CONVERT that drivers and people use; n is the number of fractional digits shown.
+CREATE FUNCTION sys.date_text(x bigint, n int, style int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE ts timestamp := sys.ticks_ts(x / 10000000 * 10000000);
+  fraction text := CASE WHEN n > 0 THEN '.' || left(lpad((x % 10000000)::text, 7, '0'), n) ELSE '' END;
+BEGIN
+  RETURN CASE
+    WHEN style IN (0, 100) THEN to_char(ts, 'Mon ') || lpad(to_char(ts, 'FMDD'), 2) || to_char(ts, ' YYYY ') || lpad(to_char(ts, 'FMHH12:MIAM'), 7)
+    WHEN style = 101 THEN to_char(ts, 'MM/DD/YYYY')
+    WHEN style = 102 THEN to_char(ts, 'YYYY.MM.DD')
+    WHEN style = 103 THEN to_char(ts, 'DD/MM/YYYY')
+    WHEN style = 104 THEN to_char(ts, 'DD.MM.YYYY')
+    WHEN style = 105 THEN to_char(ts, 'DD-MM-YYYY')
+    WHEN style IN (8, 108, 24) THEN to_char(ts, 'HH24:MI:SS')
+    WHEN style IN (14, 114) THEN to_char(ts, 'HH24:MI:SS') || replace(fraction, '.', ':')
+    WHEN style = 110 THEN to_char(ts, 'MM-DD-YYYY')
+    WHEN style = 111 THEN to_char(ts, 'YYYY/MM/DD')
+    WHEN style = 112 THEN to_char(ts, 'YYYYMMDD')
+    WHEN style = 23 THEN to_char(ts, 'YYYY-MM-DD')
+    WHEN style IN (20, 120) THEN to_char(ts, 'YYYY-MM-DD HH24:MI:SS')
+    WHEN style IN (21, 25, 121) THEN to_char(ts, 'YYYY-MM-DD HH24:MI:SS') || fraction
+    WHEN style IN (126, 127) THEN to_char(ts, 'YYYY-MM-DD"T"HH24:MI:SS') || CASE WHEN x % 10000000 = 0 THEN '' ELSE fraction END
+    ELSE sys.fail(281, 16, style || ' is not a valid style number when converting from datetime to a character string.') END;
+END $$;
+
+-- Boundaries crossed between two ticks, as DATEDIFF counts them.
+CREATE FUNCTION sys.months(x bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN extract(year FROM sys.ticks_ts(x))::bigint * 12 + extract(month FROM sys.ticks_ts(x))::bigint;
+
+CREATE FUNCTION sys.date_add(x bigint, amount bigint, months boolean) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result bigint;
+BEGIN
+  IF months THEN
+    result := sys.ts_ticks(sys.ticks_ts(x / 10 * 10) + make_interval(months => amount::int)) + x % 10;
+  ELSE
+    result := x + amount;
+  END IF;
+  IF result < 0 OR result >= 3155378976000000000 THEN
+    PERFORM sys.fail(517, 16, 'Adding a value to a ''datetime2'' column caused an overflow.');
+  END IF;
+  RETURN result;
+END $$;
+
+CREATE FUNCTION sys.int4(x numeric) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN x BETWEEN -2147483648 AND 2147483647 OR x IS NULL THEN x::int
+  ELSE sys.fail(535, 16, 'The datediff function resulted in an overflow. The number of dateparts separating two date/time instances is too large. Try to use datediff with a less precise datepart.')::int END;
+
+CREATE FUNCTION sys.try_dto(x text) RETURNS sys.datetimeoffset LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+  RETURN sys.text_dto(x);
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
+END $$;
+
+CREATE FUNCTION sys.number_text(x text, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN length(x) > n
+  THEN sys.fail(8115, 16, 'Arithmetic overflow error converting expression to data type varchar.') ELSE x END;
+
+-- The last n bytes, with zeros in front if asked: how numbers become binary(n) or varbinary(n).
+CREATE FUNCTION sys.right_bytes(x bytea, n int, fill boolean) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(x) >= n THEN substr(x, octet_length(x) - n + 1)
+  WHEN fill THEN decode(repeat('00', n - octet_length(x)), 'hex') || x ELSE x END;
+
+CREATE FUNCTION sys.replace_ci(x text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN old = '' THEN x ELSE regexp_replace(x, regexp_replace(old, '([^[:alnum:][:space:]_])', '\\\1', 'g'),
+  replace(new, '\', '\\'), 'gi') END;
+
+CREATE FUNCTION sys.patindex(pattern text, x text) RETURNS int LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE core text := sys.like_pattern(pattern, NULL); found text[];
+BEGIN
+  IF left(pattern, 1) <> '%' THEN RETURN (x ~* core)::int; END IF;
+  core := sys.like_pattern(ltrim(pattern, '%'), NULL);
+  FOR i IN 1 .. length(x) LOOP
+    IF substr(x, i) ~* core THEN RETURN i; END IF;
+  END LOOP;
+  RETURN 0;
+END $$;
+
+-- SHA-1 in plain SQL: PostgreSQL's core has none, and pgcrypto is not in the wheel.
+CREATE FUNCTION sys.sha1(x bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+  h bigint[] := ARRAY[1732584193, 4023233417, 2562383102, 271733878, 3285377520];
+  w bigint[]; m bytea; a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; t bigint;
+  mask bigint := 4294967295; o int;
+BEGIN
+  m := x || '\x80'::bytea;
+  m := m || decode(repeat('00', (56 - octet_length(m) % 64 + 64) % 64), 'hex') || int8send(octet_length(x)::bigint * 8);
+  FOR block IN 0 .. octet_length(m) / 64 - 1 LOOP
+    FOR i IN 0 .. 15 LOOP
+      o := block * 64 + i * 4;
+      w[i] := (get_byte(m, o)::bigint << 24) | (get_byte(m, o + 1) << 16) | (get_byte(m, o + 2) << 8) | get_byte(m, o + 3);
+    END LOOP;
+    FOR i IN 16 .. 79 LOOP
+      t := w[i - 3] # w[i - 8] # w[i - 14] # w[i - 16];
+      w[i] := ((t << 1) | (t >> 31)) & mask;
+    END LOOP;
+    a := h[1]; b := h[2]; c := h[3]; d := h[4]; e := h[5];
+    FOR i IN 0 .. 79 LOOP
+      IF i < 20 THEN f := (b & c) | (~b & mask & d); k := 1518500249;
+      ELSIF i < 40 THEN f := b # c # d; k := 1859775393;
+      ELSIF i < 60 THEN f := (b & c) | (b & d) | (c & d); k := 2400959708;
+      ELSE f := b # c # d; k := 3395469782;
+      END IF;
+      t := ((((a << 5) | (a >> 27)) & mask) + f + e + k + w[i]) & mask;
+      e := d; d := c; c := ((b << 30) | (b >> 2)) & mask; b := a; a := t;
+    END LOOP;
+    h := ARRAY[(h[1] + a) & mask, (h[2] + b) & mask, (h[3] + c) & mask, (h[4] + d) & mask, (h[5] + e) & mask];
+  END LOOP;
+  RETURN substr(int8send(h[1]), 5) || substr(int8send(h[2]), 5) || substr(int8send(h[3]), 5)
+    || substr(int8send(h[4]), 5) || substr(int8send(h[5]), 5);
+END $$;
