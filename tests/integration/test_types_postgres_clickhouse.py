@@ -8,161 +8,45 @@ expected is computed by Python's own types, never by the product.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
+import json
 import math
-import struct
-import urllib.error
-import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_types import declared_type
-from resources.dialects import quote
 from resources.errors import ValueRefused
-from resources.keyrange import KeyRange
-from resources.postgres import PostgresResource
 from resources.tables import TableRef
-from resources.types import ColumnOverride, conform, decimal_types, plan_copy, schema
+from resources.types import conform, decimal_types, plan_copy
+from tests.integration.typed_servers import (
+    EVERYTHING,
+    REFUSED,
+    Case,
+    ClickHouseEnd,
+    PostgresEnd,
+    check_all,
+    float_bits,
+    hexed,
+    ints,
+    move,
+)
 
 pytestmark = pytest.mark.integration
 
-REFUSED = object()
-EVERYTHING = KeyRange("integer")
 
-
-class Servers:
-    """Both ends, each reached without the product's code as well."""
-
-    def __init__(self, postgres_url: str, clickhouse_url: str) -> None:
-        self.source = PostgresResource(url=postgres_url)
-        self.target = ClickHouseResource(url=clickhouse_url)
-        self.connection = psycopg.connect(postgres_url, autocommit=True)
-        self.connection.execute("SET timezone = 'UTC'; CREATE SCHEMA IF NOT EXISTS typed")
-        self.connection.execute("SET client_min_messages = error")
-        parts = urllib.parse.urlsplit(clickhouse_url)
-        self.database = parts.path.strip("/") or "default"
-        self.http = f"http://{parts.hostname}:{parts.port}/"
-        self.login = {
-            "X-ClickHouse-User": parts.username or "default",
-            "X-ClickHouse-Key": urllib.parse.unquote(parts.password or ""),
-        }
-
-    def clickhouse(self, sql: str) -> str:
-        request = urllib.request.Request(self.http, sql.encode(), self.login)
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return answer.read().decode()
-        except urllib.error.HTTPError as error:
-            raise AssertionError(error.read().decode()) from None
-
-    def fill(self, type_: str, literals: list[str | None], nullable: bool = True) -> None:
-        """`typed.t (id, x)` with ids from 1 on, in that order on disk."""
-        self.connection.execute("DROP TABLE IF EXISTS typed.t")
-        not_null = "" if nullable else " NOT NULL"
-        self.connection.execute(f"CREATE TABLE typed.t (id int PRIMARY KEY, x {type_}{not_null})")
-        with (
-            self.connection.cursor() as cursor,
-            cursor.copy("COPY typed.t FROM STDIN") as copy,
-        ):
-            for number, literal in enumerate(literals, start=1):
-                copy.write_row((number, literal))
-
-    def move(
-        self, wire: str, read_back: str, version: str | None = None, **override: Any
-    ) -> list[str | None]:
-        """Through the product; the target's values in the order of the ids."""
-        source = TableRef("postgres", "typed", "t")
-        target = TableRef("clickhouse", self.database, f"typed_{wire}")
-        plan = plan_copy(
-            source,
-            self.source.columns(source),
-            target,
-            key="id",
-            overrides={"x": ColumnOverride(**override)},
-            target_version=version,
-        )
-        columns = ", ".join(
-            f"{quote('clickhouse', column.name)} {declared_type(column)}"
-            for column in plan.target_columns
-        )
-        name = f"{self.database}.typed_{wire}"
-        self.clickhouse(f"DROP TABLE IF EXISTS {name}")
-        self.clickhouse(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY id")
-        names = [column.name for column in plan.target_columns]
-        if wire == "text":
-            assert all(column.text_sql for column in plan.columns)
-            with self.source.read_text(plan.select(EVERYTHING, "text")) as chunks:
-                self.target.insert(target, names, chunks, "TabSeparated")
-        else:
-            with self.source.read_arrow(plan.select(EVERYTHING, "arrow")) as batches:
-                conformed = [conform(batch, plan, {}) for batch in batches]
-            self.target.insert(target, names, _ipc(schema(plan), conformed), "ArrowStream")
-        answer = self.clickhouse(
-            f"SELECT isNull(x), {read_back.format('x')} FROM {name} ORDER BY id FORMAT TSVRaw"
-        )
-        rows = [line.split("\t", 1) for line in answer.split("\n")[:-1]]
-        return [None if null == "1" else value for null, value in rows]
-
-
-def _ipc(schema_: Any, batches: list[Any]) -> list[bytes]:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema_) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return [sink.getvalue().to_pybytes()]
+@pytest.fixture(scope="module")
+def source(stack):
+    end = PostgresEnd(stack.postgres_url)
+    yield end
+    end.connection.close()
 
 
 @pytest.fixture(scope="module")
-def servers(stack):
-    found = Servers(stack.postgres_url, stack.clickhouse_url)
-    yield found
-    found.connection.close()
-
-
-def hexed(text: str) -> str:
-    return text.encode().hex().upper()
-
-
-def float_bits(format_: str) -> Callable[[str], object]:
-    def read(text: str) -> object:
-        number = float(text)
-        return "nan" if math.isnan(number) else struct.pack(format_, number)
-
-    return read
-
-
-@dataclass
-class Case:
-    """One source type: which values to send, and what must arrive."""
-
-    type: str
-    values: st.SearchStrategy[Any]
-    literal: Callable[[Any], str] = str
-    expected: Callable[[Any], object] = str
-    """What ClickHouse shows, or REFUSED."""
-    read_back: str = "toString({})"
-    normal: Callable[[str], object] = str
-    wires: tuple[str, ...] = ("arrow", "text")
-    examples: tuple[Any, ...] = ()
-    override: tuple[tuple[str, str], ...] = ()
-    long_calendar: bool = False
-
-
-def ints(bits: int) -> st.SearchStrategy[int]:
-    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+def target(stack):
+    return ClickHouseEnd(stack.clickhouse_url)
 
 
 def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
@@ -248,8 +132,6 @@ def _utc(value: dt.datetime) -> object:
 
 
 def _json(text: str) -> str:
-    import json
-
     return json.dumps({"k": text}, ensure_ascii=False)
 
 
@@ -338,49 +220,9 @@ CASES = [
 ]  # fmt: skip
 
 
-def check(servers: Servers, case: Case, values: list[Any]) -> None:
-    literals = [None if value is None else case.literal(value) for value in values]
-    expected = [None if value is None else case.expected(value) for value in values]
-    refused = [number for number, value in enumerate(expected, start=1) if value is REFUSED]
-    servers.fill(case.type, literals)
-    for wire in case.wires:
-        raises = pytest.raises(ValueRefused) if refused else contextlib.nullcontext()
-        with raises as caught:
-            version = servers.target.ping() if case.long_calendar else None
-            got = servers.move(wire, case.read_back, version, **dict(case.override))
-        if refused:
-            error = caught.value
-            assert (error.table, error.column) == ("postgres://typed.t", "x")
-            assert int(error.key) == refused[0]
-        else:
-            assert [None if text is None else case.normal(text) for text in got] == expected
-
-
-@pytest.mark.parametrize(
-    "case",
-    CASES,
-    ids=lambda case: (
-        " -> ".join([case.type, *dict(case.override).values()]) + " long" * case.long_calendar
-    ),
-)
-def test_every_value_arrives_exactly_or_is_refused(servers, case):
-    taken = [value for value in case.examples if case.expected(value) is not REFUSED]
-    check(servers, case, [*taken, None])
-    for value in case.examples:
-        if value not in taken:
-            check(servers, case, [None, value])
-
-    @settings(
-        max_examples=6,
-        deadline=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.lists(st.none() | case.values, max_size=50))
-    def generated(values: list[Any]) -> None:
-        check(servers, case, values)
-
-    generated()
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_value_arrives_exactly_or_is_refused(source, target, case):
+    check_all(source, target, case)
 
 
 ARRAYS = [
@@ -402,18 +244,19 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("type_", "literal", "expected"), ARRAYS)
-def test_arrays(servers, type_, literal, expected):
-    servers.fill(type_, ["{}", literal])
+def test_arrays(source, target, type_, literal, expected):
+    case = Case(type_, st.nothing(), expected=lambda value: expected if value == literal else value)
+    source.fill(type_, ["{}", literal])
     if expected is REFUSED:
         with pytest.raises(ValueRefused) as refused:
-            servers.move("arrow", "toString({})")
+            move(source, target, case, "arrow")
         assert int(refused.value.key) == 2
     else:
-        assert servers.move("arrow", "toString({})") == ["[]", expected]
+        assert move(source, target, case, "arrow") == ["[]", expected]
 
 
-def test_enums_domains_generated_and_identity_columns(servers):
-    servers.connection.execute(
+def test_enums_domains_generated_and_identity_columns(source, target):
+    source.connection.execute(
         """DROP TABLE IF EXISTS typed.u; DROP TYPE IF EXISTS typed.mood; DROP DOMAIN IF EXISTS typed.cents;
         CREATE TYPE typed.mood AS ENUM ('sad', 'so so');
         CREATE DOMAIN typed.cents AS numeric(9,2) NOT NULL CHECK (value >= 0);
@@ -421,9 +264,13 @@ def test_enums_domains_generated_and_identity_columns(servers):
             mood typed.mood, moods typed.mood[], double numeric(10,2) GENERATED ALWAYS AS ("Größe %s" * 2) STORED);
         INSERT INTO typed.u ("Größe %s", mood, moods) VALUES (1.5, 'so so', '{sad,NULL}')"""
     )
-    source = TableRef("postgres", "typed", "u")
-    target = TableRef("clickhouse", servers.database, "typed_u")
-    plan = plan_copy(source, servers.source.columns(source), target, key="id")
+    table = TableRef("postgres", "typed", "u")
+    plan = plan_copy(
+        table,
+        source.resource.columns(table),
+        TableRef("clickhouse", target.database, "typed_u"),
+        key="id",
+    )
     assert [(column.name, column.type, column.nullable) for column in plan.target_columns] == [
         ("id", "Int64", False),
         ("Größe %s", "Decimal(9, 2)", False),
@@ -431,7 +278,7 @@ def test_enums_domains_generated_and_identity_columns(servers):
         ("moods", "Array(Nullable(String))", False),
         ("double", "Decimal(10, 2)", True),
     ]
-    with servers.source.read_arrow(plan.select(EVERYTHING, "arrow")) as batches:
+    with source.resource.read_arrow(plan.select(EVERYTHING, "arrow")) as batches:
         rows = [conform(batch, plan, {}).to_pylist() for batch in batches]
     assert rows == [
         [
@@ -446,13 +293,15 @@ def test_enums_domains_generated_and_identity_columns(servers):
     ]
 
 
-def test_a_scan_finds_the_digits_of_a_bare_numeric(servers):
-    servers.fill("numeric", ["12345.5", "-0.00070", "NaN", "-Infinity", None])
-    table = TableRef("postgres", "typed", "t")
-    columns = servers.source.columns(table)
-    assert decimal_types(servers.source, table, columns, "clickhouse") == {"x": "Decimal(9, 4)"}
-    assert decimal_types(servers.source, table, columns, "sqlserver") == {"x": "decimal(9,4)"}
-    servers.fill("numeric", ["NaN", "1e50"])
-    assert decimal_types(servers.source, table, columns, "sqlserver") == {}
-    servers.fill("numeric", [])
-    assert decimal_types(servers.source, table, columns, "clickhouse") == {}
+def test_a_scan_finds_the_digits_of_a_bare_numeric(source):
+    def found(target):
+        columns = source.resource.columns(source.table)
+        return decimal_types(source.resource, source.table, columns, target)
+
+    source.fill("numeric", ["12345.5", "-0.00070", "NaN", "-Infinity", None])
+    assert found("clickhouse") == {"x": "Decimal(9, 4)"}
+    assert found("sqlserver") == {"x": "decimal(9,4)"}
+    source.fill("numeric", ["NaN", "1e50"])
+    assert found("sqlserver") == {}
+    source.fill("numeric", [])
+    assert found("clickhouse") == {}

@@ -1,0 +1,274 @@
+"""One typed column through the product, filled and read back without it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import struct
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from resources.clickhouse import ClickHouseResource
+from resources.clickhouse_types import declared_type
+from resources.dialects import qualified, quote
+from resources.errors import ValueRefused
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+from resources.sqlserver_ddl import create_staging
+from resources.tables import TableRef
+from resources.types import ColumnOverride, conform, plan_copy, schema
+
+REFUSED = object()
+"""In the place of what arrives: nothing does."""
+
+EVERYTHING = KeyRange("integer")
+
+
+@dataclass
+class Case:
+    """One source type: which values to send, and what must arrive."""
+
+    type: str
+    values: st.SearchStrategy[Any]
+    literal: Callable[[Any], str] = str
+    """The value in the source's SQL, or in COPY's text for PostgreSQL."""
+    expected: Callable[[Any], object] = str
+    """What the target must show, or REFUSED."""
+    read_back: str = "toString({})"
+    """The target's expression; `{}` is the column."""
+    normal: Callable[[Any], object] = lambda value: value
+    """Makes what was read comparable with what is expected."""
+    wires: tuple[str, ...] = ("arrow", "text")
+    examples: tuple[Any, ...] = ()
+    override: tuple[tuple[str, str], ...] = ()
+    long_calendar: bool = False
+
+    @property
+    def name(self) -> str:
+        """For the test's id."""
+        return " -> ".join([self.type, *dict(self.override).values()]) + " long" * (
+            self.long_calendar
+        )
+
+
+class PostgresEnd:
+    """The source table `typed.t (id, x)`."""
+
+    table = TableRef("postgres", "typed", "t")
+
+    def __init__(self, url: str) -> None:
+        self.resource = PostgresResource(url=url)
+        self.connection = psycopg.connect(url, autocommit=True)
+        self.connection.execute("SET client_min_messages = error; SET timezone = 'UTC'")
+        self.connection.execute("CREATE SCHEMA IF NOT EXISTS typed")
+
+    def fill(self, type_: str, literals: Sequence[str | None]) -> None:
+        """Ids from 1 on, in that order on disk."""
+        self.connection.execute("DROP TABLE IF EXISTS typed.t")
+        self.connection.execute(f"CREATE TABLE typed.t (id int PRIMARY KEY, x {type_})")
+        with (
+            self.connection.cursor() as cursor,
+            cursor.copy("COPY typed.t FROM STDIN") as copy,
+        ):
+            for number, literal in enumerate(literals, start=1):
+                copy.write_row((number, literal))
+
+
+class SqlServerEnd:
+    """The table `dbo.typed_t (id, x)`, as source and as target."""
+
+    table = TableRef("sqlserver", "dbo", "typed_t")
+
+    def __init__(self, url: str) -> None:
+        self.resource = SqlServerResource(url=url)
+
+    def fill(self, type_: str, literals: Sequence[str | None]) -> None:
+        """Ids from 1 on; the literals are T-SQL."""
+        statements = [
+            "DROP TABLE IF EXISTS dbo.typed_t",
+            f"CREATE TABLE dbo.typed_t (id int NOT NULL PRIMARY KEY, x {type_} NULL)",
+        ]
+        for start in range(0, len(literals), 100):
+            rows = ", ".join(
+                f"({number}, {'NULL' if literal is None else literal})"
+                for number, literal in enumerate(literals[start : start + 100], start=start + 1)
+            )
+            statements.append(f"INSERT INTO dbo.typed_t (id, x) VALUES {rows}")
+        with self.resource.connection() as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def load(self, plan: CopyPlan, batches: list[pa.RecordBatch]) -> None:
+        """A new table of the plan's target, bulk copied into."""
+        with self.resource.connection() as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
+            connection.execute(create_staging(plan, plan.target))
+            with connection.raw.cursor() as cursor:
+                result = cursor.bulkcopy_arrow(
+                    qualified(plan.target),
+                    pa.RecordBatchReader.from_batches(schema(plan), batches),
+                    timeout=0,
+                    keep_nulls=True,
+                )
+            assert result["rows_copied"] == sum(batch.num_rows for batch in batches)
+
+    def read(self, table: TableRef, expression: str) -> list[Any]:
+        """By ODBC, in the order of the ids."""
+        sql = f"SELECT {expression.format('x')} FROM {qualified(table)} ORDER BY id"
+        return [row[0] for row in self.resource.query(sql)]
+
+
+class ClickHouseEnd:
+    """A target, filled by the product's resource and read over plain HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self.resource = ClickHouseResource(url=url)
+        parts = urllib.parse.urlsplit(url)
+        self.database = parts.path.strip("/") or "default"
+        self.http = f"http://{parts.hostname}:{parts.port}/"
+        self.login = {
+            "X-ClickHouse-User": parts.username or "default",
+            "X-ClickHouse-Key": urllib.parse.unquote(parts.password or ""),
+        }
+
+    def query(self, sql: str) -> str:
+        """Without any driver."""
+        request = urllib.request.Request(self.http, sql.encode(), self.login)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read().decode()) from None
+
+    def create(self, plan: CopyPlan) -> None:
+        """A new table of the plan's target columns."""
+        columns = ", ".join(
+            f"{quote('clickhouse', column.name)} {declared_type(column)}"
+            for column in plan.target_columns
+        )
+        self.query(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
+        self.query(
+            f"CREATE TABLE {qualified(plan.target)} ({columns}) ENGINE = MergeTree ORDER BY id"
+        )
+
+    def load(self, plan: CopyPlan, batches: list[pa.RecordBatch]) -> None:
+        """Into a new table."""
+        self.create(plan)
+        names = [column.name for column in plan.target_columns]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema(plan)) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        self.resource.insert(plan.target, names, [sink.getvalue().to_pybytes()], "ArrowStream")
+
+    def read(self, table: TableRef, expression: str) -> list[str | None]:
+        """As text, in the order of the ids."""
+        answer = self.query(
+            f"SELECT isNull(x), {expression.format('x')} FROM {qualified(table)} "
+            "ORDER BY id FORMAT TSVRaw"
+        )
+        rows = [line.split("\t", 1) for line in answer.split("\n")[:-1]]
+        return [None if null == "1" else value for null, value in rows]
+
+
+Source = PostgresEnd | SqlServerEnd
+Target = SqlServerEnd | ClickHouseEnd
+
+
+def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
+    """Plan, export, convert and load; what the target shows then."""
+    if isinstance(target, ClickHouseEnd):
+        table = TableRef("clickhouse", target.database, f"typed_{wire}")
+    else:
+        table = TableRef("sqlserver", "dbo", f"typed_{wire}")
+    plan = plan_copy(
+        source.table,
+        source.resource.columns(source.table),
+        table,
+        key="id",
+        overrides={"x": ColumnOverride(**dict(case.override))},  # type: ignore[arg-type]
+        target_version=target.resource.ping() if case.long_calendar else None,
+    )
+    if wire == "text":
+        assert isinstance(target, ClickHouseEnd) and isinstance(source, PostgresEnd)
+        assert all(column.text_sql for column in plan.columns)
+        target.create(plan)
+        names = [column.name for column in plan.target_columns]
+        with source.resource.read_text(plan.select(EVERYTHING, "text")) as chunks:
+            target.resource.insert(table, names, chunks, "TabSeparated")
+    else:
+        with source.resource.read_arrow(plan.select(EVERYTHING, "arrow")) as batches:
+            conformed = [conform(batch, plan, {}) for batch in batches]
+        target.load(plan, conformed)
+    return target.read(table, case.read_back)
+
+
+def check(source: Source, target: Target, case: Case, values: Sequence[Any]) -> None:
+    """Every value of a table arrives exactly, or the first that cannot is refused by name."""
+    literals = [None if value is None else case.literal(value) for value in values]
+    expected = [None if value is None else case.expected(value) for value in values]
+    refused = [number for number, value in enumerate(expected, start=1) if value is REFUSED]
+    source.fill(case.type, literals)
+    for wire in case.wires:
+        raises = pytest.raises(ValueRefused) if refused else contextlib.nullcontext()
+        with raises as caught:
+            got = move(source, target, case, wire)
+        if refused:
+            error = caught.value
+            assert (error.table, error.column) == (str(source.table), "x")
+            assert int(error.key) == refused[0]
+        else:
+            assert [None if value is None else case.normal(value) for value in got] == expected
+
+
+def check_all(source: Source, target: Target, case: Case, max_examples: int = 6) -> None:
+    """The case's named examples, then generated tables."""
+    taken = [value for value in case.examples if case.expected(value) is not REFUSED]
+    check(source, target, case, [*taken, None])
+    for value in case.examples:
+        if case.expected(value) is REFUSED:
+            check(source, target, case, [None, value])
+
+    @settings(
+        max_examples=max_examples,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(st.none() | case.values, max_size=50))
+    def generated(values: list[Any]) -> None:
+        check(source, target, case, values)
+
+    generated()
+
+
+def float_bits(format_: str) -> Callable[[object], object]:
+    """A float's bits out of its shortest text or itself; NaN is NaN."""
+
+    def read(value: object) -> object:
+        number = float(value)  # type: ignore[arg-type]
+        return "nan" if math.isnan(number) else struct.pack(format_, number)
+
+    return read
+
+
+def hexed(text: str) -> str:
+    """The text's UTF-8 bytes, as ClickHouse's hex() shows them."""
+    return text.encode().hex().upper()
+
+
+def ints(bits: int) -> st.SearchStrategy[int]:
+    """All integers of a width."""
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
