@@ -87,10 +87,14 @@ class Verdict:
     differences: Differences | None = None
     """Only where the level itself reads rows (`sample_hash`, `full_hash`)."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
+    """What `summary` should say, where row counts and columns do not say it."""
 
     def summary(self) -> str:
         """One line that says what was compared and how it ended."""
         head = f"{self.check} {'passed' if self.passed else 'FAILED'}"
+        if self.note:
+            return f"{head}: {self.note}"
         rows = self.source.get("rows"), self.target.get("rows")
         if rows[0] != rows[1]:
             return f"{head}: {rows[0]} rows in source, {rows[1]} in target"

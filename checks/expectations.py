@@ -1,0 +1,297 @@
+"""Great Expectations on a key range: declared in YAML, run on bounded data, imported late.
+
+The package is an optional extra and takes seconds to import, so that nothing here imports it before
+a suite is declared. What a server answers better is asked there: row counts, and our own
+`sql`, a query that should return no rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from checks.buckets import in_sample
+from checks.verdict import Verdict
+from resources.dialects import predicate, qualified, quote
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
+
+CHECK_NAME = "expectations"
+MAX_ROWS = 250_000
+"""Most rows of a range that are read; of a larger one a sample by the hash of the key is."""
+
+SQL = "sql"
+EXAMPLES = 20
+
+_ROW_COUNTS = ("expect_table_row_count_to_be_between", "expect_table_row_count_to_equal")
+_COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
+_using = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ExpectationSpec:
+    """One expectation: its type in snake case and its arguments, as Great Expectations names them.
+
+    `type: sql` is ours: `kwargs: {query: "SELECT ... FROM {table} WHERE {range} AND ..."}` passes
+    if the query returns no rows.
+    """
+
+    type: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """E.g. `expect_column_values_to_not_be_null(origin)`."""
+        columns = ", ".join(self.columns)
+        return f"{self.type}({columns})" if columns else self.type
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the arguments name."""
+        found: list[str] = []
+        for name in _COLUMN_ARGUMENTS:
+            value = self.kwargs.get(name)
+            if value is not None:
+                found += [value] if isinstance(value, str) else list(value)
+        return tuple(found)
+
+
+def validate_suite(suite: Sequence[ExpectationSpec], columns: Collection[str] = ()) -> None:
+    """Find what is wrong with a declared suite, without any data.
+
+    Args:
+        suite: the expectations.
+        columns: the target's columns; not checked if empty.
+
+    Raises:
+        InputError: names every misspelt expectation, wrong argument and unknown column, or says
+            that the extra is not installed.
+    """
+    problems = [problem for spec in suite for problem in _problems(spec, columns)]
+    if problems:
+        raise InputError("expectations: " + "; ".join(problems))
+
+
+def run_suite(
+    suite: Sequence[ExpectationSpec],
+    plan: CopyPlan,
+    target: Endpoint,
+    key_range: KeyRange,
+    *,
+    max_rows: int = MAX_ROWS,
+) -> Verdict:
+    """Run a suite on a key range of the target.
+
+    Args:
+        suite: the expectations.
+        plan: the hop.
+        target: where `plan.target` is.
+        key_range: the rows.
+        max_rows: most rows to hold in memory.
+
+    Returns:
+        A verdict whose metadata has `results`, one dict per expectation: `expectation`, `passed`,
+        `observed`, `unexpected` (a count), `examples`.
+
+    Raises:
+        InputError: as `validate_suite`.
+    """
+    began = time.monotonic()
+    validate_suite(suite, [column.name for column in plan.target_columns])
+    table, where = qualified(plan.target), plan.target_range(key_range)
+    rows = int(target.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
+    one_in = max(1, -(-rows // max_rows))
+    frame_specs = [spec for spec in suite if spec.type != SQL and spec.type not in _ROW_COUNTS]
+    framed = iter(_on_frame(frame_specs, plan, target, where, one_in))
+    results = []
+    for spec in suite:
+        if spec.type == SQL:
+            results.append(_on_server(spec, plan, target, key_range))
+        elif spec.type in _ROW_COUNTS:
+            results.append(_row_count(spec, rows))
+        else:
+            results.append(next(framed))
+    failed = [str(result["expectation"]) for result in results if not result["passed"]]
+    return Verdict(
+        check=CHECK_NAME,
+        passed=not failed,
+        source={},
+        target={"rows": rows},
+        seconds=time.monotonic() - began,
+        disagreeing=tuple(failed),
+        metadata={"results": results, "rows": rows, "one_row_in": one_in},
+        note=(f"not met: {', '.join(failed)}" if failed else f"{len(results)} met"),
+    )
+
+
+def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
+    if spec.type == SQL:
+        query = spec.kwargs.get("query")
+        if not isinstance(query, str) or set(spec.kwargs) != {"query"}:
+            return ["sql should have one argument, query"]
+        missing = [part for part in ("{table}", "{range}") if part not in query]
+        return [f"the query of sql should contain {' and '.join(missing)}"] if missing else []
+    known = _known()
+    if spec.type not in known:
+        close = difflib.get_close_matches(spec.type, [*known, SQL], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return [f"there is no expectation {spec.type!r}{hint}"]
+    found = [
+        f"{spec.type}: there is no column {name!r}"
+        for name in spec.columns
+        if columns and name not in columns
+    ]
+    try:
+        _build(spec)
+    except ValueError as error:  # pydantic's ValidationError
+        lines = str(error).splitlines()[1:]
+        reasons = zip(lines[::2], lines[1::2], strict=False)
+        found += [
+            f"{spec.type}: {where}: {what.split(' (type=')[0].strip()}" for where, what in reasons
+        ]
+    return [problem.replace("__root__: ", "") for problem in found]
+
+
+def _on_frame(
+    suite: Sequence[ExpectationSpec], plan: CopyPlan, target: Endpoint, where: str, one_in: int
+) -> list[dict[str, Any]]:
+    """Great Expectations' results on the rows, in a pandas frame."""
+    if not suite:
+        return []
+    named = {name for spec in suite for name in spec.columns}
+    # an expectation about the table itself must see all columns
+    whole = any(not spec.columns or "column_set" in spec.kwargs for spec in suite)
+    names = [c.name for c in plan.target_columns if whole or c.name in named]
+    system = plan.target.system
+    selected = ", ".join(quote(system, name) for name in names)
+    sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE ({where})"
+    if one_in > 1:
+        sql += f" AND {in_sample(plan, 'target', one_in)}"
+    with target.read_arrow(sql) as reader:
+        table = reader.read_all().rename_columns(names)
+    frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(
+        integer_object_nulls=True, date_as_object=True
+    )
+    with _using:
+        import great_expectations as gx
+
+        asset = _frames()
+        batch = asset.get_batch(batch_parameters={"dataframe": frame})
+        outcome = batch.validate(
+            gx.ExpectationSuite(name="range", expectations=[_build(spec) for spec in suite])
+        )
+    # results come in another order than the suite
+    by_config = [(result.expectation_config, result) for result in outcome.results]
+    found = []
+    for spec in suite:
+        place = next(
+            i
+            for i, (config, _) in enumerate(by_config)
+            if config.type == spec.type
+            and all(config.kwargs.get(name) == value for name, value in spec.kwargs.items())
+        )
+        found.append(_row(spec, by_config.pop(place)[1]))
+    return found
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Without extension types, which pandas shows as bytes."""
+    if isinstance(column.type, pa.UuidType):
+        return pa.chunked_array([[str(value) for value in column.to_pylist()]], pa.string())
+    return column
+
+
+def _row(spec: ExpectationSpec, result: Any) -> dict[str, Any]:
+    found = result.result or {}
+    raised = (result.exception_info or {}).get("exception_message")
+    values = found.get("partial_unexpected_list") or []
+    return _outcome(
+        spec,
+        bool(result.success),
+        observed=raised or found.get("observed_value"),
+        unexpected=found.get("unexpected_count"),
+        examples=[str(value) for value in values[:EXAMPLES]],
+    )
+
+
+def _row_count(spec: ExpectationSpec, rows: int) -> dict[str, Any]:
+    low = spec.kwargs.get("value", spec.kwargs.get("min_value"))
+    high = spec.kwargs.get("value", spec.kwargs.get("max_value"))
+    passed = (low is None or rows >= low) and (high is None or rows <= high)
+    return _outcome(spec, passed, observed=rows)
+
+
+def _on_server(
+    spec: ExpectationSpec, plan: CopyPlan, target: Endpoint, key_range: KeyRange
+) -> dict[str, Any]:
+    where = f"({predicate(plan.key.target, key_range, plan.target.system)})"
+    query = spec.kwargs["query"].replace("{table}", qualified(plan.target))
+    with target.read_arrow(query.replace("{range}", where), batch_rows=EXAMPLES) as reader:
+        rows = next((batch for batch in reader if batch.num_rows), None)
+    if rows is None:
+        return _outcome(spec, True, observed="no rows")
+    examples = [str(row) for row in rows.slice(0, EXAMPLES).to_pylist()]
+    return _outcome(spec, False, observed="rows", examples=examples)
+
+
+def _outcome(
+    spec: ExpectationSpec,
+    passed: bool,
+    *,
+    observed: object = None,
+    unexpected: int | None = None,
+    examples: Sequence[str] = (),
+) -> dict[str, Any]:
+    return {
+        "expectation": spec.label,
+        "passed": passed,
+        "observed": None if observed is None else str(observed),
+        "unexpected": unexpected,
+        "examples": list(examples),
+    }
+
+
+def _build(spec: ExpectationSpec) -> Any:
+    return _known()[spec.type](**spec.kwargs)
+
+
+@functools.cache
+def _known() -> dict[str, Any]:
+    """Great Expectations' own expectations by their names in snake case.
+
+    Raises:
+        InputError: the extra is not installed.
+    """
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    try:
+        import great_expectations.expectations as gxe
+    except ImportError:
+        raise InputError(
+            "expectations need Great Expectations: pip install 'tableferry[expectations]'"
+        ) from None
+    classes = (getattr(gxe, name) for name in dir(gxe) if name.startswith("Expect"))
+    return {
+        found.expectation_type: found for found in classes if hasattr(found, "expectation_type")
+    }
+
+
+@functools.cache
+def _frames() -> Any:
+    """One batch definition in a context that keeps nothing."""
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    # a TypedDict of GX's own, which it accepts as a plain one
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+    asset = context.data_sources.add_pandas("ranges").add_dataframe_asset("range")
+    return asset.add_batch_definition_whole_dataframe("whole")

@@ -1,0 +1,63 @@
+"""Declared expectations: what is wrong with a suite is found before any data is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from checks.expectations import ExpectationSpec, validate_suite
+from resources.errors import InputError
+
+pytest.importorskip("great_expectations")
+
+COLUMNS = ["id", "origin"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            ExpectationSpec("expect_column_values_to_not_be_nul", {"column": "id"}),
+            "no expectation 'expect_column_values_to_not_be_nul'; "
+            "did you mean 'expect_column_values_to_not_be_null'",
+        ),
+        (
+            ExpectationSpec("expect_column_values_to_not_be_null", {"column": "orgin"}),
+            "there is no column 'orgin'",
+        ),
+        (ExpectationSpec("expect_column_values_to_not_be_null", {}), "column: field required"),
+        (
+            ExpectationSpec(
+                "expect_column_values_to_be_between", {"column": "id", "minimum": 1, "max_value": 2}
+            ),
+            "minimum: extra fields not permitted",
+        ),
+        (
+            ExpectationSpec("expect_column_values_to_be_between", {"column": "id"}),
+            "min_value and max_value cannot both be None",
+        ),
+        (ExpectationSpec("sql", {"query": "SELECT 1"}), "should contain {table} and {range}"),
+        (ExpectationSpec("sql", {}), "sql should have one argument, query"),
+    ],
+)
+def test_a_wrong_declaration_is_named(spec: ExpectationSpec, message: str) -> None:
+    good = ExpectationSpec("expect_column_values_to_be_unique", {"column": "id"})
+    with pytest.raises(InputError) as caught:
+        validate_suite([good, spec], COLUMNS)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_all_problems_are_named_at_once() -> None:
+    with pytest.raises(InputError, match=r"'nope'.*'nada'"):
+        validate_suite([ExpectationSpec("nope"), ExpectationSpec("nada")])
+
+
+def test_great_expectations_is_imported_late() -> None:
+    code = (
+        "import sys, checks, checks.expectations\n"
+        "assert 'great_expectations' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

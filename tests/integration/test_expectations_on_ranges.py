@@ -1,0 +1,106 @@
+"""Expectations on key ranges of a real table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checks.expectations import ExpectationSpec, run_suite
+from resources.clickhouse import ClickHouseResource
+from resources.keyrange import KeyRange
+from resources.plan import ColumnPlan, CopyPlan
+from resources.tables import Column, TableRef
+
+pytest.importorskip("great_expectations")
+pytestmark = pytest.mark.integration
+
+GOOD, BAD = KeyRange("integer", 0, 1000), KeyRange("integer", 1000, 2000)
+
+
+@pytest.fixture(scope="module")
+def clickhouse(ch_url: str) -> Iterator[ClickHouseResource]:
+    resource = ClickHouseResource(url=ch_url)
+    resource.execute("DROP TABLE IF EXISTS expected")
+    resource.execute(
+        "CREATE TABLE expected (id Int64, origin Nullable(String), low Int32, high Int32, u UUID) "
+        "ENGINE = MergeTree ORDER BY id"
+    )
+    resource.execute(
+        "INSERT INTO expected SELECT number, ['EWR', 'JFK', 'LGA'][number % 3 + 1], number, "
+        "number + 1, generateUUIDv4() FROM numbers(2000)"
+    )
+    resource.execute(
+        "ALTER TABLE expected UPDATE origin = if(id = 1500, NULL, 'X9'), low = 9999 "
+        "WHERE id IN (1500, 1501) SETTINGS mutations_sync = 2"
+    )
+    resource.execute("INSERT INTO expected SELECT * FROM expected WHERE id = 1700")
+    yield resource
+    resource.execute("DROP TABLE expected")
+
+
+@pytest.fixture(scope="module")
+def plan(clickhouse: ClickHouseResource) -> CopyPlan:
+    target = TableRef("clickhouse", "warehouse", "expected")
+    columns = tuple(
+        ColumnPlan(Column(c.name, "text"), c, c.name, pa.string())
+        for c in clickhouse.columns(target)
+    )
+    return CopyPlan(TableRef("postgres", "public", "expected"), target, columns, columns[0])
+
+
+SUITE = {
+    "not_null": ("expect_column_values_to_not_be_null", {"column": "origin"}, 1),
+    "unique": ("expect_column_values_to_be_unique", {"column": "id"}, 2),
+    "between": ("expect_column_values_to_be_between", {"column": "low", "max_value": 5000}, 2),
+    "in_set": (
+        "expect_column_values_to_be_in_set",
+        {"column": "origin", "value_set": ["EWR", "JFK", "LGA"]},
+        1,
+    ),
+    "regex": ("expect_column_values_to_match_regex", {"column": "origin", "regex": "^[A-Z]+$"}, 1),
+    "pair_order": (
+        "expect_column_pair_values_a_to_be_greater_than_b",
+        {"column_A": "high", "column_B": "low"},
+        2,
+    ),
+    "row_count": ("expect_table_row_count_to_equal", {"value": 1000}, None),
+    "columns": ("expect_table_column_count_to_equal", {"value": 5}, None),
+    "sql": ("sql", {"query": "SELECT id, low FROM {table} WHERE {range} AND low > high"}, None),
+}
+
+
+def suite(*names: str) -> list[ExpectationSpec]:
+    return [ExpectationSpec(SUITE[name][0], SUITE[name][1]) for name in names]
+
+
+def test_a_good_range_meets_all(clickhouse: ClickHouseResource, plan: CopyPlan) -> None:
+    verdict = run_suite(suite(*SUITE), plan, clickhouse, GOOD)
+    assert verdict.passed, verdict.metadata["results"]
+    assert verdict.summary() == "expectations passed: 9 met"
+    assert [result["passed"] for result in verdict.metadata["results"]] == [True] * 9
+
+
+@pytest.mark.parametrize("name", [name for name in SUITE if name != "columns"])
+def test_a_bad_range_fails_each(clickhouse: ClickHouseResource, plan: CopyPlan, name: str) -> None:
+    verdict = run_suite(suite(name, "columns"), plan, clickhouse, BAD)
+    failed, good = verdict.metadata["results"]
+    assert (failed["passed"], good["passed"], verdict.passed) == (False, True, False)
+    assert SUITE[name][0] in verdict.summary()
+    assert failed["unexpected"] == SUITE[name][2]
+    if name in ("in_set", "regex"):
+        assert failed["examples"] == ["X9"]
+    if name == "sql":
+        assert failed["examples"] == ["{'id': 1500, 'low': 9999}", "{'id': 1501, 'low': 9999}"]
+
+
+def test_a_large_range_is_sampled_and_says_so(
+    clickhouse: ClickHouseResource, plan: CopyPlan
+) -> None:
+    verdict = run_suite(suite("not_null", "row_count"), plan, clickhouse, GOOD, max_rows=100)
+    assert verdict.passed
+    assert verdict.metadata["one_row_in"] == 10
+    results: list[dict[str, Any]] = verdict.metadata["results"]
+    assert results[1]["observed"] == "1000"
