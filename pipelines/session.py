@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers
 from assets.manifest import Transfer, load_transfers
@@ -16,6 +15,8 @@ from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+from sensors.reaper import reap
 
 DAGSTER_HOME = "DAGSTER_HOME"
 DEFAULT_HOME = ".dagster_home"
@@ -46,7 +47,9 @@ class Session:
 def open_session() -> Session:
     """Read the transfer files, find the servers, open the Dagster instance.
 
-    With none of the `TABLEFERRY_*_URL` variables set, the local stack is started and used.
+    With none of the `TABLEFERRY_*_URL` variables set, the local stack is started and used. Runs
+    whose process is gone are marked failed first: one that was killed would look alive, and keep
+    the next one waiting for its pool slot.
 
     Raises:
         InputError: a transfer file is wrong.
@@ -54,8 +57,10 @@ def open_session() -> Session:
     """
     transfers = load_transfers(transfers_folder())
     use_local_stack()
+    instance = open_instance()
+    reap(instance)
     return Session(
-        open_instance(),
+        instance,
         transfers,
         Servers(
             PostgresResource(url=os.environ.get(POSTGRES_URL)),

@@ -5,6 +5,7 @@ import dagster as dg
 from assets.runs import PROCESS, process_is_gone
 
 UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
@@ -20,12 +21,18 @@ def reap(instance: dg.DagsterInstance) -> list[str]:
     reaped = []
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
         tag = run.tags.get(PROCESS)
-        if tag is None or not process_is_gone(tag):
+        if tag is None or not process_is_gone(tag) or _inherited(instance, run, tag):
             continue
         instance.report_run_failed(run, f"The process of this run ({tag}) is gone.")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         reaped.append(run.run_id)
     return reaped
+
+
+def _inherited(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str) -> bool:
+    """Whether the tag is that of the run that this one repeats, whose tags Dagster copies."""
+    parent = instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
+    return parent is not None and parent.tags.get(PROCESS) == tag
 
 
 @dg.sensor(
