@@ -39,7 +39,9 @@ class Server:
             pass
         finally:
             for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+                signal.signal(
+                    number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN
+                )
             self._listener.close()
             self._end_children()
 
