@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
-from resources.sqlserver_target import SqlServerTarget
 
 from assets.drift import new_columns, target_columns
 from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
@@ -24,6 +23,7 @@ from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
+from resources.sqlserver_target import SqlServerTarget
 from resources.statistics import key_statistics
 from resources.tables import Column, System, TableRef
 from resources.target import Target, TargetOptions, written_to
@@ -272,7 +272,8 @@ def decisions(
     force: bool = False,
 ) -> dict[str, Reason]:
     """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
-    previous: dict[str, Committed] = committed(instance, hop.asset, ALL_CHECKS)
+    blocking = [name for name in ALL_CHECKS if journey.transfer.check_spec(name).blocking]
+    previous: dict[str, Committed] = committed(instance, hop.asset, blocking)
     rows = target_rows(journey, hop.plan, servers) if previous else None
     return decide(
         journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force

@@ -24,6 +24,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from assets.evidence import verdict_metadata
+from assets.manifest import Transfer
 from checks import Verdict
 
 DATA_VERSION = "dagster/data_version"
@@ -335,8 +336,8 @@ def verdicts(
 class Writer:
     """Records what becomes of the ranges of one hop, from any thread of one run."""
 
-    def __init__(self, context: EventLogger, asset: dg.AssetKey) -> None:
-        self._context, self._asset = context, asset
+    def __init__(self, context: EventLogger, asset: dg.AssetKey, transfer: Transfer) -> None:
+        self._context, self._asset, self._transfer = context, asset, transfer
         self._lock = threading.Lock()
 
     def progress(self, record: RangeRecord) -> None:
@@ -368,8 +369,9 @@ class Writer:
                 )
             )
 
-    def checked(self, range_name: str, verdict: Verdict, *, blocking: bool = True) -> None:
+    def checked(self, range_name: str, verdict: Verdict) -> None:
         """Record a check's verdict, bound to the range's latest materialization if it has one."""
+        meaning = self._transfer.check_spec(verdict.check)
         with self._lock:
             found = self._context.instance.fetch_materializations(
                 dg.AssetRecordsFilter(asset_key=self._asset, asset_partitions=[range_name]), limit=1
@@ -387,7 +389,8 @@ class Writer:
                     check_name=verdict.check,
                     passed=verdict.passed,
                     partition=range_name,
-                    blocking=blocking,
+                    blocking=meaning.blocking,
+                    severity=dg.AssetCheckSeverity[meaning.severity.upper()],
                     target_materialization_data=target,
                     metadata=verdict_metadata(verdict),
                 )

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from assets.profiles import DEFAULT, profile
-from checks.verdict import Level
+from checks import CHECK_NAMES, WHOLE_TABLE_CHECKS, Level
 from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireFormat, WriteMode
 from resources.tables import System, TableRef
@@ -94,6 +94,14 @@ class ParallelSpec(Declared):
     load: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
+class CheckSpec(Declared):
+    """What a failed check means."""
+
+    severity: Literal["error", "warn"] = "error"
+    blocking: bool = True
+    """Whether a range with this check failed stays uncommitted, and out of the later hops."""
+
+
 class Transfer(Declared):
     """One table's declared journey. See docs/guide.md for each key."""
 
@@ -105,6 +113,7 @@ class Transfer(Declared):
     ranges: RangesSpec = RangesSpec(rows=250_000)
     write: WriteMode = "replace"
     reconcile: Level = "checksum"
+    checks: dict[str, CheckSpec] = {}
     fingerprint: str = "content"
     columns: dict[str, ColumnSpec] = {}
     only: list[str] | None = None
@@ -168,6 +177,15 @@ class Transfer(Declared):
         return value
 
     @model_validator(mode="after")
+    def check_checks(self) -> Self:
+        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS}
+        if unknown := sorted(set(self.checks) - known):
+            raise ValueError(
+                f"there is no check {unknown[0]!r}; there are {', '.join(sorted(known))}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def check_journey(self) -> Self:
         if self.source.system == "clickhouse":
             raise ValueError("the source should be postgres:// or sqlserver://")
@@ -182,6 +200,10 @@ class Transfer(Declared):
         if self.key in self.exclude or (self.only is not None and self.key not in self.only):
             raise ValueError(f"the key {self.key!r} should not be excluded")
         return self
+
+    def check_spec(self, name: str) -> CheckSpec:
+        """What the failure of a check means for this transfer."""
+        return self.checks.get(name, CheckSpec())
 
     @property
     def partitions_name(self) -> str:

@@ -79,7 +79,7 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
                 name,
                 asset=spec.key,
                 partitions_def=partitions,
-                blocking=True,
+                blocking=transfer.check_spec(name).blocking,
                 description=f"Source and target of the hop agree by {name}, per key range.",
             )
             for spec in specs
@@ -153,7 +153,7 @@ def execute(
             levels=levels_of(transfer),
             batch_rows=knobs.batch_rows,
             workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
-            writers={hop.number: Writer(context, hop.asset) for hop in selected},
+            writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
             exports=threading.BoundedSemaphore(parallel.export or knobs.export),
             loads=threading.BoundedSemaphore(parallel.load or knobs.load),
         )

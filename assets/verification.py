@@ -74,7 +74,7 @@ def verify(
         ]
         if not chosen:
             continue
-        writer = Writer(context, hop.asset)
+        writer = Writer(context, hop.asset, transfer)
         for one_level in (level,) if level else levels_of(transfer):
             for name, verdict in _verdicts(hop, servers, chosen, one_level).items():
                 writer.checked(name, verdict)

@@ -258,10 +258,15 @@ def _prove(
             explained(hop, work.servers, key_range, verdict, snapshot=snapshot)
             for verdict in verdicts
         )
-        bad = [verdict for verdict in verdicts if not verdict.passed]
+    blocking = [
+        verdict
+        for verdict in verdicts
+        if not verdict.passed and work.journey.transfer.check_spec(verdict.check).blocking
+    ]
+    if blocking:
         for verdict in verdicts:
             writer.checked(name, verdict)
-        raise CheckFailed("; ".join(verdict.summary() for verdict in bad))
+        raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
     if hop.options.mode == "swap":
         record = replace(record, state=State.SHADOWED, seconds=seconds)
         writer.progress(record)

@@ -34,7 +34,7 @@ class TableRef:
                 f"{text!r} should have the form system://schema.table, "
                 f"with a system out of {', '.join(SYSTEMS)}"
             )
-        return cls(system, schema, name)  # type: ignore[arg-type]
+        return cls(system, schema, name)
 
     @property
     def path(self) -> list[str]:

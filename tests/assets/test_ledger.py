@@ -7,10 +7,19 @@ import pytest
 
 from assets import ledger
 from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer
+from assets.manifest import Transfer
 from checks import Verdict
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
 CHECK = "row_count"
+TRANSFER = Transfer.model_validate(
+    {
+        "transfer": "orders",
+        "source": "postgres://public.orders",
+        "hops": ["clickhouse://warehouse.orders"],
+        "key": "id",
+    }
+)
 PARTITIONS = dg.DynamicPartitionsDefinition(name="orders_ranges")
 V1 = DataVersion("source1", "schema1", "settings1")
 
@@ -26,7 +35,7 @@ def write(instance: dg.DagsterInstance, act: Callable[[Writer], None]) -> None:
 
     @dg.op
     def writing(context: dg.OpExecutionContext) -> None:
-        act(Writer(context, ASSET))
+        act(Writer(context, ASSET, TRANSFER))
 
     @dg.job
     def write_job() -> None:
