@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from local.sqlserver import batch as tree
+from local.sqlserver.accumulate import accumulate, builds_on_itself
 from local.sqlserver.assignments import declare, run_set
 from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While
 from local.sqlserver.calls import run_execute
@@ -227,6 +228,10 @@ class Interpreter:
 
     def _select_variables(self, node: exp.Select, names: list[str]) -> None:
         state = self.state
+        if builds_on_itself(node, names):
+            state.rowcount = accumulate(state, node, names)
+            self.sink.done(None, "SELECT")
+            return
         with state.statement(ErrorContext("SELECT")):
             compiler = state.compiler()
             plain = node.copy()
