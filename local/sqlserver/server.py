@@ -78,7 +78,11 @@ class Server:
 
     def _reap(self, number: int, frame: FrameType | None) -> None:
         for pid in list(self._children):
-            if os.waitpid(pid, os.WNOHANG)[0]:
+            try:
+                ended = bool(os.waitpid(pid, os.WNOHANG)[0])
+            except ChildProcessError:
+                ended = True  # the handler interrupted itself, and the inner call was first
+            if ended:
                 self._children.discard(pid)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
