@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import socket
 import sys
@@ -45,11 +44,6 @@ def start(folder: Path, port: int, password: str, postgres_url: str) -> int:
         cwd=Path(__file__).resolve().parent.parent,
         env={PASSWORD: password, "PGPASSWORD": address.password or ""},
     )
-
-
-def runnable() -> bool:
-    """Whether the stand-in is there at all."""
-    return importlib.util.find_spec("local.sqlserver.engine") is not None
 
 
 def home(folder: Path) -> Path:

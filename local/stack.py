@@ -83,8 +83,6 @@ class Stack:
             state = self._read_state()
             self._stop_those_that_must_move(state, ports)
             missing = [name for name in PARTS if not (name in state and state[name].alive)]
-            if not sqlserver_part.runnable():
-                missing = [name for name in missing if name != "sqlserver"]
             for name in missing:
                 _MODULES[name].clean(self.folder)
             chosen = {name: _choose_port(ports.get(name), state.get(name)) for name in missing}

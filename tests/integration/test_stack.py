@@ -14,11 +14,14 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import clickhouse_connect
 import psutil
 import psycopg
+import pymssql
 import pytest
 from click.testing import CliRunner, Result
 
@@ -56,6 +59,41 @@ def servers_answer(stack: Stack) -> None:
     with clickhouse_connect.get_client(dsn=stack.clickhouse_url) as client:
         rows = client.query("SELECT currentDatabase(), timezone()").result_rows
         assert rows == [("warehouse", "UTC")]
+    with closing(sql_server(stack)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT DB_NAME(), SUSER_SNAME()")
+        assert cursor.fetchall() == [("tableferry", "sa")]
+
+
+def sql_server(stack: Stack) -> pymssql.Connection:
+    url = urlsplit(stack.sqlserver_url)
+    return pymssql.connect(
+        server=url.hostname or "",
+        port=str(url.port),
+        user=url.username,
+        password=url.password,
+        database=url.path[1:],
+        autocommit=True,
+    )
+
+
+def keep_something(stack: Stack) -> None:
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS a")
+    with clickhouse_connect.get_client(dsn=stack.clickhouse_url) as client:
+        client.command("CREATE TABLE kept (a Int32) ENGINE = MergeTree ORDER BY a")
+        client.command("INSERT INTO kept VALUES (1)")
+    with closing(sql_server(stack)) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE dbo.kept (a int); INSERT INTO dbo.kept VALUES (1)")
+
+
+def has_it_still(stack: Stack) -> None:
+    with psycopg.connect(stack.postgres_url) as connection:
+        assert connection.execute("SELECT a FROM kept").fetchall() == [(1,)]
+    with clickhouse_connect.get_client(dsn=stack.clickhouse_url) as client:
+        assert client.query("SELECT a FROM kept").result_rows == [(1,)]
+    with closing(sql_server(stack)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT a FROM dbo.kept")
+        assert cursor.fetchall() == [(1,)]
 
 
 def command(*arguments: str) -> Result:
@@ -122,37 +160,23 @@ def test_two_side_by_side(stack: Stack, another: Stack) -> None:
 
 def test_data_survive_down_and_up(another: Stack) -> None:
     another.up()
-    with psycopg.connect(another.postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE kept AS SELECT 1 AS a")
-    with clickhouse_connect.get_client(dsn=another.clickhouse_url) as client:
-        client.command("CREATE TABLE kept (a Int32) ENGINE = MergeTree ORDER BY a")
-        client.command("INSERT INTO kept VALUES (1)")
+    keep_something(another)
     another.down()
     another.up()
-    with psycopg.connect(another.postgres_url) as connection:
-        assert connection.execute("SELECT a FROM kept").fetchall() == [(1,)]
-    with clickhouse_connect.get_client(dsn=another.clickhouse_url) as client:
-        assert client.query("SELECT a FROM kept").result_rows == [(1,)]
+    has_it_still(another)
 
 
 def test_killed_parts_come_back_with_port_and_data(another: Stack) -> None:
     another.up()
     settings = another.environment()
-    with psycopg.connect(another.postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE kept AS SELECT 1 AS a")
-    with clickhouse_connect.get_client(dsn=another.clickhouse_url) as client:
-        client.command("CREATE TABLE kept (a Int32) ENGINE = MergeTree ORDER BY a")
-        client.command("INSERT INTO kept VALUES (1)")
+    keep_something(another)
     for name in PARTS:
         another.kill(name)
         assert another.status()[name]["state"] == "crashed"
         another.restart(name)
         assert another.status()[name]["state"] == "running"
     assert another.environment() == settings
-    with psycopg.connect(another.postgres_url) as connection:
-        assert connection.execute("SELECT a FROM kept").fetchall() == [(1,)]
-    with clickhouse_connect.get_client(dsn=another.clickhouse_url) as client:
-        assert client.query("SELECT a FROM kept").result_rows == [(1,)]
+    has_it_still(another)
 
 
 def test_leftovers_of_a_crash_are_cleaned(another: Stack) -> None:
@@ -222,6 +246,9 @@ def test_nobody_gets_in_without_a_password(stack: Stack) -> None:
     url = stack.postgres_url.replace(stack.postgres_url.split(":")[2].split("@")[0], "wrong")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(url)
+    address = urlsplit(stack.sqlserver_url)
+    with pytest.raises(pymssql.OperationalError, match="18456"):
+        pymssql.connect(server=process.HOST, port=str(address.port), user="sa", password="wrong")
     port = int(str(stack.status()["clickhouse"]["port"]))
     with pytest.raises(clickhouse_connect.driver.exceptions.DatabaseError, match=r"\b516\b"):
         clickhouse_connect.get_client(
