@@ -57,7 +57,7 @@ def flights_everywhere(session: Session) -> Table:
         ("ClickHouse warehouse.flights_direct", servers.clickhouse, "warehouse.flights_direct"),
     ):
         figures = endpoint.query(FLIGHTS.format(table=name))[0]
-        table.add_row(label, *(f"{int(figure):,}" for figure in figures))
+        table.add_row(label, *(f"{int(figure or 0):,}" for figure in figures))
     return table
 
 
