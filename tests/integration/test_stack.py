@@ -30,7 +30,7 @@ from local.cli import local_group
 from local.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ["postgres", "clickhouse", "sqlserver"]
+PARTS = ["clickhouse", "postgres", "sqlserver"]
 
 
 @pytest.fixture
