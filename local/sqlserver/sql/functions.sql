@@ -3,6 +3,8 @@
 
 CREATE TYPE sys.datetimeoffset AS (utc bigint, minutes smallint);
 
+-- A call whose arguments are all constants would be evaluated by the planner, reached or not: give
+-- the message a part of the value, if only an empty one.
 CREATE FUNCTION sys.fail(number int, severity int, message text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -141,7 +143,7 @@ RETURN CASE WHEN x BETWEEN 0 AND 255 OR x IS NULL THEN x::smallint
 
 CREATE FUNCTION sys.text_number(x text, kind text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN btrim(x) = '' THEN CASE WHEN kind = 'numeric'
-    THEN sys.fail(8114, 16, 'Error converting data type varchar to numeric.') ELSE '0' END
+    THEN sys.fail(8114, 16, 'Error converting data type varchar to numeric.' || left(x::text, 0)) ELSE '0' END
   WHEN kind IN ('float', 'numeric') AND x ~ '[A-DF-Za-df-z_]'
     THEN sys.fail(8114, 16, 'Error converting data type varchar to ' || kind || '.')
   WHEN kind = 'int' AND btrim(x) !~ '^[+-]?\s*[0-9]+$' THEN
@@ -214,11 +216,11 @@ CREATE FUNCTION sys.ticks_time(x bigint, n int DEFAULT 6) RETURNS time LANGUAGE 
 RETURN time '00:00' + round(x, n - 7)::bigint % 864000000000 / 10 * interval '1 microsecond';
 
 CREATE FUNCTION sys.to_datetime(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN x < '1753-01-01' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a datetime data type resulted in an out-of-range value.')::timestamp
+RETURN CASE WHEN x < '1753-01-01' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a datetime data type resulted in an out-of-range value.' || left(x::text, 0))::timestamp
   ELSE date_trunc('second', x) + round(round(extract(microsecond FROM x) % 1000000 * 3 / 10000) * 10000 / 3) * interval '1 microsecond' END;
 
 CREATE FUNCTION sys.to_smalldatetime(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN x < '1900-01-01' OR x >= '2079-06-06 23:59:30' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a smalldatetime data type resulted in an out-of-range value.')::timestamp
+RETURN CASE WHEN x < '1900-01-01' OR x >= '2079-06-06 23:59:30' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a smalldatetime data type resulted in an out-of-range value.' || left(x::text, 0))::timestamp
   ELSE date_trunc('minute', x + interval '30 seconds') END;
 
 CREATE FUNCTION sys.text_dto(x text) RETURNS sys.datetimeoffset LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
@@ -310,7 +312,7 @@ END $$;
 
 CREATE FUNCTION sys.int4(x numeric) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN x BETWEEN -2147483648 AND 2147483647 OR x IS NULL THEN x::int
-  ELSE sys.fail(535, 16, 'The datediff function resulted in an overflow. The number of dateparts separating two date/time instances is too large. Try to use datediff with a less precise datepart.')::int END;
+  ELSE sys.fail(535, 16, 'The datediff function resulted in an overflow. The number of dateparts separating two date/time instances is too large. Try to use datediff with a less precise datepart.' || left(x::text, 0))::int END;
 
 CREATE FUNCTION sys.try_dto(x text) RETURNS sys.datetimeoffset LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
@@ -321,7 +323,7 @@ END $$;
 
 CREATE FUNCTION sys.number_text(x text, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length(x) > n
-  THEN sys.fail(8115, 16, 'Arithmetic overflow error converting expression to data type varchar.') ELSE x END;
+  THEN sys.fail(8115, 16, 'Arithmetic overflow error converting expression to data type varchar.' || left(x::text, 0)) ELSE x END;
 
 -- The last n bytes, with zeros in front if asked: how numbers become binary(n) or varbinary(n).
 CREATE FUNCTION sys.right_bytes(x bytea, n int, fill boolean) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
