@@ -24,7 +24,7 @@ from resources.sqlserver_ddl import (
     table_exists,
     update_known,
 )
-from resources.sqlserver_errors import broke
+from resources.sqlserver_errors import broke, translate
 from resources.tables import TableRef
 from resources.target import LoadReceipt, TargetOptions, row_identity
 
@@ -76,7 +76,7 @@ class SqlServerLoad:
         # its own connection, because the driver copies the options of this one only
         with self.resource.connection() as connection:
             try:
-                with connection.translated(), connection.raw.cursor() as cursor:
+                with connection.raw.cursor() as cursor:
                     result = cursor.bulkcopy_arrow(
                         qualified(self.staging),
                         reader,
@@ -86,10 +86,9 @@ class SqlServerLoad:
                         keep_nulls=True,
                         table_lock=self.options.table_lock,
                     )
-            except Exception:
-                if source.error is not None:
-                    raise source.error from None
-                raise
+            except Exception as error:
+                # the driver's own checks of the values raise ValueError
+                raise (source.error or translate(error, self.resource.settings())) from None
         if result["rows_copied"] != source.rows:
             raise ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: the driver copied "

@@ -176,7 +176,9 @@ def _identity_insert(run: Interpreter, tokens: list[Token]) -> None:
             f"SELECT setval(s.name, greatest(m.top, COALESCE(sys.sequence_value({table.oid}::oid, {identity.attnum}), m.top))) "
             f"FROM (SELECT max({identity.sql})::bigint FROM {table.sql}) AS m(top), "
             f"(SELECT pg_get_serial_sequence({table.oid}::oid::regclass::text, attname) FROM pg_attribute "
-            f"WHERE attrelid = {table.oid}::oid AND attnum = {identity.attnum}) AS s(name) WHERE m.top IS NOT NULL"
+            f"WHERE attrelid = {table.oid}::oid AND attnum = {identity.attnum}) AS s(name), "
+            # values before the seed leave it where it is, and PostgreSQL's sequence refuses them
+            "pg_sequence AS q WHERE q.seqrelid = s.name::regclass AND m.top BETWEEN q.seqmin AND q.seqmax"
         )
 
 
