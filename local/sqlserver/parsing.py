@@ -97,9 +97,23 @@ def tokenize(text: str) -> list[Token]:
         SqlError: 105, a quotation mark or comment is not closed.
     """
     try:
-        return _dialect.tokenize(text)
+        found = _dialect.tokenize(text)
     except sqlglot.errors.TokenError:
         raise SqlError(105, 15, "Unclosed quotation mark after the character string ''.") from None
+    for at, token in enumerate(found):
+        # sqlglot takes the empty binary literal for a name
+        if token.token_type == TokenType.IDENTIFIER and text[token.start : token.end + 1] in _EMPTY:
+            found[at] = _empty(token)
+    return found
+
+
+_EMPTY = ("0x", "0X")
+
+
+def _empty(token: Token) -> Token:
+    return Token(
+        TokenType.HEX_STRING, "", token.line, token.col, token.start, token.end, token.comments
+    )
 
 
 def parse_query(tokens: Sequence[Token]) -> exp.Expr:

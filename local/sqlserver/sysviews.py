@@ -392,7 +392,7 @@ SYSTEM_VIEWS: dict[tuple[str, str], SystemView] = {
     ("sys", "dm_exec_sessions"): _view(
         "dm_exec_sessions",
         """
-        session_id smallint a.pid % 32767
+        session_id smallint 51 + a.pid % 32000
         login_time datetime sys.to_datetime(a.backend_start AT TIME ZONE 'UTC')
         program_name nvarchar(128) a.application_name
         login_name nvarchar(128) a.usename
@@ -400,6 +400,21 @@ SYSTEM_VIEWS: dict[tuple[str, str], SystemView] = {
         is_user_process bit 1
         """,
         "pg_stat_activity a WHERE a.datname = current_database()",
+    ),
+    ("sys", "dm_exec_requests"): _view(
+        "dm_exec_requests",
+        """
+        session_id smallint 51 + a.pid % 32000
+        start_time datetime sys.to_datetime(a.query_start AT TIME ZONE 'UTC')
+        status nvarchar(30) CASE WHEN a.wait_event_type = 'Lock' THEN 'suspended' ELSE 'running' END
+        command nvarchar(32) upper(split_part(ltrim(a.query), ' ', 1))
+        database_id smallint 1
+        blocking_session_id smallint COALESCE(51 + (pg_blocking_pids(a.pid))[1] % 32000, 0)
+        wait_type nvarchar(60) a.wait_event
+        wait_time int 0
+        open_transaction_count int (a.xact_start IS NOT NULL)::int
+        """,
+        "pg_stat_activity a WHERE a.datname = current_database() AND a.state = 'active'",
     ),
     ("sys", "configurations"): _view(
         "configurations",

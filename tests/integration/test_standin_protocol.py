@@ -204,7 +204,7 @@ def test_a_pooled_connection_starts_anew(clients: Clients) -> None:
     [
         ("SELECT * FROM dbo.nowhere", 208),
         (f"SELECT nothing FROM {TABLE}", 207),
-        ("SELEC 1", 102),
+        ("SELECT 1 FROM", 102),
         (f"INSERT INTO {TABLE} VALUES (1, N'a'), (1, N'b')", 2627),
         (f"INSERT INTO {TABLE} VALUES (NULL, N'a')", 515),
         (f"INSERT INTO {TABLE} VALUES (5, N'more than ten')", 2628),
