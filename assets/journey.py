@@ -104,18 +104,21 @@ class Journey:
     growth: Growth
     fingerprints: dict[str, SourceFingerprint]
 
-    def versions(self, hop: Hop) -> dict[str, DataVersion]:
-        """What each range of a hop would be committed as now.
+    def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
+        """What a range of a hop is committed as, when its source rows have this fingerprint.
 
         A later hop's source is what the hop before it commits.
         """
-        found = {
-            name: self.hops[0].version(digest(fingerprint.value))
-            for name, fingerprint in self.fingerprints.items()
-        }
+        version = self.hops[0].version(digest(fingerprint.value))
         for later in self.hops[1 : hop.number]:
-            found = {name: later.version(digest(str(version))) for name, version in found.items()}
-        return found
+            version = later.version(digest(str(version)))
+        return version
+
+    def versions(self, hop: Hop) -> dict[str, DataVersion]:
+        """What each range of a hop would be committed as now."""
+        return {
+            name: self.version(hop, fingerprint) for name, fingerprint in self.fingerprints.items()
+        }
 
     def rows(self) -> dict[str, int]:
         """Rows of the source per range."""
@@ -212,18 +215,29 @@ def resolve(
     else:
         wanted = set(names)
         known = [key_range for key_range in known if key_range.name in wanted]
-    method = "watermark" if transfer.watermark else transfer.fingerprint
-    found = fingerprints(
-        source,
+    found = fingerprints_of(transfer, hops[0], servers, known, snapshot=snapshot)
+    return Journey(transfer, hops, {r.name: r for r in known}, growth, found)
+
+
+def fingerprints_of(
+    transfer: Transfer,
+    first: Hop,
+    servers: Servers,
+    ranges: Sequence[KeyRange],
+    *,
+    snapshot: str | None = None,
+) -> dict[str, SourceFingerprint]:
+    """The fingerprints of a transfer's source rows, by range name, as it declares them."""
+    return fingerprints(
+        servers.endpoint(transfer.source.system),
         transfer.source,
-        [column.source for column in first.columns],
-        first.key.source,
-        known,
-        method,
+        [column.source for column in first.plan.columns],
+        first.plan.key.source,
+        ranges,
+        "watermark" if transfer.watermark else transfer.fingerprint,
         snapshot=snapshot,
         watermark_column=transfer.watermark,
     )
-    return Journey(transfer, hops, {r.name: r for r in known}, growth, found)
 
 
 def known_ranges(transfer: Transfer, key: Column, instance: dg.DagsterInstance) -> list[KeyRange]:

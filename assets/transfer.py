@@ -3,7 +3,6 @@
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import dagster as dg
 
@@ -22,6 +21,7 @@ from assets.ledger import Reason, State, Writer, committed_schema
 from assets.manifest import Transfer
 from assets.profiles import profile
 from assets.runs import FORCE, PROCESS, PROFILE, run_is_alive, this_process
+from assets.source import SourceState, shared_snapshot
 from assets.swap import promote, swap_reasons
 from assets.worker import Outcome, Work, run_ranges
 from resources.clickhouse import ClickHouseResource
@@ -127,7 +127,9 @@ def execute(
     """
     instance, run = context.instance, context.run
     instance.add_run_tags(run.run_id, {PROCESS: this_process()})
-    with source_snapshot(transfer, servers) as snapshot:
+    alive = run_is_alive(instance)
+    with shared_snapshot(transfer, servers) as shared:
+        snapshot = shared.name() if shared else None
         journey = resolve(
             transfer, servers, instance, names=context.partition_keys, snapshot=snapshot
         )
@@ -141,6 +143,8 @@ def execute(
         for hop in selected:
             for note in _prepare(transfer, hop, servers, instance):
                 context.log.warning(note)
+            for name in servers.target(hop.plan.target.system).clean(hop.plan.target, alive):
+                context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
             context.log.info(summary(hop.asset, reasons[hop.number]))
         knobs = profile(run.tags.get(PROFILE, transfer.profile))
         parallel = transfer.parallel
@@ -148,8 +152,8 @@ def execute(
             journey=journey,
             servers=servers,
             run_id=run.run_id,
-            alive=run_is_alive(instance),
-            snapshot=snapshot,
+            alive=alive,
+            source=SourceState(journey, servers, shared, snapshot),
             levels=levels_of(transfer),
             batch_rows=knobs.batch_rows,
             workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
@@ -214,13 +218,6 @@ def reasons_of(
     if journey.transfer.write == "swap":
         return swap_reasons(journey, hop, servers, instance, reasons)
     return reasons
-
-
-def source_snapshot(transfer: Transfer, servers: Servers) -> AbstractContextManager[str | None]:
-    """One consistent view of a PostgreSQL source for a whole run; SQL Server has none to share."""
-    if transfer.source.system == "postgres":
-        return servers.postgres.snapshot()
-    return nullcontext()
 
 
 def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from assets import progress
 from assets.drift import column_schema
 from assets.journey import Hop, Journey, Servers
-from assets.ledger import DataVersion, RangeRecord, Reason, State, Writer
+from assets.ledger import RangeRecord, Reason, State, Writer
+from assets.source import Reading, SourceMoved, SourceState
 from assets.stream import Prefetch
 from assets.verification import explained
 from checks import Level, Verdict, reconcile, row_count_of
@@ -59,7 +60,7 @@ class Work:
     servers: Servers
     run_id: str
     alive: Callable[[str], bool]
-    snapshot: str | None
+    source: SourceState
     levels: tuple[Level, ...]
     batch_rows: int
     workers: int
@@ -107,19 +108,12 @@ def run_ranges(
 
 
 def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
-    version = work.journey.versions(hop)[name]
-    key_range = work.journey.ranges[name]
-    writer = work.writers[hop.number]
-    if reason is Reason.UNCHANGED:
-        return _skip(work, hop, key_range, version)
-    if reason is Reason.SHADOWED:
-        return _gathered(work, hop, key_range, version)
     attempts = 0
     try:
         for attempt in retrying():
             with attempt:
                 attempts += 1
-                return _move(work, hop, key_range, version, reason, attempts)
+                return _attempt(work, hop, work.journey.ranges[name], reason, attempts)
         raise AssertionError("a retry loop ends with a result or an error")
     except Exception as error:
         message = (
@@ -128,28 +122,44 @@ def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
         failed = RangeRecord(
             range=name,
             state=State.FAILED,
-            data_version=str(version),
+            data_version=str(work.journey.version(hop, work.source.latest(name).fingerprint)),
             run_id=work.run_id,
             error=message,
             attempts=attempts,
         )
-        writer.progress(failed)
+        work.writers[hop.number].progress(failed)
         work.tell(hop, name, "failed")
         return Outcome(hop, failed, reason)
 
 
-def _skip(work: Work, hop: Hop, key_range: KeyRange, version: DataVersion) -> Outcome:
+def _attempt(work: Work, hop: Hop, key_range: KeyRange, reason: Reason, number: int) -> Outcome:
+    """Do what the plan says of a range, unless its source is no longer what was planned from."""
+    name = key_range.name
+    reading = work.source.reading(key_range) if hop.number == 1 else work.source.latest(name)
+    if reading.fingerprint == work.journey.fingerprints[name]:
+        if reason is Reason.UNCHANGED:
+            return _skip(work, hop, key_range, reading)
+        if reason is Reason.SHADOWED:
+            return _gathered(work, hop, key_range, reading)
+    elif reason in (Reason.UNCHANGED, Reason.SHADOWED):
+        reason = Reason.SOURCE_CHANGED
+    return _move(work, hop, key_range, reading, reason, number)
+
+
+def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
     """Record an unchanged range again, with its row count verified anew.
 
     Without a materialization Dagster would call a backfill with skipped ranges failed.
     """
-    verdict = _reconcile(work, hop, key_range, "count")
+    verdict = _reconcile(work, hop, key_range, "count", reading)
+    if not verdict.passed:
+        _require_unmoved(work, hop, key_range, reading)
     record = RangeRecord(
         range=key_range.name,
         state=State.SKIPPED_UNCHANGED,
-        data_version=str(version),
+        data_version=str(work.journey.version(hop, reading.fingerprint)),
         run_id=work.run_id,
-        rows=work.journey.fingerprints[key_range.name].rows,
+        rows=reading.fingerprint.rows,
     )
     writer = work.writers[hop.number]
     if verdict.passed:
@@ -161,26 +171,29 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, version: DataVersion) -> Ou
     return Outcome(hop, record, Reason.UNCHANGED, (verdict,))
 
 
-def _gathered(work: Work, hop: Hop, key_range: KeyRange, version: DataVersion) -> Outcome:
+def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
     """A range that an earlier run left in the shadow table, counted anew."""
-    verdict = _reconcile(work, hop, key_range, "count")
+    verdict = _reconcile(work, hop, key_range, "count", reading)
+    if not verdict.passed:
+        _require_unmoved(work, hop, key_range, reading)
     work.tell(hop, key_range.name, "shadowed")
     record = RangeRecord(
         range=key_range.name,
         state=State.SHADOWED if verdict.passed else State.FAILED,
-        data_version=str(version),
+        data_version=str(work.journey.version(hop, reading.fingerprint)),
         run_id=work.run_id,
-        rows=work.journey.fingerprints[key_range.name].rows,
+        rows=reading.fingerprint.rows,
         error=None if verdict.passed else verdict.summary(),
     )
     return Outcome(hop, record, Reason.SHADOWED, (verdict,))
 
 
 def _move(
-    work: Work, hop: Hop, key_range: KeyRange, version: DataVersion, reason: Reason, attempt: int
+    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: Reason, attempt: int
 ) -> Outcome:
     """One attempt: stream the range into a staging table, make it visible, prove it, record it."""
     name, writer = key_range.name, work.writers[hop.number]
+    version = str(work.journey.version(hop, reading.fingerprint))
     counts: dict[str, int] = {}
     target = work.servers.target(hop.plan.target.system)
     with _Slot(work.exports) as export_slot:
@@ -191,10 +204,10 @@ def _move(
             key_range,
             replace(hop.options, batch_rows=work.batch_rows),
             owner=work.run_id,
-            data_version=str(version),
+            data_version=version,
             alive=work.alive,
         )
-        exports = _export(work, hop, key_range, counts)
+        exports = _export(work, hop, key_range, reading, counts)
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
             started = time.perf_counter()
             watched = _watched(work, hop, name, stream)
@@ -210,12 +223,12 @@ def _move(
             record = RangeRecord(
                 range=name,
                 state=State.LOADED,
-                data_version=str(version),
+                data_version=version,
                 run_id=work.run_id,
-                rows=_staged(work, hop, name, load),
+                rows=_staged(work, hop, key_range, reading, load),
                 bytes=receipt.bytes,
                 wire=hop.spec.wire,
-                fingerprint=work.journey.fingerprints[name].value if hop.number == 1 else None,
+                fingerprint=reading.fingerprint.value if hop.number == 1 else None,
                 seconds=seconds,
                 attempts=attempt,
                 counts=counts,
@@ -228,32 +241,46 @@ def _move(
             seconds["finalise"] = time.perf_counter() - started
     reached("after_commit")
     writer.progress(replace(record, state=State.FINALISED))
-    return _prove(work, hop, key_range, record, reason)
+    return _prove(work, hop, key_range, reading, record, reason)
 
 
-def _staged(work: Work, hop: Hop, name: str, load: RangeLoad) -> int:
-    """Rows that arrived; under a snapshot they must be those that the fingerprint counted."""
-    staged = load.staged_rows()
-    expected = work.journey.fingerprints[name].rows
-    if work.snapshot is not None and hop.number == 1 and staged != expected:
-        raise ReceiptMismatch(
+def _staged(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, load: RangeLoad) -> int:
+    """Rows that arrived; they must be those that the fingerprint counted, and still stands for."""
+    staged, expected = load.staged_rows(), reading.fingerprint.rows
+    _require_unmoved(work, hop, key_range, reading)
+    if hop.number == 1 and staged != expected:
+        # without a snapshot, a row whose key moved past the reader is missed or read twice
+        kind = SourceMoved if reading.snapshot is None else ReceiptMismatch
+        raise kind(
             f"{hop.plan.source} holds {expected} rows in this range, but {staged} arrived in the "
             "staging table; nothing was committed"
         )
     return staged
 
 
+def _require_unmoved(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> None:
+    """Raise `SourceMoved` if the difference may be the source's own; later hops read our tables."""
+    if hop.number == 1:
+        work.source.require_unmoved(key_range, reading)
+
+
 def _prove(
-    work: Work, hop: Hop, key_range: KeyRange, record: RangeRecord, reason: Reason
+    work: Work,
+    hop: Hop,
+    key_range: KeyRange,
+    reading: Reading,
+    record: RangeRecord,
+    reason: Reason,
 ) -> Outcome:
     """Reconcile a finalised range, and record it as committed if the checks are green."""
     name, writer = key_range.name, work.writers[hop.number]
     work.tell(hop, name, "reconcile")
     started = time.perf_counter()
-    verdicts = _verdicts(work, hop, key_range)
+    verdicts = _verdicts(work, hop, key_range, reading)
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
     if not all(verdict.passed for verdict in verdicts):
-        snapshot = work.snapshot if hop.number == 1 else None
+        _require_unmoved(work, hop, key_range, reading)
+        snapshot = reading.snapshot if hop.number == 1 else None
         verdicts = tuple(
             explained(hop, work.servers, key_range, verdict, snapshot=snapshot)
             for verdict in verdicts
@@ -281,36 +308,37 @@ def _prove(
     return Outcome(hop, record, reason, verdicts)
 
 
-def _verdicts(work: Work, hop: Hop, key_range: KeyRange) -> tuple[Verdict, ...]:
+def _verdicts(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> tuple[Verdict, ...]:
     """The row count's verdict, and the declared level's; the one is part of a checksum."""
     *_, level = work.levels
-    verdict = _reconcile(work, hop, key_range, level)
+    verdict = _reconcile(work, hop, key_range, level, reading)
     if level == "count":
         return (verdict,)
     if level == "checksum":
         return (row_count_of(verdict), verdict)
-    return (_reconcile(work, hop, key_range, "count"), verdict)
+    return (_reconcile(work, hop, key_range, "count", reading), verdict)
 
 
-def _reconcile(work: Work, hop: Hop, key_range: KeyRange, level: Level) -> Verdict:
-    snapshot = work.snapshot if hop.number == 1 else None
+def _reconcile(
+    work: Work, hop: Hop, key_range: KeyRange, level: Level, reading: Reading
+) -> Verdict:
     return reconcile(
         hop.written_plan,
         work.servers.endpoint(hop.plan.source.system),
         work.servers.endpoint(hop.plan.target.system),
         key_range,
         level,
-        snapshot=snapshot,
+        snapshot=reading.snapshot if hop.number == 1 else None,
     )
 
 
 def _export(
-    work: Work, hop: Hop, key_range: KeyRange, counts: dict[str, int]
+    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, counts: dict[str, int]
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """How to open the stream of a range: batches as the target wants them, or text."""
     source = work.servers.endpoint(hop.plan.source.system)
     sql = hop.plan.select(key_range, hop.spec.wire)
-    snapshot = work.snapshot if hop.number == 1 else None
+    snapshot = reading.snapshot if hop.number == 1 else None
 
     @contextmanager
     def batches() -> Iterator[Iterator[pa.RecordBatch]]:
