@@ -221,7 +221,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
 def _kind(source: Declared, target: Declared, column: ColumnPlan) -> Kind:
     if target.kind == "text":
         # a ClickHouse String also holds bytes, and times of day, for which it has no type
-        if source.kind == "bytes" and pa.types.is_binary(column.arrow_type):
+        if source.kind == "bytes" and _is_bytes(column.arrow_type):
             return "bytes"
         if source.kind == "time" and target.name == "String":
             return "time"
@@ -275,3 +275,7 @@ def _decimal_size(system: System, name: str, numbers: tuple[int, ...]) -> tuple[
     if not numbers:
         return (None, 0) if system == "postgres" else (18 if system == "sqlserver" else 10, 0)
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_)

@@ -23,6 +23,8 @@ class Value:
     nullable: bool = True
     collation: str | None = None
     """'bin' or 'cs' where case counts; None is the case-insensitive default."""
+    supplementary: bool = False
+    """Under a collation with _SC, which takes a surrogate pair for the one character that it is."""
     is_null: bool = False
     """The constant NULL, which takes any type."""
     constant: Constant = None

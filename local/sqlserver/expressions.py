@@ -30,9 +30,24 @@ if TYPE_CHECKING:
     from local.sqlserver.queries import Query
 
 CONDITIONS = (
-    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.And, exp.Or, exp.Not, exp.In,
-    exp.Between, exp.Like, exp.Escape, exp.Is, exp.Exists, exp.NullSafeEQ, exp.NullSafeNEQ,
-)  # fmt: skip
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.In,
+    exp.Between,
+    exp.Like,
+    exp.Escape,
+    exp.Is,
+    exp.Exists,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+)
 _COMPARISONS = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
@@ -138,9 +153,11 @@ class Compiler:
         if isinstance(node, exp.Exists):
             return f"EXISTS ({self.query(node.this, scope).sql})"
         raise SqlError(
-            4145, 15, "An expression of non-boolean type specified in a context where a condition "
-            "is expected."
-        )  # fmt: skip
+            4145,
+            15,
+            "An expression of non-boolean type specified in a context where a condition "
+            "is expected.",
+        )
 
     def _comparison(self, operator: str, node: exp.Expr, scope: Scope) -> str:
         right = node.expression
@@ -204,8 +221,10 @@ class Compiler:
             right = Value(convert(right, left.type), left.type)
         if family(left.type) not in ("int", "dec", "float"):
             raise SqlError(
-                8117, 16, f"Operand data type {left.type.name} is invalid for {_WORDS[operator]} operator."
-            )  # fmt: skip
+                8117,
+                16,
+                f"Operand data type {left.type.name} is invalid for {_WORDS[operator]} operator.",
+            )
         result = arithmetic(operator, left.type, right.type)
         a, b = left.sql, right.sql
         if result.name in ("float", "real"):
@@ -245,7 +264,8 @@ class Compiler:
             raise SqlError(
                 402,
                 16,
-                f"The data types {left.type.name} and {right.type.name} are incompatible in the '{operator}' operator.",
+                f"The data types {left.type.name} and {right.type.name} are incompatible in "
+                f"the '{operator}' operator.",
             )
         a, b = convert(left, result), convert(right, result)
         return Value(f"({a} {operator} {b})", result, left.nullable or right.nullable)
@@ -355,6 +375,7 @@ def _concatenated(left: Value, right: Value) -> Value:
         text_type(unicode, length),
         left.nullable or right.nullable,
         left.collation or right.collation,
+        supplementary=left.supplementary or right.supplementary,
     )
 
 
@@ -386,7 +407,8 @@ def number(text: str) -> Value:
         raise SqlError(
             1007,
             15,
-            f"The number '{text}' is out of the range for numeric representation (maximum precision 38).",
+            f"The number '{text}' is out of the range for numeric representation (maximum "
+            "precision 38).",
         )
     kind = SqlType("numeric", precision=len(str(value)), scale=0)
     return Value(f"{value}::numeric", kind, False, constant=value)
@@ -472,7 +494,13 @@ def _negative(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
 
 def _collate(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     value = compiler.expression(node.this, scope)
-    return replace(value, collation=collation_kind(node.expression.name) or None)
+    name = node.expression.name
+    return replace(
+        value,
+        collation=collation_kind(name) or None,
+        # https://learn.microsoft.com/sql/relational-databases/collations/collation-and-unicode-support
+        supplementary="_SC" in name.upper() or "_140_" in name,
+    )
 
 
 def _cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -502,9 +530,11 @@ def _subquery(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     query = compiler.query(node.this, scope)
     if len(query.columns) != 1:
         raise SqlError(
-            116, 16, "Only one expression can be specified in the select list when the subquery is "
-            "not introduced with EXISTS."
-        )  # fmt: skip
+            116,
+            16,
+            "Only one expression can be specified in the select list when the subquery is "
+            "not introduced with EXISTS.",
+        )
     return replace(query.columns[0], sql=f"({query.sql})", nullable=True, identity=False)
 
 

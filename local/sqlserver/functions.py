@@ -88,7 +88,8 @@ def integer(value: Value) -> str:
 
 def _len(compiler: Compiler, args: list[Value]) -> Value:
     text = as_text(args[0])
-    return Value(f"sys.len({text.sql})", _size_type(text), nullable(args))
+    units = f"length(rtrim({text.sql}, ' '))" if text.supplementary else f"sys.len({text.sql})"
+    return Value(units, _size_type(text), nullable(args))
 
 
 def _size_type(value: Value) -> SqlType:
@@ -140,7 +141,7 @@ def _substring(compiler: Compiler, args: list[Value]) -> Value:
     text = as_text(args[0])
     kind = text_type(text.type.is_unicode, _at_most(text, args[2]))
     sql = f"substr({text.sql}, {start}, {length})"
-    return Value(sql, kind, nullable(args), text.collation)
+    return Value(sql, kind, nullable(args), text.collation, supplementary=text.supplementary)
 
 
 def _at_most(text: Value, length: Value) -> int:
@@ -368,6 +369,12 @@ def _fixed(sql: str, kind: SqlType) -> Handler:
     return lambda compiler, args: Value(sql, kind, False)
 
 
+def _unicode(compiler: Compiler, args: list[Value]) -> Value:
+    text = as_text(args[0])
+    code = f"nullif(ascii({text.sql}), 0)" if text.supplementary else f"sys.unicode({text.sql})"
+    return Value(code, INT, True)
+
+
 def _template(template: str, kind: SqlType) -> Handler:
     """A function of texts with a fixed result type."""
     return lambda compiler, args: Value(
@@ -379,7 +386,10 @@ def _quotename(compiler: Compiler, args: list[Value]) -> Value:
     text = as_text(args[0]).sql
     mark = str(args[1].constant) if len(args) > 1 else "["
     left, right = {"[": "[]", "]": "[]", "(": "()", "'": "''", '"': '""'}.get(mark, "[]")
-    sql = f"({literal(left)} || replace({text}, {literal(right)}, {literal(right * 2)}) || {literal(right)})"
+    sql = (
+        f"({literal(left)} || replace({text}, {literal(right)}, {literal(right * 2)}) || "
+        f"{literal(right)})"
+    )
     return Value(sql, SqlType("nvarchar", 258), True)
 
 
@@ -421,7 +431,7 @@ _SCALARS: dict[str, Handler] = {
     "stuff": _stuff,
     "char": _char(False),
     "nchar": _char(True),
-    "unicode": _template("sys.unicode({})", INT),
+    "unicode": _unicode,
     "ascii": _template("ascii({})", INT),
     "quotename": _quotename,
     "abs": _numeric("abs"),
@@ -451,7 +461,8 @@ _SCALARS: dict[str, Handler] = {
     "binary_checksum": _checksum,
     "isjson": lambda compiler, args: Value(f"({as_text(args[0]).sql} IS JSON)::int", INT),
     "json_value": lambda compiler, args: Value(
-        f"jsonb_path_query_first(({as_text(args[0]).sql})::jsonb, ({as_text(args[1]).sql})::jsonpath) #>> '{{}}'",
+        f"jsonb_path_query_first(({as_text(args[0]).sql})::jsonb, "
+        f"({as_text(args[1]).sql})::jsonpath) #>> '{{}}'",
         SqlType("nvarchar", 4000),
     ),
     "rowcount_big": lambda compiler, args: Value(
