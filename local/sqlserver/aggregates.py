@@ -110,18 +110,19 @@ def _extreme(name: str, value: Value, over: str) -> Value:
     plain = replace(value, nullable=True, constant=None, identity=False, computed=False, name="")
     if family(value.type) == "text":
         # the greatest as the collation orders, and among equals any
-        picked = f'(array_agg({value.sql} ORDER BY {key(value)} {"DESC" if name == "max" else "ASC"}, {value.sql} COLLATE "C") FILTER (WHERE {value.sql} IS NOT NULL))[1]'
         if over:
-            picked = f'{name}({value.sql} COLLATE "C"){over}'
-        return replace(plain, sql=picked)
+            return replace(plain, sql=f'{name}({value.sql} COLLATE "C"){over}')
+        return replace(plain, sql=_picked(name, value.sql, key(value)))
     if value.type.name == "uniqueidentifier":
-        order = "DESC" if name == "max" else "ASC"
-        return replace(
-            plain, sql=f"(array_agg({value.sql} ORDER BY sys.guid_order({value.sql}) {order}) FILTER (WHERE {value.sql} IS NOT NULL))[1]"
-        )  # fmt: skip
+        return replace(plain, sql=_picked(name, value.sql, key(value, ordered=True)))
     if value.type.name == "bit":
         raise SqlError(8117, 16, f"Operand data type bit is invalid for {name} operator.")
     return replace(plain, sql=f"{name}({value.sql}){over}")
+
+
+def _picked(name: str, sql: str, order: str) -> str:
+    direction = "DESC" if name == "max" else "ASC"
+    return f"(array_agg({sql} ORDER BY {order} {direction}) FILTER (WHERE {sql} IS NOT NULL))[1]"
 
 
 def _string_agg(

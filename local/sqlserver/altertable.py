@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from local.sqlserver.batch import Statement
 from local.sqlserver.catalog import Table, object_name
@@ -55,9 +55,11 @@ def run_alter(run: Interpreter, statement: Statement) -> None:
     table = run.state.catalog.find(object_name(parts, run.state.database))
     if table is None:
         raise SqlError(
-            4902, 16, f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not '
-            "have permissions."
-        )  # fmt: skip
+            4902,
+            16,
+            f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not '
+            "have permissions.",
+        )
     if words(tokens[at:], 2) in (["WITH", "CHECK"], ["WITH", "NOCHECK"]):
         at += 2
     action = word(tokens[at]) if at < len(tokens) else ""
@@ -85,9 +87,11 @@ def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
         number = _next_attnum(run, table, number)
         if column.name.lower() in table.by_name:
             raise SqlError(
-                2705, 16, "Column names in each table must be unique. Column name "
-                f"'{column.name}' in table '{name.name}' is specified more than once."
-            )  # fmt: skip
+                2705,
+                16,
+                "Column names in each table must be unique. Column name "
+                f"'{column.name}' in table '{name.name}' is specified more than once.",
+            )
         late = (
             column.default is not None and column.nullable is not False and not column.with_values
         )
@@ -112,16 +116,17 @@ def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
     ]
     statements += [foreign_key_sql(state, name, known, item) for item in items.foreign_keys]
     for column_name, expression, constraint in items.defaults:
-        column = table.column(column_name)
-        declared = ColumnDef(column.name, column.type, default=expression, default_name=constraint)
-        default = default_sql(state, declared, column.type, name)
-        shown = constraint or f"DF__{name.name[:9]}__{column.name[:5]}__{column.attnum:08X}"
+        target = table.column(column_name)
+        declared = ColumnDef(target.name, target.type, default=expression, default_name=constraint)
+        default = default_sql(state, declared, target.type, name)
+        shown = constraint or f"DF__{name.name[:9]}__{target.name[:5]}__{target.attnum:08X}"
         statements.append(
-            f"ALTER TABLE {table.sql} ALTER COLUMN {column.sql} SET DEFAULT {default}"
+            f"ALTER TABLE {table.sql} ALTER COLUMN {target.sql} SET DEFAULT {default}"
         )
         statements.append(
-            f"UPDATE sys._column SET default_name = {literal(shown)}, default_definition = {literal(text_of(expression))} "
-            f"WHERE oid = {table.oid}::oid AND attnum = {column.attnum}"
+            f"UPDATE sys._column SET default_name = {literal(shown)}, default_definition = "
+            f"{literal(text_of(expression))} "
+            f"WHERE oid = {table.oid}::oid AND attnum = {target.attnum}"
         )
     state.link.run(";".join(statements))
 
@@ -140,9 +145,11 @@ def _check_primary(items: TableItems, table: Table) -> None:
             column = table.by_name.get(name.lower())
             if item.kind == "PK" and column is not None and column.nullable:
                 raise SqlError(
-                    8111, 16, f"Cannot define PRIMARY KEY constraint on nullable column in table "
-                    f"'{table.name.name}'."
-                )  # fmt: skip
+                    8111,
+                    16,
+                    f"Cannot define PRIMARY KEY constraint on nullable column in table "
+                    f"'{table.name.name}'.",
+                )
 
 
 def _drop(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
@@ -166,12 +173,15 @@ def _drop_column(run: Interpreter, table: Table, name: str, optional: bool) -> N
         if optional:
             return
         raise SqlError(
-            4924, 16, f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table "
-            f"'{table.name.name}'."
-        )  # fmt: skip
+            4924,
+            16,
+            f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table "
+            f"'{table.name.name}'.",
+        )
     users = run.state.link.rows(
         "SELECT name FROM sys._index WHERE relation = $1 AND $2::int = ANY (attnums || included) "
-        "UNION ALL SELECT default_name FROM sys._column WHERE oid = $1 AND attnum = $2::int AND default_name IS NOT NULL",
+        "UNION ALL SELECT default_name FROM sys._column WHERE oid = $1 AND attnum = $2::int "
+        "AND default_name IS NOT NULL",
         [str(table.oid), str(column.attnum)],
     )
     if users:
@@ -185,16 +195,19 @@ def _drop_column(run: Interpreter, table: Table, name: str, optional: bool) -> N
 def _drop_constraint(run: Interpreter, table: Table, name: str, optional: bool) -> None:
     link, wanted = run.state.link, [str(table.oid), name.lower()]
     rows = link.rows(
-        "SELECT oid::regclass::text FROM sys._index WHERE relation = $1 AND lower(name) = $2 AND kind <> 'IX'",
+        "SELECT oid::regclass::text FROM sys._index WHERE relation = $1 AND lower(name) = $2 "
+        "AND kind <> 'IX'",
         wanted,
     )
     if rows:
         link.run(
-            f"DELETE FROM sys._index WHERE oid = {literal(str(rows[0][0]))}::regclass; DROP INDEX {rows[0][0]}"
+            f"DELETE FROM sys._index WHERE oid = {literal(str(rows[0][0]))}::regclass; DROP "
+            f"INDEX {rows[0][0]}"
         )
         return
     rows = link.rows(
-        "SELECT quote_ident(pg_constraint) FROM sys._constraint WHERE relation = $1 AND lower(name) = $2",
+        "SELECT quote_ident(pg_constraint) FROM sys._constraint WHERE relation = $1 AND "
+        "lower(name) = $2",
         wanted,
     )
     if rows:
@@ -208,7 +221,8 @@ def _drop_constraint(run: Interpreter, table: Table, name: str, optional: bool) 
     )
     if column is not None:
         link.run(
-            f"ALTER TABLE {table.sql} ALTER COLUMN {column.sql} DROP DEFAULT; UPDATE sys._column SET default_name = NULL, "
+            f"ALTER TABLE {table.sql} ALTER COLUMN {column.sql} DROP DEFAULT; UPDATE "
+            "sys._column SET default_name = NULL, "
             f"default_definition = NULL WHERE oid = {table.oid}::oid AND attnum = {column.attnum}"
         )
         return
@@ -224,9 +238,11 @@ def _alter_column(run: Interpreter, table: Table, tokens: Sequence[Token]) -> No
     old = table.by_name.get(declared.name.lower())
     if old is None:
         raise SqlError(
-            4924, 16, f"ALTER TABLE ALTER COLUMN failed because column '{declared.name}' does not exist in "
-            f"table '{table.name.name}'."
-        )  # fmt: skip
+            4924,
+            16,
+            f"ALTER TABLE ALTER COLUMN failed because column '{declared.name}' does not exist in "
+            f"table '{table.name.name}'.",
+        )
     kind = declared.type
     if kind is None or old.computed is not None:
         raise SqlError(4928, 16, f"Cannot alter column '{declared.name}' because it is 'COMPUTED'.")
@@ -258,7 +274,8 @@ def _alter_column(run: Interpreter, table: Table, tokens: Sequence[Token]) -> No
     values = ["NULL" if item is None else literal(str(item)) for item in shown]
     collation = declared.collation or (old.collation if kind.is_text else None)
     steps.append(
-        f"UPDATE sys._column SET type = {values[0]}, length = {values[1]}::int, precision = {values[2]}::int, "
+        f"UPDATE sys._column SET type = {values[0]}, length = {values[1]}::int, precision = "
+        f"{values[2]}::int, "
         f"scale = {values[3]}::int, nullable = {str(nullable and not old.identity).lower()}, "
         f"collated = {'NULL' if collation is None else literal(collation)} "
         f"WHERE oid = {table.oid}::oid AND attnum = {old.attnum}"

@@ -89,7 +89,7 @@ def releaseapplock(run: Interpreter, arguments: list[Argument]) -> int:
                 16,
                 "Cannot release the application lock (Database Principal: 'public', Resource: "
                 f"'{resource}') because it is not currently held.",
-            )  # fmt: skip
+            )
         )
         return INVALID
     number, suffix = held.pop()

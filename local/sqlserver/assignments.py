@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from local.sqlserver.batch import Statement
 from local.sqlserver.catalog import object_name
@@ -30,9 +30,11 @@ def declare(run: Interpreter, statement: Statement) -> None:
             raise syntax_error(name)
         if name in run.state.frame.variables and statement.kind == "DECLARE":
             raise SqlError(
-                134, 15, f"The variable name '{name}' has already been declared. Variable names must be "
-                "unique within a query batch or stored procedure."
-            )  # fmt: skip
+                134,
+                15,
+                f"The variable name '{name}' has already been declared. Variable names must be "
+                "unique within a query batch or stored procedure.",
+            )
         if words(part[at : at + 1]) == ["AS"]:
             at += 1
         if words(part[at : at + 1]) == ["TABLE"]:
@@ -158,27 +160,34 @@ def _identity_insert(run: Interpreter, tokens: list[Token]) -> None:
     identity = next((column for column in table.columns if column.identity), None)
     if identity is None:
         raise SqlError(
-            8106, 16, f"Table '{'.'.join(parts)}' does not have the identity property. Cannot perform "
-            "SET operation."
-        )  # fmt: skip
+            8106,
+            16,
+            f"Table '{'.'.join(parts)}' does not have the identity property. Cannot perform "
+            "SET operation.",
+        )
     if words(tokens[at:]) == ["ON"]:
         if state.identity_insert not in (None, table.sql):
             raise SqlError(
-                8107, 16, "IDENTITY_INSERT is already ON for another table. Cannot perform SET "
-                f"operation for table '{'.'.join(parts)}'."
-            )  # fmt: skip
+                8107,
+                16,
+                "IDENTITY_INSERT is already ON for another table. Cannot perform SET "
+                f"operation for table '{'.'.join(parts)}'.",
+            )
         state.identity_insert = table.sql
         return
     state.identity_insert = None
     with state.statement(ErrorContext("SET")):
         # the next generated value follows the highest one given
         state.link.run(
-            f"SELECT setval(s.name, greatest(m.top, COALESCE(sys.sequence_value({table.oid}::oid, {identity.attnum}), m.top))) "
+            "SELECT setval(s.name, greatest(m.top, "
+            f"COALESCE(sys.sequence_value({table.oid}::oid, {identity.attnum}), m.top))) "
             f"FROM (SELECT max({identity.sql})::bigint FROM {table.sql}) AS m(top), "
-            f"(SELECT pg_get_serial_sequence({table.oid}::oid::regclass::text, attname) FROM pg_attribute "
+            f"(SELECT pg_get_serial_sequence({table.oid}::oid::regclass::text, attname) FROM "
+            "pg_attribute "
             f"WHERE attrelid = {table.oid}::oid AND attnum = {identity.attnum}) AS s(name), "
             # values before the seed leave it where it is, and PostgreSQL's sequence refuses them
-            "pg_sequence AS q WHERE q.seqrelid = s.name::regclass AND m.top BETWEEN q.seqmin AND q.seqmax"
+            "pg_sequence AS q WHERE q.seqrelid = s.name::regclass AND m.top BETWEEN q.seqmin "
+            "AND q.seqmax"
         )
 
 

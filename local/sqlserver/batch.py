@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from local.sqlserver.errors import SqlError, syntax_error
 from local.sqlserver.parsing import tokenize, word
@@ -17,7 +17,8 @@ STARTERS = {
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "IF",
     "BEGIN", "WHILE", "DECLARE", "SET", "EXEC", "EXECUTE", "PRINT", "RAISERROR", "THROW", "RETURN",
     "BREAK", "CONTINUE", "COMMIT", "ROLLBACK", "SAVE", "USE", "WAITFOR", "GRANT", "DENY", "REVOKE",
-    "DBCC", "KILL", "CHECKPOINT", "GOTO", "OPEN", "CLOSE", "FETCH", "DEALLOCATE", "BULK", "RECONFIGURE",
+    "DBCC", "KILL", "CHECKPOINT", "GOTO", "OPEN", "CLOSE", "FETCH", "DEALLOCATE", "BULK",
+    "RECONFIGURE",
 }  # fmt: skip
 
 

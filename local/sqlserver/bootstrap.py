@@ -42,9 +42,12 @@ def bootstrap(postgres_url: str, databases: Sequence[str] = ()) -> None:
                 create_database(link, name)
         # temporary tables are gone with their sessions, what we know of them is not
         link.run(
-            "DELETE FROM sys._column k WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.oid);"
-            "DELETE FROM sys._index i WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.oid);"
-            "DELETE FROM sys._relation r WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)"
+            "DELETE FROM sys._column k WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = "
+            "k.oid);"
+            "DELETE FROM sys._index i WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = "
+            "i.oid);"
+            "DELETE FROM sys._relation r WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid "
+            "= r.oid)"
         )
     finally:
         link.close()
@@ -62,8 +65,8 @@ def create_database(link: Link, name: str) -> None:
         )
     link.run(
         "INSERT INTO sys._database (id, name, key) "
-        f"SELECT COALESCE(max(id), 0) + 1, {literal(name)}, {literal(name.lower())} FROM sys._database;"
-        + schema_sql(name, DEFAULT_SCHEMA)
+        f"SELECT COALESCE(max(id), 0) + 1, {literal(name)}, {literal(name.lower())} FROM "
+        "sys._database;" + schema_sql(name, DEFAULT_SCHEMA)
     )
 
 
@@ -73,7 +76,8 @@ def schema_sql(database: str, schema: str) -> str:
     number = "OVERRIDING SYSTEM VALUE VALUES (1," if schema == DEFAULT_SCHEMA else "VALUES ("
     columns = "id, database" if schema == DEFAULT_SCHEMA else "database"
     return (
-        f"CREATE SCHEMA {quoted(pg_schema)}; INSERT INTO sys._schema ({columns}, name, pg_schema) {number} "
+        f"CREATE SCHEMA {quoted(pg_schema)}; INSERT INTO sys._schema ({columns}, name, "
+        f"pg_schema) {number} "
         f"{literal(database.lower())}, {literal(schema)}, {literal(pg_schema)})"
     )
 

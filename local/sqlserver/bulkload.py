@@ -92,7 +92,8 @@ class BulkInsert:
                     self._item(column.sql, column.attnum, column.default) for column in self._stored
                 )
                 link.run(
-                    f"INSERT INTO {table.sql} ({names}) SELECT {items} FROM pg_temp.bulk_load; DROP TABLE pg_temp.bulk_load"
+                    f"INSERT INTO {table.sql} ({names}) SELECT {items} FROM pg_temp.bulk_load; "
+                    "DROP TABLE pg_temp.bulk_load"
                 )
             if self._own_transaction:
                 link.run("COMMIT")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from local.sqlserver.batch import parse_batch
 from local.sqlserver.catalog import Table, object_name
@@ -16,8 +16,7 @@ from local.sqlserver.evaluation import TEXT, evaluate
 from local.sqlserver.parsing import parse_expression, tokenize, type_text, word
 from local.sqlserver.sqltype import SqlType
 from local.sqlserver.state import Frame, Variable
-from local.sqlserver.sysprocs import SYSTEM_PROCEDURES
-from local.sqlserver.sysprocs import Argument as Argument
+from local.sqlserver.sysprocs import SYSTEM_PROCEDURES, Argument
 from local.sqlserver.typerules import INT, parse_type
 
 if TYPE_CHECKING:
@@ -76,7 +75,8 @@ def _argument(run: Interpreter, tokens: Tokens) -> Argument:
         known = run.state.variable(variable)
         return Argument(name, known.type, known.value, variable if output else None)
     if len(tokens) == 1 and tokens[0].token_type not in (
-        TokenType.STRING, TokenType.NUMBER, TokenType.NATIONAL_STRING, TokenType.HEX_STRING, TokenType.NULL,
+        TokenType.STRING, TokenType.NUMBER, TokenType.NATIONAL_STRING, TokenType.HEX_STRING,
+        TokenType.NULL,
     ):  # fmt: skip
         # a bare word is a text
         return Argument(name, SqlType("nvarchar", 128), tokens[0].text, None)
@@ -121,7 +121,8 @@ def run_text(run: Interpreter, text: str, variables: dict[str, Variable]) -> int
         raise SqlError(
             217,
             16,
-            "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).",
+            "Maximum stored procedure, function, trigger, or view nesting level exceeded "
+            "(limit 32).",
         )
     return run.run_batch(text, Frame(variables, parent=run.state.frame))
 
@@ -173,7 +174,8 @@ def _with_parameters(
                 raise SqlError(
                     8178,
                     16,
-                    f"The parameterized query expects the parameter '{name}', which was not supplied.",
+                    f"The parameterized query expects the parameter '{name}', which was not "
+                    "supplied.",
                 )
             value = evaluate(run.state, parse_expression(default), kind)[1]
         else:

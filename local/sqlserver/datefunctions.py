@@ -111,7 +111,10 @@ def _extract(value: Value, part: str) -> str:
         return f"extract(week FROM {stamp})::int"
     if part == "week":
         # week 1 holds January 1; weeks begin on Sunday
-        return f"((extract(doy FROM {stamp}) + extract(dow FROM date_trunc('year', {stamp})) - 1)::int / 7 + 1)"
+        return (
+            f"((extract(doy FROM {stamp}) + extract(dow FROM date_trunc('year', {stamp})) - "
+            "1)::int / 7 + 1)"
+        )
     if part == "weekday":
         return f"(extract(dow FROM {stamp})::int + 1)"
     if part == "dayofyear":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from local.sqlserver.altertable import run_alter
 from local.sqlserver.batch import Statement
@@ -96,9 +96,11 @@ def require_free(run: Interpreter, name: ObjectName) -> None:
     if name.pg_schema != "pg_temp":
         if not link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [name.pg_schema]):
             raise SqlError(
-                2760, 16, f'The specified schema name "{name.schema}" either does not exist or you do not '
-                "have permission to use it."
-            )  # fmt: skip
+                2760,
+                16,
+                f'The specified schema name "{name.schema}" either does not exist or you do not '
+                "have permission to use it.",
+            )
         if link.rows(
             "SELECT FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
             [name.pg_schema, name.name.lower()],
@@ -126,9 +128,11 @@ def create_table(run: Interpreter, name: ObjectName, tokens: Sequence[Token]) ->
     twice = next((item for item in names if names.count(item) > 1), None)
     if twice:
         raise SqlError(
-            2705, 16, f"Column names in each table must be unique. Column name '{twice}' in table "
-            f"'{name.name}' is specified more than once."
-        )  # fmt: skip
+            2705,
+            16,
+            f"Column names in each table must be unique. Column name '{twice}' in table "
+            f"'{name.name}' is specified more than once.",
+        )
     require_free(run, name)
     if len([key for key in items.keys if key.kind == "PK"]) > 1:
         raise SqlError(
@@ -219,9 +223,11 @@ def _create_index(run: Interpreter, tokens: Sequence[Token]) -> None:
     table = run.state.catalog.get(object_name(parts, run.state.database), ".".join(parts))
     if _index(run, table, key.name):
         raise SqlError(
-            1913, 16, f"The operation failed because an index or statistics with name '{key.name}' already "
-            f"exists on table '{'.'.join(parts)}'."
-        )  # fmt: skip
+            1913,
+            16,
+            f"The operation failed because an index or statistics with name '{key.name}' already "
+            f"exists on table '{'.'.join(parts)}'.",
+        )
     run.state.link.run(index_sql(run.state, table.name, list(table.columns), key, serial(run)))
 
 
@@ -258,16 +264,20 @@ def _create_view(run: Interpreter, statement: Statement, at: int, *, replace: bo
     names = columns or [column.name for column in query.columns]
     if any(not item for item in names) or len(names) != len(query.columns):
         raise SqlError(
-            4511, 16, f"Create View or Function failed because no column name was specified for column "
-            f"{names.index('') + 1 if '' in names else len(names)}."
-        )  # fmt: skip
+            4511,
+            16,
+            f"Create View or Function failed because no column name was specified for column "
+            f"{names.index('') + 1 if '' in names else len(names)}.",
+        )
     made = [
         TableColumn(n, item, column.type, column.nullable)
         for n, (item, column) in enumerate(zip(names, query.columns, strict=True), 1)
     ]
     # The view itself is only there to have an oid; queries use its definition.
     empty = ", ".join(f"NULL::{pg_type(column.type)} AS {column.sql}" for column in made)
-    noted = [(ColumnDef(column.name, column.type), column, None) for column in made]
+    noted: list[tuple[ColumnDef, TableColumn, str | None]] = [
+        (ColumnDef(column.name, column.type), column, None) for column in made
+    ]
     state.link.run(
         ";".join(
             [
@@ -299,7 +309,8 @@ def _create_procedure(run: Interpreter, statement: Statement, at: int, *, replac
     name = object_name(parts, state.database)
     if replace:
         state.link.run(
-            f"DELETE FROM sys._module WHERE pg_schema = {literal(name.pg_schema)} AND lower(name) = {literal(name.name.lower())}"
+            f"DELETE FROM sys._module WHERE pg_schema = {literal(name.pg_schema)} AND "
+            f"lower(name) = {literal(name.name.lower())}"
         )
     require_free(run, name)
     state.link.run(
@@ -322,7 +333,8 @@ def _drop(run: Interpreter, tokens: Sequence[Token]) -> None:
                 raise SqlError(
                     3705,
                     16,
-                    f"Cannot use DROP {what} with '{'.'.join(parts)}' because it is of another kind.",
+                    f"Cannot use DROP {what} with '{'.'.join(parts)}' because it is of another "
+                    "kind.",
                 )
             if table is None and not optional:
                 raise missing(what.lower(), ".".join(parts))
@@ -353,7 +365,8 @@ def missing(kind: str, name: str) -> SqlError:
     return SqlError(
         3701,
         11,
-        f"Cannot drop the {kind} '{name}', because it does not exist or you do not have permission.",
+        f"Cannot drop the {kind} '{name}', because it does not exist or you do not have "
+        "permission.",
         5,
     )
 
@@ -363,21 +376,26 @@ def _drop_relations(run: Interpreter, names: list[ObjectName]) -> None:
     for name in names:
         table = state.catalog.get(name)
         others = state.link.rows(
-            "SELECT FROM sys._constraint x JOIN pg_class c ON c.oid = x.relation WHERE x.other = $1 AND x.relation <> $1",
+            "SELECT FROM sys._constraint x JOIN pg_class c ON c.oid = x.relation WHERE x.other "
+            "= $1 AND x.relation <> $1",
             [str(table.oid)],
         )
         if others:
             raise SqlError(
-                3726, 16, f"Could not drop object '{name.name}' because it is referenced by a FOREIGN KEY "
-                "constraint."
-            )  # fmt: skip
+                3726,
+                16,
+                f"Could not drop object '{name.name}' because it is referenced by a FOREIGN KEY "
+                "constraint.",
+            )
         oid = f"{table.oid}::oid"
         kind = "TABLE" if table.kind == "U" else "VIEW"
         if state.identity_insert == table.sql:
             state.identity_insert = None
         state.link.run(
-            f"DELETE FROM sys._index WHERE relation = {oid}; DELETE FROM sys._constraint WHERE relation = {oid};"
-            f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = {oid};"
+            f"DELETE FROM sys._index WHERE relation = {oid}; DELETE FROM sys._constraint WHERE "
+            f"relation = {oid};"
+            f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = "
+            f"{oid};"
             f"DROP {kind} {table.sql}"
         )
 
@@ -410,7 +428,8 @@ def _drop_schema(run: Interpreter, name: str, optional: bool) -> None:
         raise SqlError(
             15151,
             16,
-            f"Cannot drop the schema '{name}', because it does not exist or you do not have permission.",
+            f"Cannot drop the schema '{name}', because it does not exist or you do not have "
+            "permission.",
         )
     if state.link.rows(
         "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1",
@@ -420,7 +439,8 @@ def _drop_schema(run: Interpreter, name: str, optional: bool) -> None:
             3729, 16, f"Cannot drop schema '{name}' because it is being referenced by an object."
         )
     state.link.run(
-        f"DELETE FROM sys._schema WHERE pg_schema = {literal(pg_schema)}; DROP SCHEMA {quoted(pg_schema)}"
+        f"DELETE FROM sys._schema WHERE pg_schema = {literal(pg_schema)}; DROP SCHEMA "
+        f"{quoted(pg_schema)}"
     )
 
 
@@ -438,9 +458,12 @@ def _drop_database(run: Interpreter, name: str, optional: bool) -> None:
     ]
     for schema in schemas:
         state.link.run(
-            f"DELETE FROM sys._column k USING sys._relation r WHERE k.oid = r.oid AND r.pg_schema = {literal(schema)};"
-            f"DELETE FROM sys._index i USING sys._relation r WHERE i.relation = r.oid AND r.pg_schema = {literal(schema)};"
-            f"DELETE FROM sys._constraint x USING sys._relation r WHERE x.relation = r.oid AND r.pg_schema = {literal(schema)};"
+            "DELETE FROM sys._column k USING sys._relation r WHERE k.oid = r.oid AND "
+            f"r.pg_schema = {literal(schema)};"
+            "DELETE FROM sys._index i USING sys._relation r WHERE i.relation = r.oid AND "
+            f"r.pg_schema = {literal(schema)};"
+            "DELETE FROM sys._constraint x USING sys._relation r WHERE x.relation = r.oid AND "
+            f"r.pg_schema = {literal(schema)};"
             f"DELETE FROM sys._relation WHERE pg_schema = {literal(schema)};"
             f"DELETE FROM sys._schema WHERE pg_schema = {literal(schema)};"
             f"DROP SCHEMA {quoted(schema)} CASCADE"
@@ -453,9 +476,11 @@ def _truncate(run: Interpreter, tokens: Sequence[Token]) -> None:
     table = run.state.catalog.find(object_name(parts, run.state.database))
     if table is None:
         raise SqlError(
-            4701, 16, f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not '
-            "have permissions."
-        )  # fmt: skip
+            4701,
+            16,
+            f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not '
+            "have permissions.",
+        )
     run.state.link.run(f"TRUNCATE {table.sql} RESTART IDENTITY")
 
 

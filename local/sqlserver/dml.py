@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from local.sqlserver.catalog import Table, TableColumn, object_name
 from local.sqlserver.clauses import (
@@ -260,9 +260,11 @@ def writable(table: Table, name: str, *, update: bool = False) -> TableColumn:
     column = table.column(name)
     if column.computed is not None:
         raise SqlError(
-            271, 16, f"The column \"{column.name}\" cannot be modified because it is either a computed "
-            "column or is the result of a UNION operator."
-        )  # fmt: skip
+            271,
+            16,
+            f'The column "{column.name}" cannot be modified because it is either a computed '
+            "column or is the result of a UNION operator.",
+        )
     if update and column.identity:
         raise SqlError(8102, 16, f"Cannot update identity column '{column.name}'.")
     return column
@@ -315,15 +317,20 @@ def insert_columns(insert: Insert, table: Table, identity_insert: bool) -> list[
     columns = [writable(table, name) for name in insert.columns]
     if identity is not None and identity in columns and not identity_insert:
         raise SqlError(
-            544, 16, f"Cannot insert explicit value for identity column in table "
-            f"'{table.name.name}' when IDENTITY_INSERT is set to OFF."
-        )  # fmt: skip
+            544,
+            16,
+            f"Cannot insert explicit value for identity column in table "
+            f"'{table.name.name}' when IDENTITY_INSERT is set to OFF.",
+        )
     if identity_insert and identity is not None and identity not in columns:
         raise SqlError(
-            545, 16, f"Explicit value must be specified for identity column in table "
-            f"'{table.name.name}' either when IDENTITY_INSERT is set to ON or when a replication user "
-            "is inserting into a NOT FOR REPLICATION identity column."
-        )  # fmt: skip
+            545,
+            16,
+            f"Explicit value must be specified for identity column in table "
+            f"'{table.name.name}' either when IDENTITY_INSERT is set to ON or when a "
+            "replication user "
+            "is inserting into a NOT FOR REPLICATION identity column.",
+        )
     return columns
 
 
@@ -338,11 +345,15 @@ def _rows(
         if len(row) != len(columns):
             number = 110 if len(row) > len(columns) else 109
             raise SqlError(
-                number, 15, "There are "
-                f"{'fewer' if number == 110 else 'more'} columns in the INSERT statement than values "
-                "specified in the VALUES clause. The number of values in the VALUES clause must match "
-                "the number of columns specified in the INSERT statement."
-            )  # fmt: skip
+                number,
+                15,
+                "There are "
+                f"{'fewer' if number == 110 else 'more'} columns in the INSERT statement than "
+                "values "
+                "specified in the VALUES clause. The number of values in the VALUES clause "
+                "must match "
+                "the number of columns specified in the INSERT statement.",
+            )
         items = []
         for node, column in zip(row, columns, strict=True):
             if node is None:
@@ -368,10 +379,13 @@ def converted(compiler: Compiler, query: Query, table: Table, columns: list[Tabl
     """
     if len(query.columns) != len(columns):
         raise SqlError(
-            121 if len(query.columns) > len(columns) else 120, 15, "The select list for the INSERT "
-            f"statement contains {'more' if len(query.columns) > len(columns) else 'fewer'} items than "
-            "the insert list. The number of SELECT values must match the number of INSERT columns."
-        )  # fmt: skip
+            121 if len(query.columns) > len(columns) else 120,
+            15,
+            "The select list for the INSERT "
+            f"statement contains {'more' if len(query.columns) > len(columns) else 'fewer'} "
+            "items than "
+            "the insert list. The number of SELECT values must match the number of INSERT columns.",
+        )
     name = compiler.alias()
     items = [
         _stored(replace(value, sql=f"{name}.c{n + 1}", is_null=False), table, column)
@@ -437,7 +451,10 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
                 f"WHERE t.ctid = q.id{returning}"
             )
         else:
-            sql = f"{prefix}DELETE FROM {table.sql} AS t USING ({inner}) AS q WHERE t.ctid = q.id{returning}"
+            sql = (
+                f"{prefix}DELETE FROM {table.sql} AS t USING ({inner}) AS q WHERE t.ctid = "
+                f"q.id{returning}"
+            )
             sql = sql if returning else f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
     return _into(compiler, Dml(sql, result), change.output)
 

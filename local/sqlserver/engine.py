@@ -45,8 +45,10 @@ class Engine:
             _ready(postgres_url)
             link = Link(postgres_url)
             link.run(
-                "SET client_min_messages = warning; SET timezone = 'UTC'; SET datestyle = 'ISO, MDY';"
-                "SET bytea_output = 'hex'; SET search_path = pg_catalog; SET extra_float_digits = 1;"
+                "SET client_min_messages = warning; SET timezone = 'UTC'; SET datestyle = "
+                "'ISO, MDY';"
+                "SET bytea_output = 'hex'; SET search_path = pg_catalog; SET "
+                "extra_float_digits = 1;"
                 "SET client_encoding = 'UTF8'; SET jit = off"
             )
         except PgError as error:
@@ -96,7 +98,7 @@ class Engine:
                     16,
                     "Uncommittable transaction is detected at the end of the batch. The "
                     "transaction is rolled back.",
-                )  # fmt: skip
+                )
             )
         for param in params or []:
             if param.output:

@@ -110,7 +110,8 @@ def _duplicate(failure: PgFailure, context: ErrorContext) -> SqlError:
         return SqlError(
             1505,
             16,
-            "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found for the "
+            "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found "
+            "for the "
             f"object name '{table}' and the index name '{index}'.{key}",
         )
     kind = names.get("kind", "unique index")
@@ -118,12 +119,14 @@ def _duplicate(failure: PgFailure, context: ErrorContext) -> SqlError:
         return SqlError(
             2601,
             14,
-            f"Cannot insert duplicate key row in object '{table}' with unique index '{index}'.{key}",
+            f"Cannot insert duplicate key row in object '{table}' with unique index "
+            f"'{index}'.{key}",
         )
     return SqlError(
         2627,
         14,
-        f"Violation of {kind} constraint '{index}'. Cannot insert duplicate key in object '{table}'.{key}",
+        f"Violation of {kind} constraint '{index}'. Cannot insert duplicate key in object "
+        f"'{table}'.{key}",
     )
 
 
@@ -174,7 +177,8 @@ def _overflow(failure: PgFailure, context: ErrorContext) -> SqlError:
         return SqlError(
             248 if found[2] == "integer" else 244,
             16,
-            f"The conversion of the varchar value '{found[1]}' overflowed an {_KIND[found[2]]} column.",
+            f"The conversion of the varchar value '{found[1]}' overflowed an {_KIND[found[2]]} "
+            "column.",
         )
     found = re.search(r"(smallint|integer|bigint) out of range", failure.message)
     kind = _KIND[found[1]] if found else "numeric" if "numeric" in failure.message else "float"
@@ -241,7 +245,8 @@ _MAKERS: dict[str, Callable[[PgFailure, ErrorContext], SqlError]] = {
     "22008": _fixed(
         242,
         16,
-        "The conversion of a varchar data type to a datetime data type resulted in an out-of-range value.",
+        "The conversion of a varchar data type to a datetime data type resulted in an "
+        "out-of-range value.",
         3,
     ),
     "22003": _overflow,
@@ -257,13 +262,15 @@ _MAKERS: dict[str, Callable[[PgFailure, ErrorContext], SqlError]] = {
     "21000": _fixed(
         512,
         16,
-        "Subquery returned more than 1 value. This is not permitted when the subquery follows =, !=, "
+        "Subquery returned more than 1 value. This is not permitted when the subquery follows "
+        "=, !=, "
         "<, <= , >, >= or when the subquery is used as an expression.",
     ),
     "42P07": lambda failure, context: SqlError(
         2714,
         16,
-        f"There is already an object named '{context.describe(failure).get('table', failure.table)}' in the database.",
+        "There is already an object named "
+        f"'{context.describe(failure).get('table', failure.table)}' in the database.",
         6,
     ),
     "57014": _fixed(3621, 0, "The statement has been terminated."),
@@ -272,6 +279,7 @@ _MAKERS: dict[str, Callable[[PgFailure, ErrorContext], SqlError]] = {
     "25006": _fixed(
         3930,
         16,
-        "The current transaction cannot be committed and cannot support operations that write to the log file. Roll back the transaction.",
+        "The current transaction cannot be committed and cannot support operations that write "
+        "to the log file. Roll back the transaction.",
     ),
 }

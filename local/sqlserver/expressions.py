@@ -48,12 +48,18 @@ CONDITIONS = (
     exp.NullSafeEQ,
     exp.NullSafeNEQ,
 )
-_COMPARISONS = {
+_COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
-_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-_BITWISE = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "#"}
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
+_BITWISE: dict[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "#"}
 _TICKS_PER_DAY = 864_000_000_000
 
 
@@ -207,8 +213,8 @@ class Compiler:
         if operator == "+" and kinds == {"text"}:
             return _concatenated(left, right)
         if operator == "+" and kinds == {"binary"}:
-            a, b = text_length(left.type), text_length(right.type)
-            length = MAX if MAX in (a, b) else min(8000, a + b)
+            sizes = text_length(left.type), text_length(right.type)
+            length = MAX if MAX in sizes else min(8000, sum(sizes))
             return Value(f"({left.sql} || {right.sql})", SqlType("varbinary", length), nullable)
         if "date" in kinds:
             return _date_arithmetic(operator, left, right, nullable)

@@ -385,7 +385,8 @@ def _template(template: str, kind: SqlType) -> Handler:
 def _quotename(compiler: Compiler, args: list[Value]) -> Value:
     text = as_text(args[0]).sql
     mark = str(args[1].constant) if len(args) > 1 else "["
-    left, right = {"[": "[]", "]": "[]", "(": "()", "'": "''", '"': '""'}.get(mark, "[]")
+    pair = {"(": "()", "'": "''", '"': '""'}.get(mark, "[]")
+    left, right = pair[0], pair[1]
     sql = (
         f"({literal(left)} || replace({text}, {literal(right)}, {literal(right * 2)}) || "
         f"{literal(right)})"

@@ -416,9 +416,11 @@ def _assignments(node: exp.Expr) -> list[str] | None:
         return None
     if len(names) != len(node.expressions):
         raise SqlError(
-            141, 15, "A SELECT statement that assigns a value to a variable must not be combined with "
-            "data-retrieval operations."
-        )  # fmt: skip
+            141,
+            15,
+            "A SELECT statement that assigns a value to a variable must not be combined with "
+            "data-retrieval operations.",
+        )
     return names
 
 

@@ -64,7 +64,7 @@ class Link:
         if name not in self._prepared:
             self._check(self.connection.prepare(name.encode(), sql.encode()))
             self._prepared.add(name)
-        result = self.connection.exec_prepared(name.encode(), _bytes(params))
+        result = self.connection.exec_prepared(name.encode(), _bytes(params))  # type: ignore[arg-type]
         return _text_rows(self._check(result))
 
     def stream(self, sql: str, params: Sequence[str | None] = ()) -> Iterator[pq.abc.PGresult]:

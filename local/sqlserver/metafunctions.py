@@ -185,7 +185,8 @@ def _db_id(compiler: Compiler, args: list[Value]) -> Value:
 
 def _object_name(compiler: Compiler, args: list[Value]) -> Value:
     return _lookup(
-        "SELECT r.name FROM sys._relation r JOIN pg_class c ON c.oid = r.oid WHERE r.oid = ({0})::bigint::oid "
+        "SELECT r.name FROM sys._relation r JOIN pg_class c ON c.oid = r.oid WHERE r.oid = "
+        "({0})::bigint::oid "
         "UNION ALL SELECT i.name FROM sys._index i WHERE i.oid = ({0})::bigint::oid LIMIT 1"
     )(compiler, args[:1])
 
@@ -208,7 +209,8 @@ def _column_property(compiler: Compiler, args: list[Value]) -> Value:
 
 def _col_length(compiler: Compiler, args: list[Value]) -> Value:
     sql = (
-        f"(SELECT sys.max_length(k.type, k.length, k.precision, k.scale)::smallint FROM sys._column k "
+        "(SELECT sys.max_length(k.type, k.length, k.precision, k.scale)::smallint FROM "
+        "sys._column k "
         f"WHERE k.oid = sys.object_id({_database(compiler)}, {_text(args[0])})::bigint::oid "
         f"AND lower(k.name) = lower({_text(args[1])}))"
     )
@@ -221,8 +223,13 @@ def _object_property(compiler: Compiler, args: list[Value]) -> Value:
         "isusertable": "(r.kind = 'U')::int",
         "isview": "(r.kind = 'V')::int",
         "ismsshipped": "0",
-        "tablehasprimarykey": "(EXISTS (SELECT FROM sys._index i WHERE i.relation = r.oid AND i.kind = 'PK'))::int",
-        "tablehasidentity": "(EXISTS (SELECT FROM sys._column k WHERE k.oid = r.oid AND k.identity_seed IS NOT NULL))::int",
+        "tablehasprimarykey": (
+            "(EXISTS (SELECT FROM sys._index i WHERE i.relation = r.oid AND i.kind = 'PK'))::int"
+        ),
+        "tablehasidentity": (
+            "(EXISTS (SELECT FROM sys._column k WHERE k.oid = r.oid "
+            "AND k.identity_seed IS NOT NULL))::int"
+        ),
         "schemaid": "(SELECT s.id FROM sys._schema s WHERE s.pg_schema = r.pg_schema)",
     }.get(str(args[1].constant or "").lower(), "NULL::int")
     return _lookup(

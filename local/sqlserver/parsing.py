@@ -1,4 +1,4 @@
-"""T-SQL text to tokens and syntax trees: sqlglot's dialect, with functions and types left as written."""
+"""T-SQL text to tokens and syntax trees, with function calls and types left as written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlglot.errors
 from sqlglot import exp
 from sqlglot.dialects.tsql import TSQL
 from sqlglot.parsers.tsql import TSQLParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from local.sqlserver.errors import SqlError, syntax_error
 from local.sqlserver.sqltype import SYSTEM_TYPES

@@ -98,13 +98,16 @@ def _cte_source(name: str, pg_alias: str, columns: list[Value], names: list[str]
         name,
         [
             replace(
-                column, sql=f"c{n + 1}", name=names[n] if names else column.name, is_null=False,
+                column,
+                sql=f"c{n + 1}",
+                name=names[n] if names else column.name,
+                is_null=False,
                 constant=None,
             )
             for n, column in enumerate(columns)
         ],
         pg_alias=pg_alias,
-    )  # fmt: skip
+    )
 
 
 def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
@@ -174,9 +177,11 @@ def _projections(compiler: Compiler, items: list[exp.Expr], scope: Scope) -> lis
             source = scope.source(parts)
             if source is None:
                 raise SqlError(
-                    107, 15, f"The column prefix '{'.'.join(parts)}' does not match with a table "
-                    "name or alias name used in the query."
-                )  # fmt: skip
+                    107,
+                    15,
+                    f"The column prefix '{'.'.join(parts)}' does not match with a table "
+                    "name or alias name used in the query.",
+                )
             columns += [_grouped(column, scope) for column in source.columns]
         elif isinstance(item, exp.Alias):
             value = compiler.expression(item.this, scope)
@@ -237,9 +242,11 @@ def _order_value(compiler: Compiler, item: exp.Expr, columns: list[Value], scope
         position = int(node.this)
         if not 1 <= position <= len(columns):
             raise SqlError(
-                108, 15, f"The ORDER BY position number {position} is out of range of the number of "
-                "items in the select list."
-            )  # fmt: skip
+                108,
+                15,
+                f"The ORDER BY position number {position} is out of range of the number of "
+                "items in the select list.",
+            )
         return columns[position - 1]
     if isinstance(node, exp.Column) and len(node.parts) == 1:
         for column in columns:
@@ -277,9 +284,11 @@ def _ordered_outside(
                 match = next((n for n, c in enumerate(inner) if c.sql == value.sql), None)
                 if match is None:
                     raise SqlError(
-                        145, 15, "ORDER BY items must appear in the select list if SELECT DISTINCT "
-                        "is specified."
-                    )  # fmt: skip
+                        145,
+                        15,
+                        "ORDER BY items must appear in the select list if SELECT DISTINCT "
+                        "is specified.",
+                    )
                 value = columns[match]
             else:
                 value = _order_value(compiler, item, columns, scope)
@@ -317,9 +326,11 @@ def _set_operation(compiler: Compiler, node: exp.SetOperation, scope: Scope) -> 
     right = compile_query(compiler, node.expression, scope)
     if len(left.columns) != len(right.columns):
         raise SqlError(
-            205, 16, "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an "
-            "equal number of expressions in their target lists."
-        )  # fmt: skip
+            205,
+            16,
+            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an "
+            "equal number of expressions in their target lists.",
+        )
     results = [
         replace(unified([a, b]), name=a.name)
         for a, b in zip(left.columns, right.columns, strict=True)

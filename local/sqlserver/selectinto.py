@@ -31,9 +31,11 @@ def run_select_into(run: Interpreter, node: exp.Select) -> None:
         query = compile_query(compiler, node, None)
         if any(not column.name for column in query.columns):
             raise SqlError(
-                1038, 15, "An object or column name is missing or empty. For SELECT INTO statements, verify "
-                "each column has a name."
-            )  # fmt: skip
+                1038,
+                15,
+                "An object or column name is missing or empty. For SELECT INTO statements, verify "
+                "each column has a name.",
+            )
         require_free(run, name)
         identities = sum(column.identity for column in query.columns)
         items = TableItems(

@@ -211,9 +211,11 @@ def _add(
     for source in scope.sources:
         if source.alias.lower() == (given or exposed).lower() and (given or source.table == table):
             raise SqlError(
-                1011 if given else 1013, 16, f"The correlation name '{given or exposed}' is specified "
-                "multiple times in a FROM clause."
-            )  # fmt: skip
+                1011 if given else 1013,
+                16,
+                f"The correlation name '{given or exposed}' is specified "
+                "multiple times in a FROM clause.",
+            )
     scope.sources.append(Source(given or exposed, renamed, None if given else table, pg_alias))
     return f"{sql} AS {pg_alias}"
 

@@ -104,7 +104,7 @@ class State:
     identity_insert: str | None = None
     """The PostgreSQL name of the table for which IDENTITY_INSERT is on."""
     frame: Frame = field(default_factory=Frame)
-    applocks: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=dict)
+    applocks: dict[tuple[str, str], list[tuple[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.catalog = Catalog(self.link)
@@ -309,9 +309,13 @@ class State:
         found = translated(error, context)
         if found.number == 3960 and self.isolation != "SNAPSHOT":
             return SqlError(
-                1205, 13, f"Transaction (Process ID {self.spid}) was deadlocked on lock resources with "
-                "another process and has been chosen as the deadlock victim. Rerun the transaction.", 51
-            )  # fmt: skip
+                1205,
+                13,
+                f"Transaction (Process ID {self.spid}) was deadlocked on lock resources with "
+                "another process and has been chosen as the deadlock victim. Rerun the "
+                "transaction.",
+                51,
+            )
         return found
 
     def _describe(self, failure: PgFailure) -> dict[str, str]:
@@ -319,8 +323,10 @@ class State:
         names = {"database": self.database}
         if failure.table:
             rows = self.link.rows(
-                "SELECT r.oid, r.name, s.name, s.database FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "JOIN sys._relation r ON r.oid = c.oid LEFT JOIN sys._schema s ON s.pg_schema = r.pg_schema "
+                "SELECT r.oid, r.name, s.name, s.database FROM pg_class c JOIN pg_namespace n "
+                "ON n.oid = c.relnamespace "
+                "JOIN sys._relation r ON r.oid = c.oid LEFT JOIN sys._schema s ON s.pg_schema "
+                "= r.pg_schema "
                 "WHERE c.relname = $1 AND n.nspname = $2",
                 [failure.table, failure.schema],
             )
@@ -387,6 +393,8 @@ class State:
 
 def _doomed() -> SqlError:
     return SqlError(
-        3930, 16, "The current transaction cannot be committed and cannot support operations that write "
-        "to the log file. Roll back the transaction."
-    )  # fmt: skip
+        3930,
+        16,
+        "The current transaction cannot be committed and cannot support operations that write "
+        "to the log file. Roll back the transaction.",
+    )

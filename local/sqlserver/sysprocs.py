@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local.sqlserver.applocks import getapplock, releaseapplock
@@ -71,14 +73,18 @@ def _rename(run: Interpreter, arguments: list[Argument]) -> int:
                 if _rename_constraint(run, parts, new):
                     return 0
                 raise SqlError(
-                    15225, 11, f"No item by the name of '{old}' could be found in the current database "
-                    f"'{state.database}', given that @itemtype was input as '{kind or '(null)'}'."
-                )  # fmt: skip
+                    15225,
+                    11,
+                    f"No item by the name of '{old}' could be found in the current database "
+                    f"'{state.database}', given that @itemtype was input as '{kind or '(null)'}'.",
+                )
             free = object_name([name.database, name.schema, new], state.database)
             if pg_name(new) != pg_name(name.name):
                 if state.catalog.find(free) is not None:
                     raise SqlError(
-                        15335, 11, f"Error: The new name '{new}' is already in use as a object name and would "
+                        15335,
+                        11,
+                        f"Error: The new name '{new}' is already in use as a object name and would "
                         "cause a duplicate that is not permitted."
                     )  # fmt: skip
                 what = "TABLE" if table.kind == "U" else "VIEW"
@@ -100,15 +106,18 @@ def _rename_column(run: Interpreter, parts: list[str], new: str) -> None:
     column = table.column(parts[-1])
     if new.lower() in table.by_name and new.lower() != column.name.lower():
         raise SqlError(
-            15335, 11, f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a "
-            "duplicate that is not permitted."
-        )  # fmt: skip
+            15335,
+            11,
+            f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a "
+            "duplicate that is not permitted.",
+        )
     if pg_name(new) != pg_name(column.name):
         state.link.run(
             f"ALTER TABLE {table.sql} RENAME COLUMN {column.sql} TO {quoted(pg_name(new))}"
         )
     state.link.run(
-        f"UPDATE sys._column SET name = {literal(new)} WHERE oid = {table.oid}::oid AND attnum = {column.attnum}"
+        f"UPDATE sys._column SET name = {literal(new)} WHERE oid = {table.oid}::oid AND attnum "
+        f"= {column.attnum}"
     )
 
 
@@ -116,16 +125,17 @@ def _rename_index(run: Interpreter, parts: list[str], new: str) -> None:
     state = run.state
     table = state.catalog.get(object_name(parts[:-1], state.database), ".".join(parts[:-1]))
     state.link.run(
-        f"UPDATE sys._index SET name = {literal(new)} WHERE relation = {table.oid}::oid AND lower(name) = {literal(parts[-1].lower())}"
+        f"UPDATE sys._index SET name = {literal(new)} WHERE relation = {table.oid}::oid AND "
+        f"lower(name) = {literal(parts[-1].lower())}"
     )
 
 
 def _rename_constraint(run: Interpreter, parts: list[str], new: str) -> bool:
     space = pg_name(f"{run.state.database}.{parts[-2] if len(parts) > 1 else 'dbo'}")
     name = literal(parts[-1].lower())
-    where = f"USING sys._relation r WHERE r.pg_schema = {literal(space)} AND lower(x.name) = {name}".replace(
-        "USING", "FROM"
-    )
+    where = (
+        f"USING sys._relation r WHERE r.pg_schema = {literal(space)} AND lower(x.name) = {name}"
+    ).replace("USING", "FROM")
     link = run.state.link
     changed = (
         link.execute(
@@ -156,63 +166,16 @@ def _query(text: str, *names: str) -> Procedure:
     return procedure
 
 
-_LIKE = "(@{0} IS NULL OR {1} LIKE @{0})"
-_DATA_TYPE = (
-    "CASE t.name WHEN 'bigint' THEN -5 WHEN 'int' THEN 4 WHEN 'smallint' THEN 5 WHEN 'tinyint' THEN -6 WHEN 'bit' THEN -7 "
-    "WHEN 'decimal' THEN 3 WHEN 'numeric' THEN 2 WHEN 'money' THEN 3 WHEN 'smallmoney' THEN 3 WHEN 'float' THEN 6 WHEN 'real' THEN 7 "
-    "WHEN 'char' THEN 1 WHEN 'varchar' THEN 12 WHEN 'text' THEN -1 WHEN 'nchar' THEN -8 WHEN 'nvarchar' THEN -9 WHEN 'sysname' THEN -9 "
-    "WHEN 'ntext' THEN -10 WHEN 'binary' THEN -2 WHEN 'timestamp' THEN -2 WHEN 'varbinary' THEN -3 WHEN 'image' THEN -4 WHEN 'date' THEN 91 "
-    "WHEN 'time' THEN -154 WHEN 'datetimeoffset' THEN -155 WHEN 'uniqueidentifier' THEN -11 WHEN 'xml' THEN -152 "
-    "WHEN 'datetime' THEN 93 WHEN 'smalldatetime' THEN 93 WHEN 'datetime2' THEN 93 ELSE -150 END"
-)
-_COLUMNS = f"""
-SELECT DB_NAME() AS TABLE_QUALIFIER, s.name AS TABLE_OWNER, o.name AS TABLE_NAME, c.name AS COLUMN_NAME,
-  CAST({_DATA_TYPE} AS smallint) AS DATA_TYPE,
-  CASE WHEN c.is_identity = 1 THEN CONCAT(t.name, ' identity') ELSE t.name END AS TYPE_NAME,
-  CAST(CASE WHEN c.precision > 0 THEN c.precision WHEN c.max_length = -1 THEN 0 WHEN t.name IN ('nchar','nvarchar') THEN c.max_length / 2
-    WHEN t.name = 'uniqueidentifier' THEN 36 ELSE c.max_length END AS int) AS PRECISION,
-  CAST(CASE WHEN t.name IN ('decimal','numeric') THEN c.precision + 2 WHEN c.max_length = -1 THEN 0 WHEN t.name IN ('date','time') THEN 6 WHEN t.name IN ('datetime','datetime2','smalldatetime') THEN 16
-    ELSE c.max_length END AS int) AS LENGTH,
-  CAST(CASE WHEN t.name IN ('char','varchar','nchar','nvarchar','binary','varbinary','bit','float','real','uniqueidentifier','xml','text','ntext','image') THEN NULL ELSE c.scale END AS smallint) AS SCALE,
-  CAST(CASE WHEN t.name IN ('float','real') THEN 2 WHEN t.name IN ('bigint','int','smallint','tinyint','decimal','numeric','money','smallmoney') THEN 10 END AS smallint) AS RADIX,
-  CAST(c.is_nullable AS smallint) AS NULLABLE, CAST(NULL AS varchar(254)) AS REMARKS,
-  i.COLUMN_DEFAULT AS COLUMN_DEF,
-  CAST(CASE WHEN {_DATA_TYPE} IN (91, 93, -154, -155) THEN 9 ELSE {_DATA_TYPE} END AS smallint) AS SQL_DATA_TYPE,
-  CAST(CASE {_DATA_TYPE} WHEN 91 THEN 1 WHEN 93 THEN 3 WHEN -154 THEN 0 WHEN -155 THEN 0 END AS smallint) AS SQL_DATETIME_SUB,
-  CAST(CASE WHEN t.name IN ('char','varchar','nchar','nvarchar','binary','varbinary','text','ntext','image','xml') THEN CASE WHEN c.max_length = -1 THEN 0 ELSE c.max_length END END AS int) AS CHAR_OCTET_LENGTH,
-  c.column_id AS ORDINAL_POSITION, i.IS_NULLABLE AS IS_NULLABLE, CAST(0 AS tinyint) AS SS_DATA_TYPE
-FROM sys.columns c JOIN sys.objects o ON o.object_id = c.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id
-JOIN sys.types t ON t.user_type_id = c.user_type_id
-JOIN INFORMATION_SCHEMA.COLUMNS i ON i.TABLE_SCHEMA = s.name AND i.TABLE_NAME = o.name AND i.COLUMN_NAME = c.name
-WHERE {_LIKE.format("table_name", "o.name")} AND {_LIKE.format("table_owner", "s.name")} AND {_LIKE.format("column_name", "c.name")}
-ORDER BY s.name, o.name, c.column_id
-"""
-_TABLES = f"""
-SELECT DB_NAME() AS TABLE_QUALIFIER, s.name AS TABLE_OWNER, o.name AS TABLE_NAME,
-  CAST(CASE o.type WHEN 'U' THEN 'TABLE' ELSE 'VIEW' END AS varchar(32)) AS TABLE_TYPE, CAST(NULL AS varchar(254)) AS REMARKS
-FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id
-WHERE o.type IN ('U', 'V') AND {_LIKE.format("table_name", "o.name")} AND {_LIKE.format("table_owner", "s.name")}
-  AND (@table_type IS NULL OR @table_type LIKE CASE o.type WHEN 'U' THEN '%''TABLE''%' ELSE '%''VIEW''%' END)
-ORDER BY 4, 2, 3
-"""
-_PRIMARY_KEYS = """
-SELECT DB_NAME() AS TABLE_QUALIFIER, s.name AS TABLE_OWNER, o.name AS TABLE_NAME, c.name AS COLUMN_NAME,
-  CAST(x.key_ordinal AS smallint) AS KEY_SEQ, k.name AS PK_NAME
-FROM sys.key_constraints k JOIN sys.tables o ON o.object_id = k.parent_object_id JOIN sys.schemas s ON s.schema_id = o.schema_id
-JOIN sys.index_columns x ON x.object_id = o.object_id AND x.index_id = k.unique_index_id
-JOIN sys.columns c ON c.object_id = o.object_id AND c.column_id = x.column_id
-WHERE k.type = 'PK' AND o.name = @table_name AND (@table_owner IS NULL OR s.name = @table_owner) ORDER BY x.key_ordinal
-"""
-_STATISTICS = """
-SELECT DB_NAME() AS TABLE_QUALIFIER, s.name AS TABLE_OWNER, o.name AS TABLE_NAME, CAST(1 - i.is_unique AS smallint) AS NON_UNIQUE,
-  o.name AS INDEX_QUALIFIER, i.name AS INDEX_NAME, CAST(CASE i.type WHEN 1 THEN 1 ELSE 3 END AS smallint) AS TYPE,
-  CAST(x.key_ordinal AS smallint) AS SEQ_IN_INDEX, c.name AS COLUMN_NAME, CAST('A' AS varchar(1)) AS COLLATION,
-  CAST(NULL AS int) AS CARDINALITY, CAST(NULL AS int) AS PAGES, CAST(NULL AS varchar(128)) AS FILTER_CONDITION
-FROM sys.indexes i JOIN sys.tables o ON o.object_id = i.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id
-JOIN sys.index_columns x ON x.object_id = o.object_id AND x.index_id = i.index_id
-JOIN sys.columns c ON c.object_id = o.object_id AND c.column_id = x.column_id
-WHERE o.name = @table_name AND (@table_owner IS NULL OR s.name = @table_owner) ORDER BY 4, 7, 6, 8
-"""
+def _read(text: str) -> dict[str, Procedure]:
+    found: dict[str, Procedure] = {}
+    query = ""
+    for paragraph in re.split(r"^-- procedure ", text, flags=re.M)[1:]:
+        head, _, body = paragraph.partition("\n")
+        name, *parameters = head.split()
+        # an empty paragraph is the same query under another name
+        query = body.strip() or query
+        found[name] = _query(query, *parameters)
+    return found
 
 
 def _table_collations(run: Interpreter, arguments: list[Argument]) -> int:
@@ -245,26 +208,29 @@ def _table_collations(run: Interpreter, arguments: list[Argument]) -> int:
 
 
 _DESCRIBED = [
-    ("is_hidden", "bit"), ("column_ordinal", "int"), ("name", "sysname"), ("is_nullable", "bit"),
-    ("system_type_id", "int"), ("system_type_name", "nvarchar(256)"), ("max_length", "smallint"),
-    ("precision", "tinyint"), ("scale", "tinyint"), ("collation_name", "sysname"), ("user_type_id", "int"),
-    ("user_type_database", "sysname"), ("user_type_schema", "sysname"), ("user_type_name", "sysname"),
-    ("assembly_qualified_type_name", "nvarchar(4000)"), ("xml_collection_id", "int"),
+    ("is_hidden", "bit"), ("column_ordinal", "int"), ("name", "sysname"),
+    ("is_nullable", "bit"), ("system_type_id", "int"), ("max_length", "smallint"),
+    ("precision", "tinyint"), ("scale", "tinyint"), ("collation_name", "sysname"),
+    ("user_type_id", "int"), ("user_type_database", "sysname"), ("user_type_schema", "sysname"),
+    ("user_type_name", "sysname"), ("xml_collection_id", "int"),
     ("xml_collection_database", "sysname"), ("xml_collection_schema", "sysname"),
-    ("xml_collection_name", "sysname"), ("is_xml_document", "bit"), ("is_case_sensitive", "bit"),
-    ("is_fixed_length_clr_type", "bit"), ("source_server", "sysname"), ("source_database", "sysname"),
-    ("source_schema", "sysname"), ("source_table", "sysname"), ("source_column", "sysname"),
-    ("is_identity_column", "bit"), ("is_part_of_unique_key", "bit"), ("is_updateable", "bit"),
-    ("is_computed_column", "bit"), ("is_sparse_column_set", "bit"), ("ordinal_in_order_by_list", "smallint"),
-    ("order_by_list_length", "smallint"), ("order_by_is_descending", "smallint"), ("tds_type_id", "int"),
-    ("tds_length", "int"), ("tds_collation_id", "int"), ("tds_collation_sort_id", "tinyint"),
+    ("xml_collection_name", "sysname"), ("is_xml_document", "bit"),
+    ("is_case_sensitive", "bit"), ("is_fixed_length_clr_type", "bit"),
+    ("source_server", "sysname"), ("source_database", "sysname"), ("source_schema", "sysname"),
+    ("source_table", "sysname"), ("source_column", "sysname"), ("is_identity_column", "bit"),
+    ("is_part_of_unique_key", "bit"), ("is_updateable", "bit"), ("is_computed_column", "bit"),
+    ("is_sparse_column_set", "bit"), ("ordinal_in_order_by_list", "smallint"),
+    ("order_by_list_length", "smallint"), ("order_by_is_descending", "smallint"),
+    ("tds_type_id", "int"), ("tds_length", "int"), ("tds_collation_id", "int"),
+    ("tds_collation_sort_id", "tinyint"),
 ]  # fmt: skip
 _TDS_TYPES = {
-    "bit": 104, "tinyint": 38, "smallint": 38, "int": 38, "bigint": 38, "decimal": 106, "numeric": 108,
-    "money": 110, "smallmoney": 110, "float": 109, "real": 109, "date": 40, "time": 41, "datetime2": 42,
-    "datetimeoffset": 43, "datetime": 111, "smalldatetime": 111, "char": 175, "varchar": 167, "nchar": 239,
-    "nvarchar": 231, "text": 35, "ntext": 99, "image": 34, "binary": 173, "varbinary": 165,
-    "uniqueidentifier": 36, "xml": 241, "timestamp": 173,
+    "bit": 104, "tinyint": 38, "smallint": 38, "int": 38, "bigint": 38, "decimal": 106,
+    "numeric": 108, "money": 110, "smallmoney": 110, "float": 109, "real": 109, "date": 40,
+    "time": 41, "datetime2": 42, "datetimeoffset": 43, "datetime": 111, "smalldatetime": 111,
+    "char": 175, "varchar": 167, "nchar": 239, "nvarchar": 231, "text": 35, "ntext": 99,
+    "image": 34, "binary": 173, "varbinary": 165, "uniqueidentifier": 36, "xml": 241,
+    "timestamp": 173,
 }  # fmt: skip
 
 
@@ -297,17 +263,28 @@ def _describe(run: Interpreter, arguments: list[Argument]) -> int:
         type_id = SYSTEM_TYPES.get(kind.name, (98, 0, 0, 0))[0]
         text = kind.is_text and kind.name != "xml"
         known: dict[str, object] = {
-            "is_hidden": 0, "column_ordinal": number, "name": column.name or None,
-            "is_nullable": int(column.nullable), "system_type_id": type_id, "system_type_name": str(kind),
-            "max_length": length, "precision": precision, "scale": scale,
-            "collation_name": "SQL_Latin1_General_CP1_CI_AS" if text else None, "is_xml_document": 0,
-            "is_case_sensitive": 0, "is_fixed_length_clr_type": 0,
+            "is_hidden": 0,
+            "column_ordinal": number,
+            "name": column.name or None,
+            "is_nullable": int(column.nullable),
+            "system_type_id": type_id,
+            "system_type_name": str(kind),
+            "max_length": length,
+            "precision": precision,
+            "scale": scale,
+            "collation_name": "SQL_Latin1_General_CP1_CI_AS" if text else None,
+            "is_xml_document": 0,
+            "is_case_sensitive": 0,
+            "is_fixed_length_clr_type": 0,
             "is_identity_column": int(column.identity),
             "is_updateable": int(not column.computed and not column.identity),
-            "is_computed_column": int(column.computed), "is_sparse_column_set": 0,
-            "tds_type_id": _TDS_TYPES.get(kind.name, 98), "tds_length": length if length >= 0 else 65535,
-            "tds_collation_id": 13632521 if text else None, "tds_collation_sort_id": 52 if text else None,
-        }  # fmt: skip
+            "is_computed_column": int(column.computed),
+            "is_sparse_column_set": 0,
+            "tds_type_id": _TDS_TYPES.get(kind.name, 98),
+            "tds_length": length if length >= 0 else 65535,
+            "tds_collation_id": 13632521 if text else None,
+            "tds_collation_sort_id": 52 if text else None,
+        }
         rows.append(
             [None if known.get(name) is None else str(known[name]) for name, _ in _DESCRIBED]
         )
@@ -328,50 +305,7 @@ SYSTEM_PROCEDURES: dict[str, Procedure] = {
     "sp_tablecollations_100": _table_collations,
     "sp_tablecollations_90": _table_collations,
     "sp_tablecollations": _table_collations,
-    "sp_columns": _query(
-        _COLUMNS, "@table_name", "@table_owner", "@table_qualifier", "@column_name", "@odbcver"
-    ),
-    "sp_columns_90": _query(
-        _COLUMNS, "@table_name", "@table_owner", "@table_qualifier", "@column_name", "@odbcver"
-    ),
-    "sp_columns_100": _query(
-        _COLUMNS,
-        "@table_name",
-        "@table_owner",
-        "@table_qualifier",
-        "@column_name",
-        "@namescope",
-        "@odbcver",
-        "@fusepattern",
-    ),
-    "sp_tables": _query(
-        _TABLES, "@table_name", "@table_owner", "@table_qualifier", "@table_type", "@fusepattern"
-    ),
-    "sp_pkeys": _query(_PRIMARY_KEYS, "@table_name", "@table_owner", "@table_qualifier"),
-    "sp_statistics": _query(
-        _STATISTICS,
-        "@table_name",
-        "@table_owner",
-        "@table_qualifier",
-        "@index_name",
-        "@is_unique",
-        "@accuracy",
-    ),
-    "sp_statistics_100": _query(
-        _STATISTICS,
-        "@table_name",
-        "@table_owner",
-        "@table_qualifier",
-        "@index_name",
-        "@is_unique",
-        "@accuracy",
-    ),
-    "sp_databases": _query(
-        "SELECT name AS DATABASE_NAME, CAST(NULL AS int) AS DATABASE_SIZE, CAST(NULL AS varchar(254)) AS REMARKS FROM sys.databases ORDER BY 1"
-    ),
-    "sp_who": _query(
-        "SELECT session_id AS spid, status, login_name AS loginame FROM sys.dm_exec_sessions"
-    ),
+    **_read((Path(__file__).parent / "sql" / "procedures.sql").read_text()),
     "sp_reset_connection": _nothing,
     "sp_set_session_context": _nothing,
     "sp_addextendedproperty": _nothing,
