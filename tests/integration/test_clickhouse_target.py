@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +12,12 @@ import clickhouse_connect
 import pyarrow as pa
 import pytest
 
+from local.stack import Stack
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.debug import CRASH_AT
 from resources.errors import (
+    ConnectionFailed,
     InputError,
     RangeBusy,
     ReceiptMismatch,
@@ -301,6 +304,31 @@ def test_lost_acknowledgement(bench: Bench, statement: str) -> None:
     assert bench.rows() == new
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["stays down", "comes back"])
+def test_server_killed_before_finalise(stack: Stack, bench: Bench, restarted: bool) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    try:
+        with contextlib.ExitStack() as outcome:
+            if not restarted:
+                outcome.enter_context(pytest.raises((ConnectionFailed, StatementFailed)))
+            load = outcome.enter_context(
+                bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v")
+            )
+            load.load_arrow([_batch(NEW)])
+            stack.kill("clickhouse")
+            if restarted:
+                stack.restart("clickhouse")
+            load.finalise()
+    finally:
+        if not restarted:
+            stack.restart("clickhouse")
+    assert bench.rows() == (NEW if restarted else OLD)
+    bench.load(NEW, owner="run-2")
+    assert bench.rows() == NEW
+    assert not bench.left_over()
+
+
 def test_same_block_sent_twice_counts_once(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(
@@ -341,6 +369,13 @@ def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
     bench.load([(None, "c")], null)
     assert bench.rows() == [*OLD, (None, "c")]
     assert bench.target.range_rows(bench.plan, null, TargetOptions()) == 1
+
+
+def test_rows_of_ranges_that_were_cut_otherwise_are_removed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load([(10, "kept until its range is loaded"), (30, "old")], HIGH)
+    bench.load([(31, "new")], KeyRange("integer", 30, 40))
+    assert bench.rows() == [(10, "kept until its range is loaded"), (31, "new")]
 
 
 @pytest.mark.parametrize("mode", ["replace", "append", "upsert"])

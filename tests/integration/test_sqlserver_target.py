@@ -12,6 +12,7 @@ import pyarrow as pa
 import pymssql
 import pytest
 
+from local.stack import Stack
 from resources.debug import CRASH_AT
 from resources.errors import (
     ConnectionFailed,
@@ -45,6 +46,11 @@ class Bench:
     def __init__(self, url: str, name: str) -> None:
         self.url = url
         self.target = SqlServerTarget(SqlServerResource(url=url))
+        self.connect()
+        self.table = TableRef("sqlserver", "dbo", name)
+        self.plan = self.make_plan()
+
+    def connect(self) -> None:
         settings = self.target.resource.settings()
         self.client = pymssql.connect(
             server=settings.host,
@@ -54,8 +60,6 @@ class Bench:
             database=settings.database,
             autocommit=True,
         )
-        self.table = TableRef("sqlserver", "dbo", name)
-        self.plan = self.make_plan()
 
     def make_plan(
         self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
@@ -206,6 +210,27 @@ def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) ->
         assert proxy.lost == 1
     bench.target.promote(bench.plan, options)
     assert bench.rows() == AFTER[mode]
+    assert not bench.left_over()
+
+
+def test_server_killed_before_finalise(stack: Stack, bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    try:
+        with (
+            pytest.raises((ConnectionFailed, StatementFailed)) as caught,
+            bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
+        ):
+            load.load_arrow([_batch(NEW)])
+            stack.kill("sqlserver")
+            load.finalise()
+        assert getattr(caught.value, "transient", False)
+    finally:
+        stack.restart("sqlserver")
+    bench.connect()
+    assert bench.rows() == OLD
+    bench.load(NEW)
+    assert bench.rows() == NEW
     assert not bench.left_over()
 
 
