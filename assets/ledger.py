@@ -392,6 +392,7 @@ class Writer:
                     blocking=meaning.blocking,
                     severity=dg.AssetCheckSeverity[meaning.severity.upper()],
                     target_materialization_data=target,
+                    description=verdict.summary(),
                     metadata=verdict_metadata(verdict),
                 )
             )

@@ -28,8 +28,15 @@ from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
+from resources.tables import TableRef
 
-KINDS = {"postgres": "postgres", "sqlserver": "sqlserver", "clickhouse": "clickhouse"}
+CHECK_DESCRIPTIONS = {
+    "row_count": "The range has as many rows in the target as in the source.",
+    "checksum": "Row counts agree, and of every column the counts of values, exact sums and "
+    "sums weighted by key. Each server computes its own, with one query for all ranges.",
+    "sample_hash": "About 1000 rows, chosen by key over the whole range, agree value by value.",
+    "full_hash": "All rows of the range agree value by value.",
+}
 
 
 def partitions_of(transfer: Transfer) -> dg.DynamicPartitionsDefinition:
@@ -41,8 +48,9 @@ def source_asset(transfer: Transfer) -> dg.AssetSpec:
     """The source table as an external asset, so that the lineage shows where the rows come from."""
     return dg.AssetSpec(
         asset_key(transfer.source.path),
+        description=f"`{transfer.source}`: read by Tableferry, never written.",
         group_name=transfer.transfer,
-        kinds={KINDS[transfer.source.system]},
+        kinds={transfer.source.system},
         metadata={"dagster/table_name": f"{transfer.source.schema}.{transfer.source.name}"},
     )
 
@@ -60,11 +68,10 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
         dg.AssetSpec(
             asset_key(hop.to.path),
             deps=[asset_key(before.path)],
-            description=transfer.description
-            or f"{before} -> {hop.to}, by ranges of {transfer.key}",
+            description=_description(transfer, before, hop.to),
             partitions_def=partitions,
             group_name=transfer.transfer,
-            kinds={KINDS[before.system], KINDS[hop.to.system]},
+            kinds={hop.to.system},
             owners=transfer.owners,
             tags=transfer.tags,
             metadata={"dagster/table_name": f"{hop.to.schema}.{hop.to.name}"},
@@ -80,7 +87,7 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
                 asset=spec.key,
                 partitions_def=partitions,
                 blocking=transfer.check_spec(name).blocking,
-                description=f"Source and target of the hop agree by {name}, per key range.",
+                description=CHECK_DESCRIPTIONS.get(name),
             )
             for spec in specs
             for name in checks_of(transfer)
@@ -115,6 +122,15 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
         yield from ()
 
     return move
+
+
+def _description(transfer: Transfer, source: TableRef, target: TableRef) -> str:
+    """Markdown for the asset's page."""
+    how = (
+        f"`{source}` -> `{target}`, range by range of `{transfer.key}`; "
+        f"write `{transfer.write}`, reconcile `{transfer.reconcile}`."
+    )
+    return f"{transfer.description}\n\n{how}" if transfer.description else how
 
 
 def execute(

@@ -76,9 +76,11 @@ def verify(
             continue
         writer = Writer(context, hop.asset, transfer)
         for one_level in (level,) if level else levels_of(transfer):
-            for name, verdict in _verdicts(hop, servers, chosen, one_level).items():
-                writer.checked(name, verdict)
-                found.append(Checked(hop, name, verdict))
+            verdicts = _verdicts(hop, servers, chosen, one_level)
+            found += [Checked(hop, name, verdict) for name, verdict in verdicts.items()]
+            # failed ones last: the check's page opens with the latest
+            for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
+                writer.checked(name, verdicts[name])
     if (collected := _collected.get()) is not None:
         collected += found
     return found

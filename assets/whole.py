@@ -62,6 +62,7 @@ def whole_table_checks(transfer: Transfer) -> dg.AssetChecksDefinition:
                     severity=dg.AssetCheckSeverity.WARN
                     if open_ranges or transfer.check_spec(verdict.check).severity == "warn"
                     else dg.AssetCheckSeverity.ERROR,
+                    description=verdict.summary(),
                     metadata={
                         **verdict_metadata(verdict),
                         "ranges_not_committed": len(open_ranges),

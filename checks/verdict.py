@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -29,6 +32,21 @@ class Difference:
     column: str | None = None
     source: str | None = None
     target: str | None = None
+
+    def shown(self) -> tuple[str, str]:
+        """Both values as texts that a reader can tell apart.
+
+        NULL is `NULL`. Where a blank at the end, an empty text or an unprintable character would
+        not be seen, both are quoted; look-alikes (composed and combining accents) are escaped.
+        """
+        if self.column is None:
+            return "", ""
+        texts = [unicodedata.normalize("NFKC", one or "") for one in (self.source, self.target)]
+        alike = texts[0] == texts[1]
+        if not alike and _plain(self.source) and _plain(self.target):
+            return self.source or "NULL", self.target or "NULL"
+        quote = ascii if alike else repr
+        return _quoted(self.source, quote), _quoted(self.target, quote)
 
 
 @dataclass(frozen=True)
@@ -111,3 +129,18 @@ class Verdict:
 
 def _rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
+
+
+def _plain(text: str | None) -> bool:
+    """Whether a value shows as it is, wherever it is shown."""
+    if text is None:
+        return True
+    readable = bool(text) and text.isprintable() and text == text.strip() and "  " not in text
+    return readable and text != "NULL"
+
+
+def _quoted(text: str | None, quote: Callable[[str], str]) -> str:
+    if text is None:
+        return "NULL"
+    # a web page shows several blanks as one
+    return re.sub("  +", lambda blanks: r"\x20" * len(blanks[0]), quote(text))

@@ -25,9 +25,9 @@ def build() -> dg.Definitions:
     transfers = load_transfers(transfers_folder())
     assets = {name: transfer_assets(transfer) for name, transfer in transfers.items()}
     targets = {key for definition in assets.values() for key in definition.keys}
-    sources = {
-        spec.key: spec for spec in map(source_asset, transfers.values()) if spec.key not in targets
-    }
+    # a source of several transfers is shown in the group of the first
+    specs = map(source_asset, reversed(transfers.values()))
+    sources = {spec.key: spec for spec in specs if spec.key not in targets}
     return dg.Definitions(
         assets=[*assets.values(), *sources.values()],
         asset_checks=[whole_table_checks(transfer) for transfer in transfers.values()],

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -102,7 +103,7 @@ def difference_table(differences: Differences) -> Table:
         table.add_column(name)
     for one in differences.examples:
         table.add_row(
-            str(one.key), one.kind.replace("_", " "), one.column or "", one.source, one.target
+            str(one.key), one.kind.replace("_", " "), one.column or "", *map(escape, one.shown())
         )
     return table
 

@@ -22,8 +22,12 @@ def test_each_hop_is_an_asset_and_the_source_an_external_one(definitions: dg.Def
     assert graph.get(source).is_external
     assert graph.get(middle).parent_keys == {source}
     assert graph.get(last).parent_keys == {middle}
-    assert graph.get(last).kinds == {"sqlserver", "clickhouse"}
-    assert graph.get(last).group_name == "flights"
+    assert [graph.get(key).kinds for key in (source, middle, last)] == [
+        {"postgres"},
+        {"sqlserver"},
+        {"clickhouse"},
+    ], "the system that holds the table"
+    assert {graph.get(key).group_name for key in (source, middle, last)} == {"flights"}
     assert graph.get(last).owners == ["team:data-platform"]
     assert graph.get(last).metadata["dagster/table_name"] == "warehouse.flights"
     assert isinstance(graph.get(last).partitions_def, dg.DynamicPartitionsDefinition)

@@ -1,0 +1,76 @@
+"""What a reviewer reads on a check's page in Dagster."""
+
+from __future__ import annotations
+
+import pytest
+
+from assets.evidence import verdict_metadata
+from checks import Difference, Differences, Verdict
+
+
+def failed() -> Verdict:
+    examples = (
+        Difference("7", "different", "note", "end", "end "),
+        Difference("8", "missing_in_target"),
+    )
+    return Verdict(
+        check="checksum",
+        passed=False,
+        source={"rows": 2, "id": {"sum": "15"}, "note": {"length": "6"}},
+        target={"rows": 1, "id": {"sum": "7"}, "note": {"length": "6"}},
+        seconds=0.12345,
+        disagreeing=("rows", "id"),
+        differences=Differences(missing_in_target=1, different=1, examples=examples),
+    )
+
+
+def test_the_conclusion_comes_first_and_the_long_table_last() -> None:
+    names = sorted(verdict_metadata(failed()))  # as Dagster shows them
+    assert names[0] == "conclusion"
+    assert names[1] == "differences"
+    assert names[-1] == "sums"
+
+
+def test_differing_rows_are_a_table() -> None:
+    table = verdict_metadata(failed())["differences"]
+    assert [record.data for record in table.records] == [
+        {
+            "key": "7",
+            "column": "note",
+            "source": "'end'",
+            "target": "'end '",
+            "what": "different",
+        },
+        {"key": "8", "column": "", "source": "", "target": "", "what": "missing in target"},
+    ]
+
+
+def test_sums_that_disagree_come_first() -> None:
+    verdict = failed()
+    verdict.source["note"]["length"] = "9"
+    verdict.target["id"]["sum"] = "15"
+    records = [record.data for record in verdict_metadata(verdict)["sums"].records]
+    assert records == [
+        {"figure": "note length", "source": "9", "target": "6", "agree": False},
+        {"figure": "id sum", "source": "15", "target": "15", "agree": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shown"),
+    [
+        ("1", "2", ("1", "2")),
+        (None, "", ("NULL", "''")),
+        (None, "NULL", ("NULL", "'NULL'")),
+        ("a", "a ", ("'a'", "'a '")),
+        ("a b", "a  b", ("'a b'", r"'a\x20\x20b'")),
+        ("tab\t", "tab", (r"'tab\t'", "'tab'")),
+        ("Zürich", "Zurich", ("Zürich", "Zurich")),
+        ("\u00e9", "e\u0301", (r"'\xe9'", r"'e\u0301'")),
+        ("a\u00a0b", "a b", (r"'a\xa0b'", "'a b'")),
+    ],
+)
+def test_values_that_differ_look_different(
+    source: str | None, target: str | None, shown: tuple[str, str]
+) -> None:
+    assert Difference("1", "different", "note", source, target).shown() == shown
