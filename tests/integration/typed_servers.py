@@ -121,6 +121,7 @@ class SqlServerEnd:
                     pa.RecordBatchReader.from_batches(schema(plan), batches),
                     timeout=0,
                     keep_nulls=True,
+                    column_mappings=list(enumerate(column.name for column in plan.target_columns)),
                 )
             assert result["rows_copied"] == sum(batch.num_rows for batch in batches)
 
