@@ -1,0 +1,118 @@
+"""`make demo` as a newcomer runs it, its result computed past the product."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pymssql
+import pytest
+from clickhouse_connect import get_client
+
+from local.stack import Stack
+from resources.connection import parse_url
+
+pytestmark = pytest.mark.integration
+
+FIGURES = (
+    "SELECT COUNT(*), SUM(CAST(distance AS {whole})), SUM(CAST(air_time AS {whole})), "
+    "COUNT(dep_time), SUM(CAST(id AS {whole})) FROM {table}"
+)
+ROWS = 336_776
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], str]]:
+    """The environment of a demo that has run, and what it printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    for parent in (folder, *folder.parents):
+        if parent.name.startswith("pytest"):
+            parent.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TABLEFERRY_")
+    }
+    environment |= {
+        "TABLEFERRY_LOCAL_STACK": str(folder / "stack"),
+        "DAGSTER_HOME": str(folder / "dagster"),
+    }
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pipelines.demo"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        yield environment, ran.stdout
+    finally:
+        Stack(folder / "stack").remove()
+
+
+@pytest.mark.timeout(1300)
+def test_the_flights_are_the_same_in_all_databases(demo: tuple[dict[str, str], str]) -> None:
+    environment, printed = demo
+    stack = Stack(environment["TABLEFERRY_LOCAL_STACK"])
+    with psycopg.connect(stack.postgres_url) as postgres:
+        sql = FIGURES.format(table="public.flights", whole="bigint")
+        source = postgres.execute(sql).fetchone()
+    assert source is not None and source[0] == ROWS
+    expected = [int(figure) for figure in source]
+
+    at = parse_url("sqlserver", stack.sqlserver_url)
+    with (
+        pymssql.connect(
+            server=at.host,
+            port=str(at.port),
+            user=at.user,
+            password=str(at.password),
+            database=at.database,
+        ) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(FIGURES.format(table="dbo.flights", whole="bigint"))
+        assert [int(figure) for figure in cursor.fetchone()] == expected
+
+    with get_client(dsn=stack.clickhouse_url) as clickhouse:
+        for table in ("warehouse.flights", "warehouse.flights_direct"):
+            figures = clickhouse.query(FIGURES.format(table=table, whole="Int64")).result_rows[0]
+            assert [int(figure) for figure in figures] == expected
+    assert "flights in each database" in printed
+    for heading in ("export", "load", "finalise", "reconcile", "rows/s", "checks"):
+        assert heading in printed
+
+
+@pytest.mark.timeout(1300)
+def test_a_second_run_skips_every_range(demo: tuple[dict[str, str], str]) -> None:
+    environment, _ = demo
+    again = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "run", "flights", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    document = json.loads(again.stdout)
+    assert {one["state"] for one in document["ranges"]} == {"skipped_unchanged"}
+    assert document["run_ids"] == [], "nothing to do starts no run"
+
+
+@pytest.mark.timeout(1300)
+def test_no_password_is_anywhere_in_dagsters_memory(demo: tuple[dict[str, str], str]) -> None:
+    environment, printed = demo
+    passwords = json.loads(
+        (Path(environment["TABLEFERRY_LOCAL_STACK"]) / "passwords.json").read_text()
+    ).values()
+    for path in Path(environment["DAGSTER_HOME"]).rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not any(password.encode() in content for password in passwords), path
+    assert not any(password in printed for password in passwords)
