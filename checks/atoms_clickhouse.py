@@ -16,6 +16,7 @@ from checks.constants import (
     text_positions,
 )
 from checks.fields import Field, declared
+from checks.floats import float_parts
 from resources.tables import Column
 
 
@@ -30,7 +31,15 @@ def atoms(
         case "decimal":
             return _decimal(field, column, x)
         case "float":
-            return _float_bits(f"toFloat64({x})") if digests else _float_parts(f"toFloat64({x})")
+            x = f"toFloat64({x})"
+            if digests:
+                return _float_bits(x)
+            return float_parts(
+                x,
+                two=f"toFloat64({TWO_53})",
+                whole="toInt64({})".format,
+                unusual=f"WHEN NOT isFinite({x}) THEN 9",
+            )
         case "bytes":
             return {
                 "length": f"toInt64(length({x}))",
@@ -78,32 +87,6 @@ def _decimal(field: Field, column: Column, x: str) -> dict[str, str]:
 
 def _float_bits(x: str) -> dict[str, str]:
     return {"bits": f"if(isNaN({x}), {NAN_BITS}, reinterpretAsInt64({x}))"}
-
-
-def _float_parts(x: str) -> dict[str, str]:
-    """See `atoms_sqlserver`."""
-    two = f"toFloat64({TWO_53})"
-    size = f"abs({x})"
-    group = (
-        f"multiIf(isNull({x}), NULL, isNaN({x}) OR isInfinite({x}), 9, {x} = 0, 0, "
-        f"{size} >= {two} * {two} * {two}, 5, {size} >= {two}, 4, {size} >= 1 / {two}, 3, "
-        f"{size} >= 1 / {two} / {two} / {two}, 2, 1)"
-    )
-    scaled = (
-        f"multiIf(isNull({x}), NULL, {group} = 4, {size} / {two} / {two}, {group} = 3, {size}, "
-        f"{group} = 2, {size} * {two} * {two}, toFloat64(0))"
-    )
-    first = f"floor({scaled})"
-    rest = f"(({scaled}) - {first}) * {two}"
-    second = f"floor({rest})"
-    third = f"floor((({rest}) - {second}) * {two})"
-    sign = f"if({x} < 0, -1, 1)"
-    return {
-        "class": f"toInt64({group}) * {sign}",
-        "units": f"toInt64({first}) * {sign}",
-        "fraction1": f"toInt64({second}) * {sign}",
-        "fraction2": f"toInt64({third}) * {sign}",
-    }
 
 
 def _time(field: Field, column: Column, x: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from checks.constants import (
     text_positions,
 )
 from checks.fields import Field, declared
+from checks.floats import float_parts
 from resources.tables import Column
 
 
@@ -33,7 +34,16 @@ def atoms(
         case "decimal":
             return _decimal(field, f"({x})::numeric")
         case "float":
-            return _float_bits(x) if digests else _float_parts(x)
+            if digests:
+                return _float_bits(x)
+            x = f"({x})::float8"
+            infinite = f"{x} IN ('NaN', 'Infinity', '-Infinity')"
+            return float_parts(
+                x,
+                two=f"{TWO_53}::float8",
+                whole="({})::bigint".format,
+                unusual=f"WHEN {infinite} THEN 9",
+            )
         case "bytes":
             digest = f"sha256({x})"
             return {
@@ -104,41 +114,6 @@ def _float_bits(x: str) -> dict[str, str]:
     x = f"({x})::float8"
     bits = f"('x' || encode(float8send({x}), 'hex'))::bit(64)::bigint"
     return {"bits": f"CASE WHEN {x} = 'NaN'::float8 THEN {NAN_BITS} ELSE {bits} END"}
-
-
-def _float_parts(x: str) -> dict[str, str]:
-    """See `atoms_sqlserver`; here NaN and infinity, which SQL Server lacks, are of class 9."""
-    x = f"({x})::float8"
-    two = f"{TWO_53}::float8"
-    size = f"abs({x})"
-    group = (
-        f"CASE WHEN {x} IS NULL THEN NULL WHEN {size} > 1.7976931348623157e308 THEN 9 "
-        f"WHEN {x} = 0 THEN 0 "
-        f"WHEN {size} >= {two} * {two} * {two} THEN 5 WHEN {size} >= {two} THEN 4 "
-        f"WHEN {size} >= 1 / {two} THEN 3 WHEN {size} >= 1 / {two} / {two} / {two} THEN 2 "
-        "ELSE 1 END"
-    )
-    scaled = (
-        f"CASE {group} WHEN 4 THEN {size} / {two} / {two} WHEN 3 THEN {size} "
-        f"WHEN 2 THEN {size} * {two} * {two} WHEN 0 THEN {size} ELSE 0::float8 END"
-    )
-    return _float_digits(x, group, scaled, two, "floor({0})", "({0})::bigint")
-
-
-def _float_digits(
-    x: str, group: str, scaled: str, two: str, floor: str, whole: str
-) -> dict[str, str]:
-    first = floor.format(scaled)
-    rest = f"(({scaled}) - {first}) * {two}"
-    second = floor.format(rest)
-    third = floor.format(f"(({rest}) - {second}) * {two}")
-    sign = f"CASE WHEN {x} < 0 THEN -1 ELSE 1 END"
-    return {
-        "class": f"({group})::bigint * ({sign})",
-        "units": f"{whole.format(first)} * ({sign})",
-        "fraction1": f"{whole.format(second)} * ({sign})",
-        "fraction2": f"{whole.format(third)} * ({sign})",
-    }
 
 
 def _timestamp(field: Field, column: Column, x: str) -> dict[str, str]:

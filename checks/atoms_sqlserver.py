@@ -16,6 +16,7 @@ from checks.constants import (
     text_positions,
 )
 from checks.fields import Field, declared
+from checks.floats import float_parts
 from resources.tables import Column
 
 SUPPLEMENTARY = "Latin1_General_100_CI_AS_SC"
@@ -42,7 +43,8 @@ def atoms(
         case "decimal":
             return _decimal(field, x)
         case "float":
-            return _float_parts(f"CAST({x} AS float)")
+            x = f"CAST({x} AS float)"
+            return float_parts(x, two=f"{TWO_53}E0", whole="CAST({} AS bigint)".format)
         case "bytes":
             digest = f"SUBSTRING(HASHBYTES('SHA2_256', CAST({x} AS varbinary(max))), 1, 8)"
             return {
@@ -85,38 +87,6 @@ def _decimal(field: Field, x: str) -> dict[str, str]:
         chunk = f"SUBSTRING({digits}, {index * WHOLE_DIGITS + 1}, {count})"
         found[f"fraction{index + 1}"] = f"CAST({chunk} AS bigint) * ({sign})"
     return found
-
-
-def _float_parts(x: str) -> dict[str, str]:
-    """The digits of a double in base 2**53, which scaling by powers of two does not change.
-
-    Every bit counts for magnitudes from 2**-159 to 2**159 (about 1e-48 to 7e47); beyond, only the
-    class counts. The classes are: 0 zero (of either sign), 1 tiny, 2 small, 3 usual, 4 large, 5
-    huge, and 9 for what SQL Server cannot hold; negative values have negative classes.
-    """
-    two = f"{TWO_53}E0"
-    size = f"ABS({x})"
-    group = (
-        f"CASE WHEN {x} IS NULL THEN NULL WHEN {x} = 0E0 THEN 0 "
-        f"WHEN {size} >= {two} * {two} * {two} THEN 5 WHEN {size} >= {two} THEN 4 "
-        f"WHEN {size} >= 1E0 / {two} THEN 3 WHEN {size} >= 1E0 / {two} / {two} / {two} THEN 2 "
-        "ELSE 1 END"
-    )
-    scaled = (
-        f"CASE {group} WHEN 4 THEN {size} / {two} / {two} WHEN 3 THEN {size} "
-        f"WHEN 2 THEN {size} * {two} * {two} WHEN 0 THEN 0E0 WHEN 1 THEN 0E0 WHEN 5 THEN 0E0 END"
-    )
-    first = f"FLOOR({scaled})"
-    rest = f"(({scaled}) - {first}) * {two}"
-    second = f"FLOOR({rest})"
-    third = f"FLOOR((({rest}) - {second}) * {two})"
-    sign = f"CASE WHEN {x} < 0E0 THEN -1 ELSE 1 END"
-    return {
-        "class": f"CAST(({group}) * ({sign}) AS bigint)",
-        "units": f"CAST({first} AS bigint) * ({sign})",
-        "fraction1": f"CAST({second} AS bigint) * ({sign})",
-        "fraction2": f"CAST({third} AS bigint) * ({sign})",
-    }
 
 
 def _timestamp(field: Field, column: Column, x: str) -> dict[str, str]:

@@ -15,8 +15,10 @@ from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+from resources.sqlserver_target import SqlServerTarget
 from resources.tables import TableRef
-from resources.target import TargetOptions
+from resources.target import Target, TargetOptions
 from resources.types import conform, plan_copy, schema
 
 pytestmark = pytest.mark.integration
@@ -123,6 +125,70 @@ CLICKHOUSE = {
 }
 """Damage -> `column = expression [@ condition]` in the target's SQL; by default done to row 5."""
 
+SQLSERVER = {
+    ("rows", "a row is missing"): "DELETE",
+    ("rows", "a row is there twice"): "DUPLICATE",
+    ("rows", "a row is replaced by a copy of another"): "REPLACE",
+    ("rows", "two rows have exchanged a value"): (
+        "n = CASE WHEN id = 5 THEN 1006 ELSE 1005 END @ id IN (5, 6)"
+    ),
+    ("integer", "NULL instead of a value"): "n = NULL",
+    ("integer", "0 instead of NULL"): "n0 = 0",
+    ("integer", "the last digit"): "n = n + 1",
+    ("integer", "the sign"): "n = -n",
+    ("boolean", "the other value"): "yes = 1 - yes",
+    ("boolean", "false instead of NULL"): "yes0 = 0",
+    ("decimal, up to 18 digits", "the last digit"): "price = price + 0.01",
+    ("decimal, up to 18 digits", "the sign"): "price = -price",
+    ("decimal, 38 digits", "the last digit"): "wide = 9876543210987654321098765427.1098765433",
+    ("decimal, 38 digits", "the first digit"): "wide = 8876543210987654321098765427.1098765432",
+    ("decimal, 38 digits", "the sign"): "wide = -wide",
+    ("double", "the last bit"): "ratio = 0.5000000000000001E0",
+    ("double", "the sign"): "ratio = -ratio",
+    ("double", "-0.0 instead of 0.0"): "zero = -zero",
+    ("double", "the last bit of a magnitude below 1e-48 or above 1e47"): (
+        "tiny = tiny * (1E0 + 2.220446049250313E-16)"
+    ),
+    ("real", "the last bit"): "single = CAST(0.50000006E0 AS real)",
+    ("text", "NULL instead of ''"): "nothing = NULL",
+    ("text", "'' instead of NULL"): "unknown = N''",
+    ("text", "the first character"): "note = N'X' + SUBSTRING(note, 2, 100)",
+    ("text", "upper instead of lower case of the first character"): (
+        "code = N'A' + SUBSTRING(code, 2, 100)"
+    ),
+    ("text", "one code point in the middle"): (
+        "note = SUBSTRING(note, 1, 32) + N'X' + SUBSTRING(note, 34, 100)"
+    ),
+    ("text", "one code point anywhere in a text declared up to 8 characters long"): (
+        "code = REPLACE(code, N'f', N'ф')"
+    ),
+    ("text", "one code point elsewhere in a longer text"): (
+        "note = REPLACE(note, N'Sylter', N'Sylt€r')"
+    ),
+    ("text", "a supplementary character (emoji)"): "face = N'😁 smile'",
+    ("text", "two characters at the front exchanged"): "code = N'ba' + SUBSTRING(code, 3, 100)",
+    ("text", "a trailing blank added"): "nothing = N' '",
+    ("text", "a trailing blank lost"): "blank = N'x'",
+    ("text", "CR LF instead of LF"): "lines = N'a' + NCHAR(13) + NCHAR(10) + N'b'",
+    ("bytes", "one bit"): "raw = 0x00ff1001",
+    ("bytes", "a trailing zero byte lost"): "raw = 0x00ff10",
+    ("bytes", "NULL instead of no bytes"): "raw0 = NULL",
+    ("date", "one day"): "day = DATEADD(day, 1, day)",
+    ("time", "one microsecond"): "clock = DATEADD(microsecond, 1, clock)",
+    ("timestamp", "one microsecond"): "moment = DATEADD(microsecond, 1, moment)",
+    ("timestamp", "one hour"): "moment = DATEADD(hour, 1, moment)",
+    ("timestamp with time zone", "one microsecond"): (
+        "instant = DATEADD(microsecond, -1, instant)"
+    ),
+    ("uuid", "one digit"): "ident = '11112223-3333-4444-8555-666677778885'",
+    ("uuid", "both halves exchanged"): "ident = '85556666-7777-8885-1111-222233334444'",
+    ("array", "one item"): "items = N'[5,2,4]'",
+    ("array", "two items exchanged"): "items = N'[2,5,3]'",
+    ("array", "an item NULL"): "items = N'[5,null,3]'",
+    ("array", "an item more"): "items = N'[5,2,3,4]'",
+}
+"""The same in T-SQL; arrays are JSON texts there."""
+
 
 @dataclass
 class Hop:
@@ -167,7 +233,42 @@ def clickhouse_hop(postgres: PostgresResource, ch_url: str) -> Iterator[Hop]:
         resource.execute(f"DROP TABLE {name}")
 
 
-def load(hop: Hop, target: ClickHouseTarget) -> None:
+@pytest.fixture(scope="module")
+def sqlserver_hop(postgres: PostgresResource, mssql_url: str) -> Iterator[Hop]:
+    resource = SqlServerResource(url=mssql_url)
+    source, target = (
+        TableRef("postgres", "public", TABLE),
+        TableRef("sqlserver", "dbo", TABLE),
+    )
+    plan = plan_copy(source, postgres.columns(source), target, key="id")
+    hop = Hop(plan, postgres, resource)
+    drop = "; ".join(
+        f"IF OBJECT_ID('dbo.{name}', 'U') IS NOT NULL DROP TABLE dbo.{name}"
+        for name in (TABLE, f"{TABLE}_damaged")
+    )
+    resource.execute(drop)
+    load(hop, SqlServerTarget(resource))
+    SqlServerTarget(resource).prepare(replace(hop.damaged, primary_key=()), TargetOptions())
+    yield hop
+    resource.execute(drop)
+
+
+@pytest.fixture(scope="module")
+def second_hop(sqlserver_hop: Hop, ch_url: str) -> Iterator[Hop]:
+    """From SQL Server on to ClickHouse, under another name."""
+    resource, source = ClickHouseResource(url=ch_url), sqlserver_hop.target
+    target = TableRef("clickhouse", "warehouse", f"{TABLE}_second")
+    plan = plan_copy(
+        sqlserver_hop.plan.target, source.columns(sqlserver_hop.plan.target), target, key="id"
+    )
+    resource.execute(f"DROP TABLE IF EXISTS {target.name}")
+    hop = Hop(plan, source, resource)
+    load(hop, ClickHouseTarget(resource))
+    yield hop
+    resource.execute(f"DROP TABLE {target.name}")
+
+
+def load(hop: Hop, target: Target) -> None:
     options = TargetOptions()
     target.prepare(hop.plan, options)
     with (
@@ -196,12 +297,30 @@ def damage_clickhouse(resource: Endpoint, how: str) -> None:
         )
 
 
+def damage_sqlserver(resource: Endpoint, how: str) -> None:
+    table, columns = f"dbo.{TABLE}_damaged", ", ".join(f"[{name}]" for name in ("id", *COLUMNS))
+    copy = f"INSERT INTO {table} ({columns}) SELECT {columns} FROM dbo.{TABLE}"
+    resource.execute(f"TRUNCATE TABLE {table}")
+    resource.execute(copy)
+    if how == "DUPLICATE":
+        resource.execute(f"{copy} WHERE id = 5")
+    if how in ("DELETE", "REPLACE"):
+        resource.execute(f"DELETE FROM {table} WHERE id = 5")
+    if how == "REPLACE":
+        resource.execute(f"{copy} WHERE id = 6")
+    if "=" in how:
+        change, _, condition = how.partition(" @ ")
+        resource.execute(f"UPDATE {table} SET {change} WHERE {condition or 'id = 5'}")
+
+
 def test_every_claim_has_its_damage() -> None:
+    assert SQLSERVER.keys() == CLICKHOUSE.keys()
     assert CLICKHOUSE.keys() == {(claim.subject, claim.damage) for claim in CLAIMS}
 
 
-def test_an_undamaged_target_agrees(clickhouse_hop: Hop) -> None:
-    hop = clickhouse_hop
+@pytest.mark.parametrize("name", ["clickhouse_hop", "sqlserver_hop", "second_hop"])
+def test_an_undamaged_target_agrees(name: str, request: pytest.FixtureRequest) -> None:
+    hop: Hop = request.getfixturevalue(name)
     for level in LEVELS:
         verdict = reconcile(hop.plan, hop.source, hop.target, EVERYTHING, level)
         assert verdict.passed, (level, verdict.disagreeing, verdict)
@@ -210,12 +329,25 @@ def test_an_undamaged_target_agrees(clickhouse_hop: Hop) -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.subject}: {claim.damage}")
 def test_damage_in_clickhouse(clickhouse_hop: Hop, claim: Claim) -> None:
-    hop, plan = clickhouse_hop, clickhouse_hop.damaged
     how = CLICKHOUSE[claim.subject, claim.damage]
-    damage_clickhouse(hop.target, how)
+    damage_clickhouse(clickhouse_hop.target, how)
+    assert_noticed(clickhouse_hop, claim, how)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.subject}: {claim.damage}")
+def test_damage_in_sqlserver(sqlserver_hop: Hop, claim: Claim) -> None:
+    how = SQLSERVER[claim.subject, claim.damage]
+    damage_sqlserver(sqlserver_hop.target, how)
+    assert_noticed(sqlserver_hop, claim, how)
+
+
+def assert_noticed(hop: Hop, claim: Claim, how: str) -> None:
+    """By every level that is claimed to, in the right column and nowhere else."""
+    plan = hop.damaged
+    sqlserver = plan.target.system == "sqlserver"
     for level in LEVELS:
         verdict = reconcile(plan, hop.source, hop.target, EVERYTHING, level)
-        caught = claim.caught_by(level, sqlserver=False)
+        caught = claim.caught_by(level, sqlserver=sqlserver)
         assert verdict.passed != caught, (level, verdict)
         if caught and "=" in how:
             assert verdict.disagreeing == (how.partition(" = ")[0],), level
