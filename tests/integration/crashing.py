@@ -1,0 +1,127 @@
+"""The real command line as a process that gets killed, and what must hold of the data after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+import dagster as dg
+
+from pipelines.session import open_session
+from tests.integration.conftest import Ferry
+from tests.integration.standin_clients import Clients
+
+ROOT = Path(__file__).parents[2]
+SELECT = "SELECT id, name, amount FROM {t} ORDER BY id"
+Row = tuple[Any, ...]
+
+
+class Command:
+    """`ferry` as a process: see `warm_ferry.py`. One command runs at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._output = folder / "output"
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.warm_ferry"],
+            cwd=ROOT,
+            # its threads would not survive the fork
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._answer() == "ready"
+
+    def start(self, *arguments: str, **environment: str) -> int:
+        """Start the command with these arguments; returns its process id."""
+        assert self._server.stdin is not None
+        command = {
+            "arguments": arguments,
+            "environment": {**os.environ, **environment},
+            "output": str(self._output),
+        }
+        print(json.dumps(command), file=self._server.stdin, flush=True)
+        return int(self._answer())
+
+    def wait(self) -> int:
+        """The return code of the command that was started last, as `subprocess` has it."""
+        return int(self._answer())
+
+    def run(self, *arguments: str, **environment: str) -> int:
+        """Start the command and wait for its return code."""
+        self.start(*arguments, **environment)
+        return self.wait()
+
+    @property
+    def output(self) -> str:
+        """What the command has said."""
+        return self._output.read_text()
+
+    def close(self) -> None:
+        """End the server of commands."""
+        self._server.communicate(timeout=30)
+
+    def _answer(self) -> Any:
+        assert self._server.stdout is not None
+        return json.loads(self._server.stdout.readline())
+
+
+def crash(command: Command, table: str, point: str, *arguments: str) -> None:
+    """`ferry run`, until it dies at a named point."""
+    code = command.run("run", table, *arguments, TABLEFERRY_CRASH_AT=point)
+    assert code == -signal.SIGKILL, f"not killed at {point}:\n{command.output}"
+
+
+def ask_clickhouse(ferry: Ferry, sql: str) -> list[Row]:
+    """Rows of the warehouse, by a client of our own."""
+    parts = urlsplit(ferry.stack.clickhouse_url)
+    with clickhouse_connect.get_client(
+        host=parts.hostname, port=parts.port, username=parts.username, password=parts.password
+    ) as client:
+        return [tuple(row) for row in client.query(sql).result_rows]
+
+
+def ask_sqlserver(ferry: Ferry, sql: str) -> list[Row]:
+    """Rows of the middle database, by a driver that the product does not use."""
+    with (
+        Clients.of(ferry.stack.sqlserver_url).pymssql() as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(sql)
+        return [tuple(row) for row in cursor.fetchall()]
+
+
+def rows_of(ferry: Ferry, system: str) -> list[Row]:
+    """What is in a table of the transfer now, in order."""
+    if system == "postgres":
+        return ferry.rows(SELECT)
+    if system == "clickhouse":
+        return ask_clickhouse(ferry, SELECT.format(t=f"warehouse.{ferry.table}"))
+    return ask_sqlserver(ferry, SELECT.format(t=f"dbo.{ferry.table}"))
+
+
+def staging_tables(ferry: Ferry, system: str) -> list[str]:
+    """Whatever of ours lies about in a target, locks included."""
+    if system == "clickhouse":
+        sql = "SELECT name FROM system.tables WHERE position(name, '__ferry_') > 0"
+        return [str(row[0]) for row in ask_clickhouse(ferry, sql)]
+    sql = "SELECT name FROM sys.tables WHERE CHARINDEX('__ferry_', name) > 0"
+    return [str(row[0]) for row in ask_sqlserver(ferry, sql)]
+
+
+def reopen(ferry: Ferry) -> None:
+    """Open a new session, as the next command does."""
+    ferry.session.instance.dispose()
+    ferry.session = open_session()
+
+
+def runs_by_status(ferry: Ferry) -> dict[str, dg.DagsterRunStatus]:
+    """How every run of the instance ended, or that it did not."""
+    return {run.run_id: run.status for run in ferry.session.instance.get_runs()}
