@@ -315,16 +315,26 @@ def _plan_hop(
 ) -> CopyPlan:
     """Plan one hop, without the columns that its drift policy lets it ignore."""
     spec = transfer.hops[number - 1]
-    overrides = _overrides(transfer, number, exclude)
-    plan = plan_copy(source, columns, spec.to, key=key, overrides=overrides, exclude=exclude)
+    target = servers.endpoint(spec.to.system)
+    version = target.ping() if spec.to.system == "clickhouse" else None
+
+    def planned(without: Collection[str]) -> CopyPlan:
+        return plan_copy(
+            source,
+            columns,
+            spec.to,
+            key=key,
+            overrides=_overrides(transfer, number, without),
+            exclude=without,
+            target_version=version,
+        )
+
+    plan = planned(exclude)
     if transfer.on_schema_drift != "ignore_new":
         return plan
-    new = new_columns(plan, target_columns(servers.endpoint(spec.to.system), spec.to))
-    names = {column.name for column in new}
+    names = {column.name for column in new_columns(plan, target_columns(target, spec.to))}
     ignored = {one.source.name for one in plan.columns if one.target.name in names}
-    exclude = {*exclude, *ignored}
-    overrides = _overrides(transfer, number, exclude)
-    return plan_copy(source, columns, spec.to, key=key, overrides=overrides, exclude=exclude)
+    return planned({*exclude, *ignored})
 
 
 def _overrides(

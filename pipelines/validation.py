@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assets.journey import resolve_hops
+from assets.manifest import Transfer
 from pipelines.session import Session
-from resources.errors import ConnectionFailed, TableferryError, TableMissing
+from resources.errors import ConnectionFailed, TableferryError, TableMissing, TypeRefused
 from resources.keykind import key_kind
-from resources.types import compatible
+from resources.types import compatible, decimal_types
 
 
 def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -31,6 +32,9 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
             key_kind(hops[0].plan.key.source, transfer.source.system)
         except ConnectionFailed:
             raise
+        except TypeRefused as error:
+            found[transfer.transfer] = [*str(error).split("; "), *_decimals(transfer, session)]
+            continue
         except TableferryError as error:
             found[transfer.transfer] = str(error).splitlines()
             continue
@@ -48,3 +52,19 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
                     problems.append(f"{hop.plan.target}: column {planned.name!r} {reason}")
         found[transfer.transfer] = problems
     return found
+
+
+def _decimals(transfer: Transfer, session: Session) -> list[str]:
+    """What would hold the bare numeric columns, which have no scale of their own."""
+    source = session.servers.endpoint(transfer.source.system)
+    columns = [
+        column
+        for column in source.columns(transfer.source)
+        if column.name not in transfer.columns and column.name not in transfer.exclude
+    ]
+    types = decimal_types(source, transfer.source, columns, transfer.hops[0].to.system)
+    return [
+        f"all values of {name!r} now fit into {declared}: columns: {{{name}: {{type: "
+        f'"{declared}"}}}}'
+        for name, declared in types.items()
+    ]

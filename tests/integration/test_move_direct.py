@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pipelines import runner
+from pipelines.validation import validate
 from resources.errors import InputError
 from tests.integration.conftest import Ferry, by_range
 
@@ -117,7 +118,7 @@ def test_a_refused_value_stops_its_range_alone_and_is_named(ferry: Make) -> None
         DIRECT,
         "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount date NOT NULL)",
         "INSERT INTO {t} SELECT g, 'x', '2024-01-01' FROM generate_series(1, 100) g",
-        "UPDATE {t} SET amount = '0001-01-01' WHERE id = 42",
+        "UPDATE {t} SET amount = '0044-03-15 BC' WHERE id = 42",
         ranges="{rows: 25}",
     )
     view = one.run()
@@ -208,3 +209,21 @@ def test_unknown_ranges_and_hops_are_input_errors(ferry: Make) -> None:
         one.run(ranges=["nope"])
     with pytest.raises(InputError, match="has hops 1 to 1, not 2"):
         one.run(hop=2)
+
+
+def test_validate_names_each_refused_column_and_what_would_work(ferry: Make) -> None:
+    one = ferry(
+        DIRECT,
+        "CREATE TYPE {t}_pair AS (a integer, b integer)",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, loose numeric, pair {t}_pair)",
+        "INSERT INTO {t} VALUES (1, 12.345, NULL)",
+    )
+    problems = validate(one.session, [one.table])[one.table]
+    text = "\n".join(problems)
+    assert "'loose'" in text and "numeric" in text
+    assert "'pair'" in text
+    assert "Decimal(" in text or "decimal(" in text
+    one.declare(DIRECT, columns='{loose: {type: "Decimal(12, 3)"}}', exclude="[pair]")
+    assert validate(one.session, [one.table])[one.table] == []
+    assert one.run().good
+    one.source("DROP TABLE {t}", "DROP TYPE {t}_pair")
