@@ -183,8 +183,16 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                 ),
             )
         )
-        source, key, columns = spec.to, plan.key.target.name, list(plan.target_columns)
+        source, key, columns = spec.to, plan.key.target.name, _as_source(plan)
     return tuple(hops)
+
+
+def _as_source(plan: CopyPlan) -> list[Column]:
+    """A hop's target columns as the next hop's source: the rows' identity goes on with them."""
+    positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
+    return [
+        replace(column, primary_key=positions.get(column.name)) for column in plan.target_columns
+    ]
 
 
 def resolve(
