@@ -30,8 +30,8 @@ def key_number(plan: CopyPlan, side: Side) -> str:
 
 
 def weight(plan: CopyPlan, side: Side) -> str:
-    """SQL of the row's weight, between -99990 and 99990; NULL for a NULL key."""
-    return f"({key_number(plan, side)}) % {WEIGHT_PRIME}"
+    """SQL of the row's weight, between -99990 and 99990; 0 for a NULL key."""
+    return f"COALESCE(({key_number(plan, side)}) % {WEIGHT_PRIME}, 0)"
 
 
 def key_hash(plan: CopyPlan, side: Side) -> str:

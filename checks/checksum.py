@@ -132,7 +132,7 @@ def _query(
     outer = [f"{_ALIAS}g", "COUNT_BIG(*)" if system == "sqlserver" else "count(*)"]
     names: list[tuple[str, str]] = []
     if part:
-        inner.append(f"COALESCE({weight(plan, side)}, 0) AS {_ALIAS}w")
+        inner.append(f"{weight(plan, side)} AS {_ALIAS}w")
     for number, (field, found) in enumerate(part):
         aliases = [f"{_ALIAS}{number}_{index}" for index in range(len(found))]
         inner += [f"{sql} AS {alias}" for alias, sql in zip(aliases, found.values(), strict=True)]
