@@ -345,14 +345,6 @@ def _plan_hop(
     return planned({*exclude, *ignored})
 
 
-def _arrived(plan: CopyPlan) -> list[Column]:
-    """The target's columns as the next hop's source, the primary key with them."""
-    positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
-    return [
-        replace(column, primary_key=positions.get(column.name)) for column in plan.target_columns
-    ]
-
-
 def _overrides(
     transfer: Transfer, number: int, exclude: Collection[str]
 ) -> dict[str, ColumnOverride]:
