@@ -113,7 +113,11 @@ def _extreme(name: str, value: Value, over: str) -> Value:
         if over:
             return replace(plain, sql=f'{name}({value.sql} COLLATE "C"){over}')
         return replace(plain, sql=_picked(name, value.sql, key(value)))
-    if value.type.name == "uniqueidentifier":
+    if value.type.name in ("uniqueidentifier", "datetimeoffset"):
+        if over:
+            # PostgreSQL has no extreme of uuid, and that of a composite is an anonymous record
+            sql = f"{name}({value.sql}::text){over}::{pg_type(value.type)}"
+            return replace(plain, sql=f"({sql})")
         return replace(plain, sql=_picked(name, value.sql, key(value, ordered=True)))
     if value.type.name == "bit":
         raise SqlError(8117, 16, f"Operand data type bit is invalid for {name} operator.")

@@ -193,10 +193,8 @@ def _to_int(value: Value, to: SqlType, style: int | None, tried: bool) -> str | 
         if to.name == "bit":
             return f"sys.text_bit({sql})"
         if tried:
-            return (
-                f"CASE WHEN {text} = '' THEN 0 WHEN {text} ~ '^[+-]?[0-9]+$' AND "
-                f"pg_input_is_valid({text}, '{target}') THEN {text}::{target} END"
-            )
+            number = f"sys.try_input({text}, '{target}', '^[+-]?[0-9]+$')::{target}"
+            return f"CASE WHEN {text} = '' THEN 0 ELSE {number} END"
         number = f"sys.text_number({sql}, 'int')::{target}"
         return f"sys.tinyint({number})" if to.name == "tinyint" else number
     if kind == "binary":
@@ -241,10 +239,7 @@ def _to_decimal(value: Value, to: SqlType, style: int | None, tried: bool) -> st
             return f"sys.text_money({sql})::{target}"
         text = f"btrim({sql})"
         if tried:
-            return (
-                f"CASE WHEN {text} ~ '^[+-]?[0-9.]+$' AND pg_input_is_valid({text}, '{target}') "
-                f"THEN {text}::{target} END"
-            )
+            return f"sys.try_input({text}, '{target}', '^[+-]?[0-9.]+$')::{target}"
         return f"sys.text_number({sql}, 'numeric')::{target}"
     if kind == "binary":
         return f"sys.bytes_int({sql})::{target}" if to.name == "money" else None
@@ -266,10 +261,8 @@ def _to_float(value: Value, to: SqlType, style: int | None, tried: bool) -> str 
     if kind == "text":
         text = f"btrim({sql})"
         if tried:
-            return (
-                f"CASE WHEN {text} = '' THEN 0 WHEN {text} ~ '^[+-]?[0-9.eE+-]+$' AND "
-                f"pg_input_is_valid({text}, '{target}') THEN {text}::{target} END"
-            )
+            number = f"sys.try_input({text}, '{target}', '^[0-9.eE+-]+$')::{target}"
+            return f"CASE WHEN {text} = '' THEN 0 ELSE {number} END"
         return f"sys.text_number({sql}, 'float')::{target}"
     if kind in ("int", "dec", "float"):
         return f"({sql})::{target}"
@@ -360,6 +353,12 @@ def _to_binary(value: Value, to: SqlType, style: int | None, tried: bool) -> str
         result = sql
     elif kind == "guid":
         result = f"sys.guid_bytes({sql})"
+    elif kind == "float":
+        result = f"float{8 if value.type.name == 'float' else 4}send({sql})"
+    elif kind == "dec":
+        result = _decimal_bytes(value)
+    elif kind == "date":
+        result = _date_bytes(value)
     elif kind == "int":
         sender = {"bigint": "int8send", "int": "int4send"}.get(value.type.name, "int2send")
         result = f"{sender}({sql})"
@@ -377,6 +376,41 @@ def _to_binary(value: Value, to: SqlType, style: int | None, tried: bool) -> str
     return result
 
 
+def _decimal_bytes(value: Value) -> str:
+    # money is a whole number of ten-thousandths; decimal has its own header
+    if value.type.name == "money":
+        return f"int8send(({value.sql} * 10000)::bigint)"
+    if value.type.name == "smallmoney":
+        return f"int4send(({value.sql} * 10000)::int)"
+    return f"sys.decimal_bytes({value.sql}, {value.type.precision}, {value.type.scale or 0})"
+
+
+def _date_bytes(value: Value) -> str:
+    """How SQL Server stores dates: datetime big-endian, the newer types little-endian."""
+    name, scale, whole = value.type.name, value.type.scale, ticks(value)
+    days = f"({whole} / 864000000000)"
+    if name == "datetime":
+        part = f"round(({whole} % 864000000000)::numeric * 3 / 100000)::int"
+        return f"(int4send(({days} - 693595)::int) || int4send({part}))"
+    if name == "smalldatetime":
+        minutes = f"({whole} % 864000000000 / 600000000)"
+        return f"substr(int4send(({days} - 693595)::int * 65536 + {minutes}::int), 1, 4)"
+    if name == "date":
+        return f"sys.le_bytes({days}, 3)"
+    scale = 7 if scale is None else scale
+    length = 3 if scale <= 2 else 4 if scale <= 4 else 5
+    if name == "datetimeoffset":
+        whole = f"({value.sql}).utc"
+        days = f"({whole} / 864000000000)"
+    part = f"({whole} % 864000000000 / {10 ** (7 - scale)})"
+    result = f"sys.le_bytes({scale}, 1) || sys.le_bytes({part}, {length})"
+    if name != "time":
+        result += f" || sys.le_bytes({days}, 3)"
+    if name == "datetimeoffset":
+        result += f" || sys.le_bytes(({value.sql}).minutes, 2)"
+    return f"({result})"
+
+
 def _fits(source: SqlType, to: SqlType) -> bool:
     return source.name in BINARIES and 0 <= (source.length or -1) <= (to.length or 0)
 
@@ -386,7 +420,7 @@ def _to_guid(value: Value, to: SqlType, style: int | None, tried: bool) -> str |
     if kind == "text":
         text = f"btrim({sql}, ' {{}}')"
         if tried:
-            return f"CASE WHEN pg_input_is_valid({text}, 'uuid') THEN {text}::uuid END"
+            return f"sys.try_input({text}, 'uuid', '')::uuid"
         return f"{text}::uuid"
     return f"sys.bytes_guid({sql})" if kind == "binary" else None
 

@@ -210,6 +210,9 @@ class Compiler:
         left, right = self.expression(node.this, scope), self.expression(node.expression, scope)
         nullable = left.nullable or right.nullable
         kinds = {family(left.type), family(right.type)}
+        if left.is_null != right.is_null:
+            # NULL takes the other's type
+            kinds = {family(right.type if left.is_null else left.type)}
         if operator == "+" and kinds == {"text"}:
             return _concatenated(left, right)
         if operator == "+" and kinds == {"binary"}:
@@ -231,7 +234,7 @@ class Compiler:
                 16,
                 f"Operand data type {left.type.name} is invalid for {_WORDS[operator]} operator.",
             )
-        result = arithmetic(operator, left.type, right.type)
+        result = arithmetic(operator, left.type, right.type, _digits(left), _digits(right))
         a, b = left.sql, right.sql
         if result.name in ("float", "real"):
             a, b = convert(left, result), convert(right, result)
@@ -286,6 +289,11 @@ class Compiler:
         tail = f" ELSE {convert(default, result.type)}" if default is not None else ""
         nullable = default is None or any(value.nullable or value.is_null for value in values)
         return replace(result, sql=f"(CASE {whens}{tail} END)", nullable=nullable)
+
+
+def _digits(value: Value) -> int | None:
+    """How many digits a whole literal has: in decimal arithmetic no others count."""
+    return len(str(abs(value.constant))) if isinstance(value.constant, int) else None
 
 
 _WORDS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
@@ -373,6 +381,10 @@ def compare(operator: str, left: Value, right: Value) -> str:
 
 
 def _concatenated(left: Value, right: Value) -> Value:
+    if left.is_null:
+        left = Value("NULL::text", SqlType("varchar", 1))
+    if right.is_null:
+        right = Value("NULL::text", SqlType("varchar", 1))
     unicode = left.type.is_unicode or right.type.is_unicode
     a, b = text_length(left.type), text_length(right.type)
     length = MAX if MAX in (a, b) else a + b

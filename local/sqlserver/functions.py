@@ -68,9 +68,9 @@ def call(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
 
 def as_text(value: Value) -> Value:
     """The value as text of a type that holds all of it."""
+    if value.is_null:
+        return Value("NULL::text", SqlType("varchar", 1), True)
     if family(value.type) == "text":
-        if value.is_null:
-            return Value("NULL::text", SqlType("varchar", 1), True)
         return value
     kind = text_type(False, text_length(value.type))
     return Value(convert(value, kind), kind, value.nullable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -100,11 +101,30 @@ def tokenize(text: str) -> list[Token]:
         found = _dialect.tokenize(text)
     except sqlglot.errors.TokenError:
         raise SqlError(105, 15, "Unclosed quotation mark after the character string ''.") from None
+    if "$" in text:
+        found = _money(found)
     for at, token in enumerate(found):
         # sqlglot takes the empty binary literal for a name
         if token.token_type == TokenType.IDENTIFIER and text[token.start : token.end + 1] in _EMPTY:
             found[at] = _empty(token)
     return found
+
+
+def _money(tokens: list[Token]) -> list[Token]:
+    """`$1.50` is money; sqlglot sees a name, a dot and a number."""
+    made: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token.token_type != TokenType.VAR or not re.fullmatch(r"\$\d+", token.text):
+            made.append(token)
+            at += 1
+            continue
+        digits, at = token.text[1:], at + 1
+        if [item.token_type for item in tokens[at : at + 2]] == [TokenType.DOT, TokenType.NUMBER]:
+            digits, at = f"{digits}.{tokens[at + 1].text}", at + 2
+        made += _dialect.tokenize(f"CAST({digits} AS money)")
+    return made
 
 
 _EMPTY = ("0x", "0X")

@@ -212,8 +212,10 @@ def _group_by(
         keys.append(key(value))
         if keys[-1] != value.sql:
             # rows that differ in case only are one group, and any of their values stands for it
-            text = f'{value.sql} COLLATE "C"' if value.type.is_text else value.sql
-            groups[value.sql] = f"min({text})"
+            if value.type.is_text:
+                groups[value.sql] = f'min({value.sql} COLLATE "C")'
+            else:
+                groups[value.sql] = f"(array_agg({value.sql} ORDER BY {keys[-1]}))[1]"
     return f" GROUP BY {', '.join(keys)}", groups
 
 

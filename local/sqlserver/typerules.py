@@ -179,16 +179,26 @@ def _longer(first: SqlType, second: SqlType) -> int:
     return MAX if MAX in lengths else max(lengths)
 
 
-def arithmetic(operator: str, left: SqlType, right: SqlType) -> SqlType:
+def arithmetic(
+    operator: str,
+    left: SqlType,
+    right: SqlType,
+    left_digits: int | None = None,
+    right_digits: int | None = None,
+) -> SqlType:
     """The type of `left operator right` for numbers, by SQL Server's rules.
+
+    Args:
+        left_digits: the digits of a whole literal, which has no others.
+        right_digits: likewise.
 
     See learn.microsoft.com/sql/t-sql/data-types/precision-scale-and-length-transact-sql.
     """
     result = left if _RANK[left.name] < _RANK[right.name] else right
     if result.name not in ("decimal", "numeric"):
         return result
-    p1, s1 = as_decimal(left)
-    p2, s2 = as_decimal(right)
+    p1, s1 = (left_digits, 0) if left_digits else as_decimal(left)
+    p2, s2 = (right_digits, 0) if right_digits else as_decimal(right)
     if operator in "+-":
         scale = max(s1, s2)
         precision = scale + max(p1 - s1, p2 - s2) + 1

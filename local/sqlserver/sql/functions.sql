@@ -321,6 +321,10 @@ EXCEPTION WHEN OTHERS THEN
   RETURN NULL;
 END $$;
 
+-- The text if it can be cast. Not immutable, so that the cast around it is not tried when planning.
+CREATE FUNCTION sys.try_input(x text, kind text, pattern text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN x ~ pattern AND pg_input_is_valid(x, kind) THEN x END;
+
 CREATE FUNCTION sys.number_text(x text, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length(x) > n
   THEN sys.fail(8115, 16, 'Arithmetic overflow error converting expression to data type varchar.' || left(x::text, 0)) ELSE x END;
@@ -377,4 +381,26 @@ BEGIN
   END LOOP;
   RETURN substr(int8send(h[1]), 5) || substr(int8send(h[2]), 5) || substr(int8send(h[3]), 5)
     || substr(int8send(h[4]), 5) || substr(int8send(h[5]), 5);
+END $$;
+
+CREATE FUNCTION sys.le_bytes(x bigint, n int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result bytea := ''; big bytea := int8send(x);
+BEGIN
+  FOR i IN 0 .. n - 1 LOOP
+    result := result || substr(big, 8 - i, 1);
+  END LOOP;
+  RETURN result;
+END $$;
+
+-- decimal as binary: precision, scale, 0, sign, and the digits as a little-endian integer.
+CREATE FUNCTION sys.decimal_bytes(x numeric, digits int, scale int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE result bytea; rest numeric := trunc(abs(x) * 10::numeric ^ scale);
+  words int := CASE WHEN digits <= 9 THEN 1 WHEN digits <= 19 THEN 2 WHEN digits <= 28 THEN 3 ELSE 4 END;
+BEGIN
+  result := sys.le_bytes(digits, 1) || sys.le_bytes(scale, 1) || sys.le_bytes(0, 1) || sys.le_bytes((x >= 0)::int, 1);
+  FOR i IN 1 .. words LOOP
+    result := result || sys.le_bytes((rest % 4294967296)::bigint, 4);
+    rest := div(rest, 4294967296);
+  END LOOP;
+  RETURN result;
 END $$;

@@ -1,0 +1,88 @@
+"""The stand-in's engine without its wire: batches in, plain Python values out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg.pq as pq
+from psycopg._py_transformer import Transformer
+
+from local.sqlserver.engine import Engine
+from local.sqlserver.errors import SqlError
+from local.sqlserver.sqltype import Param, ResultColumn, SqlType
+
+
+@dataclass
+class Outcome:
+    """What a batch yielded; also the sink that collects it."""
+
+    results: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    metadata: list[list[ResultColumn]] = field(default_factory=list)
+    errors: list[SqlError] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    counts: list[int | None] = field(default_factory=list)
+    returned: dict[str, str | None] = field(default_factory=dict)
+    database_now: str = ""
+
+    def columns(self, cols: list[ResultColumn]) -> None:
+        self.metadata.append(cols)
+        self.results.append([])
+
+    def rows(self, chunk: pq.abc.PGresult) -> None:
+        transformer = Transformer()
+        transformer.set_pgresult(chunk)
+        self.results[-1] += transformer.load_rows(0, chunk.ntuples, tuple)
+
+    def values(self, rows: list[list[str | None]]) -> None:
+        self.results[-1] += [tuple(row) for row in rows]
+
+    def done(self, rowcount: int | None, command: str) -> None:
+        self.counts.append(rowcount)
+
+    def info(self, number: int, message: str, severity: int = 0) -> None:
+        self.messages.append(message)
+
+    def error(self, error: SqlError) -> None:
+        self.errors.append(error)
+
+    def return_value(self, name: str, sql_type: SqlType, value: str | None) -> None:
+        self.returned[name] = value
+
+    def database(self, new: str, old: str) -> None:
+        self.database_now = new
+
+    @property
+    def numbers(self) -> list[int]:
+        """The errors' numbers."""
+        return [error.number for error in self.errors]
+
+    @property
+    def last(self) -> list[tuple[Any, ...]]:
+        """The last result's rows."""
+        return self.results[-1]
+
+
+class Session:
+    """One engine."""
+
+    def __init__(self, postgres_url: str) -> None:
+        self.engine = Engine(postgres_url, login="sa")
+
+    def run(self, batch: str, *params: Param) -> Outcome:
+        """Run a batch and collect everything."""
+        outcome = Outcome()
+        self.engine.execute(batch, list(params), outcome)
+        return outcome
+
+    def rows(self, batch: str) -> list[tuple[Any, ...]]:
+        """The last result's rows; the batch must not fail."""
+        outcome = self.run(batch)
+        assert not outcome.errors, outcome.errors
+        return outcome.last
+
+    def one(self, expression: str) -> tuple[Any, ResultColumn]:
+        """A scalar expression's value and description."""
+        outcome = self.run(f"SELECT {expression} AS x")
+        assert not outcome.errors, outcome.errors
+        return outcome.last[0][0], outcome.metadata[0][0]
