@@ -103,6 +103,9 @@ def _canonical(field: Field, column: pa.Array | pa.ChunkedArray) -> pl.Series:
         column = column.storage
     if field.kind == "array":
         assert field.item is not None
+        if column.offset:
+            # pyarrow cannot rebuild a list that begins in the middle of its buffers
+            column = column.take(pa.array(np.arange(len(column))))
         values = _canonical(field.item, column.values).to_arrow()
         rebuilt = type(column).from_arrays(column.offsets, values, mask=column.is_null())
         return pl.Series(rebuilt)

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import struct
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -77,3 +78,12 @@ def test_a_uuid_is_shown_out_of_its_halves(value: uuid.UUID) -> None:
 def test_a_timestamp_is_shown_in_full(value: dt.datetime) -> None:
     micros = (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
     assert shown(field("timestamp", scale=6), [micros]) == value.isoformat(" ", "microseconds")
+
+
+def test_a_slice_of_lists_is_taken_as_it_is() -> None:
+    items = replace(field("array"), item=field("float"))
+    lists = pa.array([[9.0], [0.0, None], None, [], [-0.0]], pa.list_(pa.float64()))
+    (sliced,) = canonical(items, [lists.slice(1)])
+    (whole,) = canonical(items, [pa.array(lists.slice(1).to_pylist(), lists.type)])
+    assert sliced.to_list() == whole.to_list() == [[0, None], None, [], [-(2**63)]]
+    assert shown(items, [sliced[0].to_list()]) == "[0.0, NULL]"
