@@ -13,6 +13,7 @@ from assets.ledger import Committed, DataVersion, Reason, committed, decide, dig
 from assets.manifest import HopSpec, Transfer
 from assets.ranges import extend_ranges, plan_ranges, top_bound
 from checks import CHECK_NAMES, Level, count_by_range
+from checks.expectations import CHECK_NAME as EXPECTATIONS
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint
@@ -29,7 +30,7 @@ from resources.tables import Column, System, TableRef
 from resources.target import Target, TargetOptions, written_to
 from resources.types import ColumnOverride, plan_copy
 
-ALL_CHECKS = tuple(CHECK_NAMES.values())
+ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
 """`ferry check` may have used any level, so planning looks at the verdicts of all."""
 
 
@@ -131,8 +132,9 @@ def levels_of(transfer: Transfer) -> tuple[Level, ...]:
 
 
 def checks_of(transfer: Transfer) -> tuple[str, ...]:
-    """Names of the reconciliation checks of every hop of a transfer."""
-    return tuple(CHECK_NAMES[level] for level in levels_of(transfer))
+    """Names of the checks per key range of every hop of a transfer."""
+    names = tuple(CHECK_NAMES[level] for level in levels_of(transfer))
+    return (*names, EXPECTATIONS) if transfer.expectations else names
 
 
 def asset_key(path: Sequence[str]) -> dg.AssetKey:
@@ -295,7 +297,9 @@ def decisions(
 ) -> dict[str, Reason]:
     """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
     blocking = [name for name in ALL_CHECKS if journey.transfer.check_spec(name).blocking]
-    previous: dict[str, Committed] = committed(instance, hop.asset, blocking)
+    previous: dict[str, Committed] = committed(
+        instance, hop.asset, blocking, checks_of(journey.transfer)
+    )
     rows = target_rows(journey, hop.plan, servers) if previous else None
     return decide(
         journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force

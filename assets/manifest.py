@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from assets.profiles import DEFAULT, profile
 from checks import CHECK_NAMES, WHOLE_TABLE_CHECKS, Level
+from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.expectations import ExpectationSpec
 from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireFormat, WriteMode
 from resources.tables import System, TableRef
@@ -94,6 +96,13 @@ class ParallelSpec(Declared):
     load: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
+class ExpectationDeclared(Declared):
+    """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
+
+    type: str
+    kwargs: dict[str, Any] = {}
+
+
 class CheckSpec(Declared):
     """What a failed check means."""
 
@@ -114,6 +123,7 @@ class Transfer(Declared):
     write: WriteMode = "replace"
     reconcile: Level = "checksum"
     checks: dict[str, CheckSpec] = {}
+    expectations: list[ExpectationDeclared] = []
     fingerprint: str = "content"
     columns: dict[str, ColumnSpec] = {}
     only: list[str] | None = None
@@ -178,7 +188,7 @@ class Transfer(Declared):
 
     @model_validator(mode="after")
     def check_checks(self) -> Self:
-        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS}
+        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
         if unknown := sorted(set(self.checks) - known):
             raise ValueError(
                 f"there is no check {unknown[0]!r}; there are {', '.join(sorted(known))}"
@@ -204,6 +214,11 @@ class Transfer(Declared):
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""
         return self.checks.get(name, CheckSpec())
+
+    @property
+    def suite(self) -> tuple[ExpectationSpec, ...]:
+        """The declared expectations."""
+        return tuple(ExpectationSpec(one.type, one.kwargs) for one in self.expectations)
 
     @property
     def partitions_name(self) -> str:

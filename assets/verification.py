@@ -11,7 +11,9 @@ from assets.journey import ALL_CHECKS, Hop, Servers, known_ranges, levels_of, re
 from assets.ledger import EventLogger, Writer, committed
 from assets.manifest import Transfer
 from checks import Level, Verdict, drill_down, reconcile_all
+from checks.expectations import CHECK_NAME as EXPECTATIONS
 from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
 
 
 @dataclass(frozen=True)
@@ -93,28 +95,28 @@ def _verdicts(
     target = servers.endpoint(hop.plan.target.system)
     found = reconcile_all(hop.plan, source, target, ranges, level)
     return {
-        key_range.name: explained(hop, servers, key_range, found[key_range.name])
+        key_range.name: explained(hop.plan, servers, key_range, found[key_range.name])
         for key_range in ranges
     }
 
 
 def explained(
-    hop: Hop,
+    plan: CopyPlan,
     servers: Servers,
     key_range: KeyRange,
     verdict: Verdict,
     *,
     snapshot: str | None = None,
 ) -> Verdict:
-    """A failed verdict with the rows that differ, where the check itself did not find them."""
-    if verdict.passed or verdict.differences is not None:
+    """A failed comparison with the rows that differ, where the check itself did not find them."""
+    if verdict.passed or verdict.differences is not None or verdict.check == EXPECTATIONS:
         return verdict
     return replace(
         verdict,
         differences=drill_down(
-            hop.plan,
-            servers.endpoint(hop.plan.source.system),
-            servers.endpoint(hop.plan.target.system),
+            plan,
+            servers.endpoint(plan.source.system),
+            servers.endpoint(plan.target.system),
             key_range,
             snapshot=snapshot,
         ),

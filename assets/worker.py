@@ -20,6 +20,7 @@ from assets.source import Reading, SourceMoved, SourceState
 from assets.stream import Prefetch
 from assets.verification import explained
 from checks import Level, Verdict, reconcile, row_count_of
+from checks.expectations import run_suite
 from resources.debug import reached
 from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.keyrange import KeyRange
@@ -137,22 +138,26 @@ def _attempt(work: Work, hop: Hop, key_range: KeyRange, reason: Reason, number: 
     name = key_range.name
     reading = work.source.reading(key_range) if hop.number == 1 else work.source.latest(name)
     if reading.fingerprint == work.journey.fingerprints[name]:
-        if reason is Reason.UNCHANGED:
-            return _skip(work, hop, key_range, reading)
+        if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
+            return _skip(work, hop, key_range, reading, reason)
         if reason is Reason.SHADOWED:
             return _gathered(work, hop, key_range, reading)
-    elif reason in (Reason.UNCHANGED, Reason.SHADOWED):
+    elif reason in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.SHADOWED):
         reason = Reason.SOURCE_CHANGED
     return _move(work, hop, key_range, reading, reason, number)
 
 
-def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
+def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: Reason) -> Outcome:
     """Record an unchanged range again, with its row count verified anew.
 
     Without a materialization Dagster would call a backfill with skipped ranges failed.
     """
-    verdict = _reconcile(work, hop, key_range, "count", reading)
-    if not verdict.passed:
+    if reason is Reason.UNCHECKED:
+        verdicts = _verdicts(work, hop, key_range, reading)
+    else:
+        verdicts = (_reconcile(work, hop, key_range, "count", reading),)
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    if failed:
         _require_unmoved(work, hop, key_range, reading)
     record = RangeRecord(
         range=key_range.name,
@@ -162,13 +167,14 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcom
         rows=reading.fingerprint.rows,
     )
     writer = work.writers[hop.number]
-    if verdict.passed:
+    if not failed:
         writer.commit(record)
-    writer.checked(key_range.name, verdict)
+    for verdict in verdicts:
+        writer.checked(key_range.name, verdict)
     work.tell(hop, key_range.name, "skipped")
-    if not verdict.passed:
-        record = replace(record, state=State.FAILED, error=verdict.summary())
-    return Outcome(hop, record, Reason.UNCHANGED, (verdict,))
+    if failed:
+        record = replace(record, state=State.FAILED, error=failed[0].summary())
+    return Outcome(hop, record, reason, verdicts)
 
 
 def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
@@ -282,7 +288,7 @@ def _prove(
         _require_unmoved(work, hop, key_range, reading)
         snapshot = reading.snapshot if hop.number == 1 else None
         verdicts = tuple(
-            explained(hop, work.servers, key_range, verdict, snapshot=snapshot)
+            explained(hop.written_plan, work.servers, key_range, verdict, snapshot=snapshot)
             for verdict in verdicts
         )
     blocking = [
@@ -309,14 +315,18 @@ def _prove(
 
 
 def _verdicts(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> tuple[Verdict, ...]:
-    """The row count's verdict, and the declared level's; the one is part of a checksum."""
+    """The row count's verdict, the declared level's, and that of the expectations if there are."""
     *_, level = work.levels
     verdict = _reconcile(work, hop, key_range, level, reading)
-    if level == "count":
-        return (verdict,)
+    verdicts = [verdict]
     if level == "checksum":
-        return (row_count_of(verdict), verdict)
-    return (_reconcile(work, hop, key_range, "count", reading), verdict)
+        verdicts.insert(0, row_count_of(verdict))
+    elif level != "count":
+        verdicts.insert(0, _reconcile(work, hop, key_range, "count", reading))
+    if suite := work.journey.transfer.suite:
+        target = work.servers.endpoint(hop.plan.target.system)
+        verdicts.append(run_suite(suite, hop.written_plan, target, key_range))
+    return tuple(verdicts)
 
 
 def _reconcile(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from assets.journey import resolve_hops
 from assets.manifest import Transfer
+from checks.expectations import validate_suite
 from pipelines.session import Session
 from resources.errors import ConnectionFailed, TableferryError, TableMissing, TypeRefused
 from resources.keykind import key_kind
@@ -30,6 +31,9 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
         try:
             hops = resolve_hops(transfer, session.servers)
             key_kind(hops[0].plan.key.source, transfer.source.system)
+            if transfer.suite:
+                columns = [column.name for column in hops[0].plan.target_columns]
+                validate_suite(transfer.suite, columns)
         except ConnectionFailed:
             raise
         except TypeRefused as error:

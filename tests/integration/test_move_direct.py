@@ -227,3 +227,23 @@ def test_validate_names_each_refused_column_and_what_would_work(ferry: Make) -> 
     assert validate(one.session, [one.table])[one.table] == []
     assert one.run().good
     one.source("DROP TABLE {t}", "DROP TYPE {t}_pair")
+
+
+def test_expectations_are_a_check_of_each_range(ferry: Make) -> None:
+    suite = (
+        "[{type: expect_column_values_to_not_be_null, kwargs: {column: name}}, "
+        "{type: expect_column_values_to_be_between, kwargs: {column: amount, min_value: 0}}]"
+    )
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 500}", expectations=suite)
+    assert validate(one.session, [one.table])[one.table] == []
+    assert one.run().good
+    one.source("UPDATE {t} SET name = NULL WHERE id = 700")
+    view = one.run()
+    checked = {row.range: row.checks["expectations"] for row in view.ranges}
+    assert checked["..0000000501"] is True
+    assert checked["0000000501..0000001001"] is False
+    assert not view.good
+    one.declare(DIRECT, expectations="[{type: expect_column_values_to_be_nul, kwargs: {}}]")
+    problems = validate(one.session, [one.table])[one.table]
+    assert "expect_column_values_to_be_nul" in problems[0]
+    assert "expect_column_values_to_be_null" in problems[0], "the right spelling is suggested"
