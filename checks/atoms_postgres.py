@@ -59,7 +59,7 @@ def atoms(
         case "timestamp":
             return _timestamp(field, column, x)
         case "uuid":
-            return _uuid(f"({x})::text")
+            return _uuid(x)
         case "array":
             return _array(field, column, x, weight, digests)
         case _:
@@ -128,15 +128,16 @@ def _if_finite(x: str, sql: str) -> str:
     return f"CASE WHEN isfinite({x}) THEN {sql} WHEN ({x}) IS NOT NULL THEN {NOT_FINITE} END"
 
 
-def _uuid(text: str) -> dict[str, str]:
+def _uuid(x: str) -> dict[str, str]:
     """Both halves in Microsoft's byte order: the first three groups have their bytes reversed."""
-    reordered = " || ".join(
-        f"substr({text}, {position}, 2)" for position in (7, 5, 3, 1, 12, 10, 17, 15)
+    raw = f"uuid_send(({x})::uuid)"
+    reordered = " | ".join(
+        f"(get_byte({raw}, {place})::bigint << {56 - 8 * index})"
+        for index, place in enumerate((3, 2, 1, 0, 5, 4, 7, 6))
     )
-    last = f"substr({text}, 20, 4) || substr({text}, 25, 12)"
     return {
-        "first_half": f"('x' || {reordered})::bit(64)::bigint",
-        "second_half": f"('x' || {last})::bit(64)::bigint",
+        "first_half": f"({reordered})",
+        "second_half": f"('x' || encode(substr({raw}, 9), 'hex'))::bit(64)::bigint",
     }
 
 
