@@ -297,9 +297,7 @@ def decisions(
 ) -> dict[str, Reason]:
     """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
     blocking = [name for name in ALL_CHECKS if journey.transfer.check_spec(name).blocking]
-    previous: dict[str, Committed] = committed(
-        instance, hop.asset, blocking, checks_of(journey.transfer)
-    )
+    previous: dict[str, Committed] = committed(instance, hop.asset, blocking)
     rows = target_rows(journey, hop.plan, servers) if previous else None
     return decide(
         journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force

@@ -25,7 +25,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from assets.evidence import verdict_metadata
 from assets.manifest import Transfer
-from checks import Verdict
+from checks import CHECK_NAMES, Verdict
 
 DATA_VERSION = "dagster/data_version"
 USER_PROVIDED = "dagster/data_version_is_user_provided"
@@ -35,6 +35,8 @@ VERSION = "tableferry/data_version"
 
 
 COLUMN_SCHEMA = "dagster/column_schema"
+EVALUATED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+"""Left out: checks that a run planned and has not come to, or that it failed to evaluate."""
 
 
 class State(StrEnum):
@@ -64,6 +66,8 @@ class Reason(StrEnum):
     """Unchanged, but other ranges are not, and a swap replaces the whole table."""
     SHADOWED = "shadowed"
     """Already in the shadow table, by an earlier run."""
+    UNCHECKED = "unchecked"
+    """Unchanged, but the run that committed it died before it recorded the checks."""
     UNCHANGED = "unchanged"
 
 
@@ -108,6 +112,7 @@ class Committed:
     data_version: DataVersion
     storage_id: int
     check_failed: bool = False
+    unchecked: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,29 +218,36 @@ def committed(
     tags = log.get_latest_tags_by_partition(
         asset, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
     )
+    limit = 4 * len(ids) + 100
     failed: set[str] = set()
+    unchecked: set[str] = set()
     for name in checks:
         seen: dict[str, bool] = {}
         history = log.get_asset_check_execution_history(
             dg.AssetCheckKey(asset, name),
-            limit=4 * len(ids) + 100,
-            status={
-                AssetCheckExecutionRecordStatus.SUCCEEDED,
-                AssetCheckExecutionRecordStatus.FAILED,
-            },
+            limit=limit,
+            status=EVALUATED,
         )
+        oldest = 0
         for record in history:
             range_name = record.partition
-            if range_name is None or range_name in seen or range_name not in ids:
-                continue
             evaluation = record.evaluation
             target = evaluation.target_materialization_data if evaluation else None
+            if target and len(history) == limit:
+                oldest = target.storage_id
+            if range_name is None or range_name in seen or range_name not in ids:
+                continue
             if target is not None and target.storage_id < ids[range_name]:
                 continue
             seen[range_name] = record.status is AssetCheckExecutionRecordStatus.SUCCEEDED
         failed |= {range_name for range_name, passed in seen.items() if not passed}
+        if name == CHECK_NAMES["count"]:
+            # the last to be recorded of every materialization; those before `oldest` were not read
+            unchecked = {one for one, id in ids.items() if one not in seen and id >= oldest}
     return {
-        name: Committed(DataVersion.parse(found[DATA_VERSION]), ids[name], name in failed)
+        name: Committed(
+            DataVersion.parse(found[DATA_VERSION]), ids[name], name in failed, name in unchecked
+        )
         for name, found in tags.items()
         if DATA_VERSION in found and name in ids
     }
@@ -273,6 +285,8 @@ def decide(
             expected_rows is not None and target_rows.get(name, 0) != expected_rows[name]
         ):
             reasons[name] = Reason.TARGET_MISSING
+        elif before.unchecked:
+            reasons[name] = Reason.UNCHECKED
         else:
             reasons[name] = Reason.UNCHANGED
     return reasons
@@ -319,12 +333,7 @@ def verdicts(
     found: dict[str, dict[str, bool]] = {}
     for name in checks:
         for record in instance.event_log_storage.get_asset_check_execution_history(
-            dg.AssetCheckKey(asset, name),
-            limit=5000,
-            status={
-                AssetCheckExecutionRecordStatus.SUCCEEDED,
-                AssetCheckExecutionRecordStatus.FAILED,
-            },
+            dg.AssetCheckKey(asset, name), limit=5000, status=EVALUATED
         ):
             if record.partition is not None:
                 found.setdefault(record.partition, {}).setdefault(

@@ -35,12 +35,15 @@ def check_job_name(transfer: str) -> str:
     return f"check_{transfer}"
 
 
-def segments(order: Sequence[str], wanted: Collection[str]) -> list[tuple[str, str]]:
+def segments(
+    order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
+) -> list[tuple[str, str]]:
     """First and last of each run of neighbours among the wanted; one spanning them if too many.
 
     Args:
         order: all partition keys, in Dagster's order.
         wanted: those to cover.
+        most: how many are not too many.
     """
     found: list[tuple[str, str]] = []
     previous = -2
@@ -52,7 +55,7 @@ def segments(order: Sequence[str], wanted: Collection[str]) -> list[tuple[str, s
         else:
             found.append((name, name))
         previous = index
-    return found if len(found) <= MOST_RUNS else [(found[0][0], found[-1][1])]
+    return found if len(found) <= most else [(found[0][0], found[-1][1])]
 
 
 def run_requests(

@@ -33,7 +33,8 @@ def swap_reasons(
         instance: whose event log says which ranges are gathered, and of which data version.
         reasons: why each range would run if it were replaced alone.
     """
-    if all(reason is Reason.UNCHANGED for reason in reasons.values()):
+    same = (Reason.UNCHANGED, Reason.UNCHECKED)
+    if all(reason in same for reason in reasons.values()):
         return dict(reasons)
     rows = target_rows(journey, hop.written_plan, servers) or {}
     seen = records(instance, hop.asset, reasons)
@@ -49,7 +50,7 @@ def swap_reasons(
         ):
             found[name] = Reason.SHADOWED
         else:
-            found[name] = Reason.SWAP if reason is Reason.UNCHANGED else reason
+            found[name] = Reason.SWAP if reason in same else reason
     return found
 
 
@@ -79,7 +80,7 @@ def promote(
     for outcome in gathered:
         record = replace(outcome.record, state=State.COMMITTED)
         work.writers[hop.number].commit(record)
-        for verdict in outcome.verdicts:
+        for verdict in reversed(outcome.verdicts):
             work.writers[hop.number].checked(record.range, verdict)
         done.append(replace(outcome, record=record))
     return done

@@ -169,7 +169,7 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
     writer = work.writers[hop.number]
     if not failed:
         writer.commit(record)
-    for verdict in verdicts:
+    for verdict in reversed(verdicts):
         writer.checked(key_range.name, verdict)
     work.tell(hop, key_range.name, "skipped")
     if failed:
@@ -308,14 +308,17 @@ def _prove(
     record = replace(record, state=State.COMMITTED, seconds=seconds)
     writer.commit(record)
     reached("after_event")
-    for verdict in verdicts:
+    for verdict in reversed(verdicts):
         writer.checked(name, verdict)
     work.tell(hop, name, "committed")
     return Outcome(hop, record, reason, verdicts)
 
 
 def _verdicts(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> tuple[Verdict, ...]:
-    """The row count's verdict, the declared level's, and that of the expectations if there are."""
+    """The row count's verdict, the declared level's, and that of the expectations if there are.
+
+    They are recorded in reverse: the ledger takes the row count for the sign that all are there.
+    """
     *_, level = work.levels
     verdict = _reconcile(work, hop, key_range, level, reading)
     verdicts = [verdict]

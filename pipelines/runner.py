@@ -24,6 +24,7 @@ from assets.progress import Progress, emit
 from assets.runs import (
     FORCE,
     PROCESS,
+    MOST_RUNS,
     PROFILE,
     RANGE_END,
     RANGE_START,
@@ -148,19 +149,20 @@ def run(
     wanted = set(ranges) or set(journey.ranges)
     apply_growth(transfer, journey.growth, session.servers, session.instance)
     if failed:
-        wanted &= _failed(session, transfer, hops)
+        wanted &= unsettled
+    unsettled = _unsettled(session, transfer, hops)
     numbers = {one.number for one in hops}
-    todo = {
-        view.range
-        for view in planned.ranges
-        if view.hop in numbers and view.range in wanted and view.state == "run"
-    }
+    stale = {view.range for view in planned.ranges if view.hop in numbers and view.state == "run"}
+    # an unchanged range whose latest attempt failed is settled by looking at it
+    todo = wanted & (stale | unsettled)
     emit(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
     errors: list[str] = []
     run_ids: list[str] = []
     job = build().resolve_job_def(move_job_name(name)) if todo else None
     order = session.instance.get_dynamic_partitions(transfer.partitions_name)
-    for first, last in segments(order, todo):
+    # a run that spans what it was not asked for may only find it unchanged
+    most = MOST_RUNS if stale <= todo and not force else len(order)
+    for first, last in segments(order, todo, most):
         assert job is not None, "there is a segment only where there is something to do"
         tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
         tags |= {FORCE: "true"} if force else {}
@@ -227,16 +229,26 @@ def differences(
     key = hops[0].plan.key.source
     known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
     _require_ranges(name, [range_name], list(known))
-    return {
-        str(one.plan.target): drill_down(
-            one.plan,
-            session.servers.endpoint(one.plan.source.system),
-            session.servers.endpoint(one.plan.target.system),
-            known[range_name],
-            limit=limit,
-        )
-        for one in _chosen_hops(name, hops, hop)
-    }
+    Args:
+        session: where everything is.
+        name: the transfer.
+        range_name: partition key of the range.
+        hop: this hop only (1-based).
+        limit: most examples per target; the counts are of all rows.
+        parquet: file to write all differences to, one row per differing value.
+
+    with difference_file(parquet) as write:
+        return {
+            str(one.plan.target): drill_down(
+                one.plan,
+                session.servers.endpoint(one.plan.source.system),
+                session.servers.endpoint(one.plan.target.system),
+                known[range_name],
+                limit=limit,
+                sink=write(str(one.plan.target)),
+            )
+            for one in _chosen_hops(name, hops, hop)
+        }
 
 
 def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
@@ -267,7 +279,7 @@ def _require_ranges(name: str, wanted: Sequence[str], known: Sequence[str]) -> N
         )
 
 
-def _failed(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
+def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
     """Ranges whose latest attempt in one of the hops, or latest check, was not good."""
     names = session.instance.get_dynamic_partitions(transfer.partitions_name)
     return {

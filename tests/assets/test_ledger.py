@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from assets import ledger
-from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer
+from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer, decide
 from assets.manifest import Transfer
 from checks import Verdict
 
@@ -113,7 +113,30 @@ def test_a_failed_check_after_the_commit_makes_the_range_suspect(
 def test_a_commit_without_a_verdict_is_committed(instance: dg.DagsterInstance) -> None:
     """A process killed between the two events leaves this; the commit itself was checked."""
     write(instance, lambda writer: writer.commit(record("a")))
-    assert ledger.committed(instance, ASSET, [CHECK])["a"].check_failed is False
+    found = ledger.committed(instance, ASSET, [CHECK])
+    assert found["a"].check_failed is False
+    assert decide({"a": V1}, found, target_rows={"a": 10}, expected_rows={"a": 10}) == {
+        "a": Reason.UNCHECKED
+    }
+    write(instance, lambda writer: writer.checked("a", verdict(True)))
+    assert ledger.committed(instance, ASSET, [CHECK])["a"].unchecked is False
+
+
+def test_a_verdict_that_was_not_looked_at_is_not_missed(instance: dg.DagsterInstance) -> None:
+    def commit(writer: Writer) -> None:
+        for name in ("a", "b"):
+            writer.commit(record(name))
+            writer.checked(name, verdict(True))
+
+    write(instance, commit)
+
+    def again(writer: Writer) -> None:
+        for _ in range(4 * 2 + 100):
+            writer.checked("b", verdict(True))
+
+    write(instance, again)
+    found = ledger.committed(instance, ASSET, [CHECK])
+    assert not any(one.unchecked for one in found.values())
 
 
 def test_the_number_of_queries_does_not_grow_with_the_ranges(

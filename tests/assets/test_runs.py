@@ -30,6 +30,11 @@ def test_segments(wanted: set[str], expected: list[tuple[str, str]]) -> None:
     assert len(segments(ORDER, wanted)) <= MOST_RUNS
 
 
+def test_segments_that_must_not_span_others_stay_apart() -> None:
+    wanted = set(ORDER[::2])
+    assert segments(ORDER, wanted, most=len(ORDER)) == [(name, name) for name in ORDER[::2]]
+
+
 def test_a_process_is_gone_only_when_it_surely_is() -> None:
     assert not process_is_gone(this_process())
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
