@@ -160,11 +160,13 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         if spec.wire == "text":
             inexact = [column.source.name for column in plan.columns if column.text_sql is None]
-            if inexact or (source.system, spec.to.system) != ("postgres", "clickhouse"):
+            if inexact:
                 raise InputError(
-                    f"{transfer.transfer}: hop {number} cannot use the wire format text"
-                    + (f" for {', '.join(inexact)}" if inexact else f" from {source} to {spec.to}")
+                    f"{transfer.transfer}: hop {number} cannot use the wire format text "
+                    f"for {', '.join(inexact)}"
                 )
+            if "sqlserver" in (source.system, spec.to.system):
+                servers.sqlserver.bcp_tool()
         hops.append(
             Hop(
                 number=number,

@@ -22,6 +22,7 @@ from assets.verification import explained
 from checks import Level, Verdict, reconcile, row_count_of
 from checks.expectations import run_suite
 from resources.debug import reached
+from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.keyrange import KeyRange
 from resources.retry import retrying
@@ -202,18 +203,20 @@ def _move(
     version = str(work.journey.version(hop, reading.fingerprint))
     counts: dict[str, int] = {}
     target = work.servers.target(hop.plan.target.system)
+    framing = Framing.fresh() if hop.plan.framed(hop.spec.wire) else None
+    options = replace(hop.options, batch_rows=work.batch_rows, framing=framing)
     with _Slot(work.exports) as export_slot:
         reached("before_export")
         work.tell(hop, name, "export")
         staging = target.attempt(
             hop.plan,
             key_range,
-            replace(hop.options, batch_rows=work.batch_rows),
+            options,
             owner=work.run_id,
             data_version=version,
             alive=work.alive,
         )
-        exports = _export(work, hop, key_range, reading, counts)
+        exports = _export(work, hop, key_range, reading, counts, options.framing)
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
             started = time.perf_counter()
             watched = _watched(work, hop, name, stream)
@@ -346,7 +349,12 @@ def _reconcile(
 
 
 def _export(
-    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, counts: dict[str, int]
+    work: Work,
+    hop: Hop,
+    key_range: KeyRange,
+    reading: Reading,
+    counts: dict[str, int],
+    framing: Framing | None,
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """How to open the stream of a range: batches as the target wants them, or text."""
     source = work.servers.endpoint(hop.plan.source.system)
@@ -359,8 +367,20 @@ def _export(
             yield (conform(batch, hop.plan, counts) for batch in reader)
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
+        if hop.plan.source.system == "sqlserver":
+            return work.servers.sqlserver.read_text(sql)
         return work.servers.postgres.read_text(sql, snapshot=snapshot)
 
+    @contextmanager
+    def framed() -> Iterator[Iterator[bytes]]:
+        assert framing is not None
+        with source.read_arrow(
+            framing.in_query(sql), batch_rows=work.batch_rows, snapshot=snapshot
+        ) as reader:
+            yield framed_rows(reader, framing, len(hop.plan.columns))
+
+    if framing is not None:
+        return framed
     return chunks if hop.spec.wire == "text" else batches
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from resources.delimited import concatenated
 from resources.dialects import predicate, qualified
 from resources.keyrange import KeyRange
 from resources.tables import Column, TableRef
@@ -49,11 +50,19 @@ class CopyPlan:
         return tuple(column.target for column in self.columns)
 
     def select(self, key_range: KeyRange, wire: WireFormat) -> str:
-        """The query, in the source's SQL, that exports a key range."""
-        expressions = ", ".join(
+        """The query, in the source's SQL, that exports a key range.
+
+        Text for SQL Server is one column of framed rows, see `resources.delimited`.
+        """
+        found = [
             str(column.arrow_sql if wire == "arrow" else column.text_sql) for column in self.columns
-        )
+        ]
+        expressions = concatenated(found) if self.framed(wire) else ", ".join(found)
         return f"SELECT {expressions} FROM {qualified(self.source)} WHERE {self.source_range(key_range)}"
+
+    def framed(self, wire: WireFormat) -> bool:
+        """Whether the rows travel with terminators that are chosen for each attempt."""
+        return wire == "text" and self.target.system == "sqlserver"
 
     def source_range(self, key_range: KeyRange) -> str:
         """The condition on the source's key."""

@@ -9,15 +9,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
+from resources.bcp import BcpTool, Encryption, find_tool
 from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, TableMissing
+from resources.files import artifact_folder, most_bytes
 from resources.sqlserver_errors import connecting, driver_missing, from_driver, translate
 from resources.tables import Column, System, TableRef
 
@@ -80,6 +83,15 @@ class SqlServerResource(ServerResource):
         default=None, description="File of the certificate that the server must present."
     )
     packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
+    bcp: str | None = Field(
+        default=None, description="Path of bcp or freebcp; TABLEFERRY_BCP, or PATH, if not given."
+    )
+    artifacts: str | None = Field(
+        default=None, description="Folder for bcp's files; TABLEFERRY_ARTIFACTS if not given."
+    )
+    artifact_bytes: int | None = Field(
+        default=None, description="Most bytes of one such file; TABLEFERRY_ARTIFACT_BYTES."
+    )
 
     def ping(self) -> str:
         """The server's version.
@@ -166,6 +178,29 @@ class SqlServerResource(ServerResource):
         Raises:
             InputError: an option has a value that the driver does not know.
         """
+        settings, how = self.settings(), self.encryption()
+        parts = {
+            "Server": f"{settings.host},{settings.port}",
+            "Database": settings.database,
+            "UID": settings.user or "",
+            "PWD": settings.password or "",
+            "Encrypt": how.encrypt,
+            "TrustServerCertificate": "yes" if how.trust else "no",
+            # a silent reconnection would lose the session's application lock
+            "ConnectRetryCount": "0",
+        }
+        if how.certificate:
+            parts["ServerCertificate"] = how.certificate
+        if how.packet_size:
+            parts["PacketSize"] = str(how.packet_size)
+        return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
+
+    def encryption(self) -> Encryption:
+        """How connections are encrypted, and their packets' size.
+
+        Raises:
+            InputError: an option has a value that is none.
+        """
         settings = self.settings()
         options = dict(settings.options)
         trust = options.pop("trust_server_certificate", "no").lower()
@@ -183,21 +218,28 @@ class SqlServerResource(ServerResource):
             )
         if self.trust_server_certificate is not None:
             trust = "yes" if self.trust_server_certificate else "no"
-        parts = {
-            "Server": f"{settings.host},{settings.port}",
-            "Database": settings.database,
-            "UID": settings.user or "",
-            "PWD": settings.password or "",
-            "Encrypt": encrypt,
-            "TrustServerCertificate": trust,
-            # a silent reconnection would lose the session's application lock
-            "ConnectRetryCount": "0",
-        }
-        if certificate:
-            parts["ServerCertificate"] = str(certificate)
-        if packet_size:
-            parts["PacketSize"] = str(int(packet_size))
-        return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
+        return Encryption(
+            encrypt=encrypt,
+            trust=trust == "yes",
+            certificate=str(certificate) if certificate else None,
+            packet_size=int(packet_size) if packet_size else None,
+        )
+
+    def bcp_tool(self) -> BcpTool:
+        """The installed bcp or freebcp.
+
+        Raises:
+            InputError: there is none.
+        """
+        return find_tool(self._value("bcp"))
+
+    def artifact_folder_path(self) -> Path:
+        """The folder for bcp's files."""
+        return artifact_folder(self._value("artifacts"))
+
+    def artifact_limit(self) -> int:
+        """The most bytes of one such file."""
+        return most_bytes(self._value("artifact_bytes"))
 
 
 class SqlServerConnection:

@@ -25,6 +25,7 @@ from resources.sqlserver_ddl import (
     update_known,
 )
 from resources.sqlserver_errors import broke, translate
+from resources.sqlserver_text import load_files
 from resources.tables import TableRef
 from resources.target import LoadReceipt, TargetOptions, row_identity
 
@@ -98,8 +99,18 @@ class SqlServerLoad:
         return LoadReceipt(source.rows, source.bytes)
 
     def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Refused: the text format of SQL Server needs files for bcp."""
-        raise InputError("sqlserver takes no stream of text; load arrow batches")
+        """Load framed rows through files and bcp; see `resources.sqlserver_text`.
+
+        Args:
+            chunks: rows with the terminators of the options.
+        """
+        if self.options.framing is None:
+            raise InputError("text for sqlserver needs terminators: TargetOptions(framing=...)")
+        receipt = load_files(
+            self.resource, self.session, self.plan, self.staging, chunks, self.options.framing
+        )
+        self._sent += receipt.rows
+        return receipt
 
     def staged_rows(self) -> int:
         """Rows in the staging table."""

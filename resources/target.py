@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from resources.delimited import Framing
 from resources.errors import InputError
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan, WriteMode
@@ -41,6 +42,8 @@ class TargetOptions:
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
     table_lock: bool = True
     """SQL Server only: TABLOCK for the bulk copy into the staging table, the attempt's own."""
+    framing: Framing | None = None
+    """SQL Server only: the terminators in the text of this attempt."""
     settings: Mapping[str, str | int] = field(default_factory=dict)
     """ClickHouse only: settings of the insert, on top of our own."""
 

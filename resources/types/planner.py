@@ -10,6 +10,7 @@ from resources.errors import InputError, TypeRefused
 from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
 from resources.tables import Column, System, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
+from resources.types.bcptext import bcp_expression
 from resources.types.clickhouse import has_long_calendar
 from resources.types.export import Refusal
 from resources.types.kinds import Array
@@ -161,9 +162,17 @@ def _plan_column(
         target=Column(override.rename or column.name, final, nullable),
         arrow_sql=expression,
         arrow_type=way.arrow,
-        text_sql=text_expression(column, way, table, target, key_sql, override.on_overflow),
+        text_sql=_text_sql(column, way, table, target, key_sql, override.on_overflow),
         on_overflow=override.on_overflow,
     )
+
+
+def _text_sql(
+    column: Column, way: Route, table: TableRef, target: System, key: str, policy: OverflowPolicy
+) -> str | None:
+    if (table.system, target) == ("postgres", "sqlserver"):
+        return bcp_expression(column, way, table, key, policy)
+    return text_expression(column, way, table, target, key, policy)
 
 
 def _can_overflow(way: Route, override: ColumnOverride) -> bool:

@@ -80,7 +80,7 @@ def refused_in_query(message: str) -> ValueRefused | None:
     if not mark:
         return None
     try:
-        (table, column, key, value, reason), _ = json.JSONDecoder().raw_decode(rest)
+        (table, column, key, value, reason), _ = json.JSONDecoder(strict=False).raw_decode(rest)
     except ValueError:
         return None
     return ValueRefused(table, column, key, value, reason)
@@ -109,7 +109,7 @@ def text_expression(
     conditions = []
     reason = ""
     for step in way.steps:
-        condition = _condition(step, way.source.kind, expression)
+        condition = condition_of(step, way.source.kind, expression)
         if condition:
             conditions.append(condition)
             reason = step.reason
@@ -127,7 +127,8 @@ def _same_family(kind: Kind, room: Kind) -> bool:
     )
 
 
-def _condition(step: object, kind: Kind, name: str) -> str | None:
+def condition_of(step: object, kind: Kind, name: str) -> str | None:
+    """When a value breaks a step's guard, in PostgreSQL's SQL; None if none can."""
     if isinstance(step, ToDecimal) and isinstance(kind, Decimal):
         if step.only_nan:
             # NaN is stored as its header alone, as 0 is; looking at the size spares unpacking the
@@ -150,6 +151,9 @@ def _literal(limit: int, kind: Kind) -> str:
         moment = dt.datetime(1970, 1, 1) + dt.timedelta(days=days, microseconds=rest)
         text = moment.isoformat(sep=" ", timespec="microseconds")
         return f"timestamptz '{text}+00'" if kind.zone == "utc" else f"timestamp '{text}'"
+    if isinstance(kind, Time):
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=limit)
+        return f"time '{moment.time().isoformat(timespec='microseconds')}'"
     return str(limit)
 
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_types import declared_type
+from resources.delimited import Framing, framed_rows
 from resources.dialects import qualified, quote
 from resources.errors import ValueRefused
 from resources.keyrange import KeyRange
@@ -27,6 +28,7 @@ from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
 from resources.sqlserver_ddl import create_staging
+from resources.sqlserver_text import load_files
 from resources.tables import TableRef
 from resources.types import ColumnOverride, conform, plan_copy, schema
 
@@ -125,6 +127,17 @@ class SqlServerEnd:
                 )
             assert result["rows_copied"] == sum(batch.num_rows for batch in batches)
 
+    def load_text(self, plan: CopyPlan, source: PostgresEnd) -> None:
+        """A new table of the plan's target, filled by bcp."""
+        framing = Framing.fresh()
+        with self.resource.connection() as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
+            connection.execute(create_staging(plan, plan.target))
+            sql = framing.in_query(plan.select(EVERYTHING, "text"))
+            with source.resource.read_arrow(sql) as batches:
+                rows = framed_rows(batches, framing, len(plan.columns))
+                load_files(self.resource, connection, plan, plan.target, rows, framing)
+
     def read(self, table: TableRef, expression: str) -> list[Any]:
         """By ODBC, in the order of the ids."""
         sql = f"SELECT {expression.format('x')} FROM {qualified(table)} ORDER BY id"
@@ -203,8 +216,11 @@ def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
         target_version=target.resource.ping() if case.long_calendar else None,
     )
     if wire == "text":
-        assert isinstance(target, ClickHouseEnd) and isinstance(source, PostgresEnd)
         assert all(column.text_sql for column in plan.columns)
+        if isinstance(target, SqlServerEnd):
+            assert isinstance(source, PostgresEnd)
+            target.load_text(plan, source)
+            return target.read(table, case.read_back)
         target.create(plan)
         names = [column.name for column in plan.target_columns]
         with source.resource.read_text(plan.select(EVERYTHING, "text")) as chunks:

@@ -1,0 +1,292 @@
+"""Microsoft's bcp and FreeTDS's freebcp: finding one, running it, and not believing it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from resources.connection import ConnectionSettings
+from resources.delimited import Framing
+from resources.errors import InputError, ReceiptMismatch, StatementFailed
+
+TOOL = "TABLEFERRY_BCP"
+"""Environment variable: the path of bcp or freebcp."""
+
+NAMES = ("bcp", "freebcp")
+PLACES = ("/opt/mssql-tools18/bin",)
+"""Where Microsoft's package puts its tools; it leaves PATH to the user."""
+
+COPIED = re.compile(r"^(\d+) rows copied", re.MULTILINE)
+NOISE = re.compile(r"^\s*(?:Password:\s*)?$")
+SECTION = "tableferry"
+SAY = 1000
+"""Characters of a tool's message that an error repeats."""
+
+WRITTEN_BY_TERMINATION = 5
+"""Seconds that a tool gets for ending by itself before it is killed."""
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """How the tool should talk to the server; as in the URL."""
+
+    encrypt: str = "yes"
+    trust: bool = False
+    certificate: str | None = None
+    packet_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished tool left."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that the tool says it copied; None if it does not say."""
+        found = COPIED.findall(self.output)
+        return int(found[-1]) if found else None
+
+    def complaint(self) -> str | None:
+        """All that the tool complained of, on one line; None if of nothing.
+
+        An exit code of 0 means nothing: freebcp ends so after failed batches and skipped rows.
+        """
+        lines = [line for line in self.errors.splitlines() if not NOISE.match(line)]
+        # bcp puts its errors among its output
+        lines += [
+            line for line in self.output.splitlines() if re.match(r"(SQLState|Error) ?=", line)
+        ]
+        if lines:
+            return " ".join(" ".join(lines).split())[:SAY]
+        return f"exit code {self.exit_code}" if self.exit_code else None
+
+
+@dataclass(frozen=True)
+class BcpTool:
+    """One installed tool."""
+
+    path: str
+    kind: Literal["bcp", "freebcp"]
+
+    def __str__(self) -> str:
+        return self.path
+
+    def version(self) -> str:
+        """The first line of what `-v` prints."""
+        done = subprocess.run([self.path, "-v"], capture_output=True, text=True, check=False)
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        return lines[0].strip() if lines else "unknown"
+
+    def command(
+        self,
+        what: str,
+        direction: Literal["in", "queryout"],
+        file: Path,
+        framing: Framing | None,
+        settings: ConnectionSettings,
+        encryption: Encryption,
+    ) -> list[str]:
+        """The command line; the password is not part of it.
+
+        Args:
+            what: the table, or the query.
+            direction: into the server or out of it.
+            file: the data.
+            framing: terminators; tab and newline without.
+            settings: the server.
+            encryption: for bcp only; freebcp reads it in `configuration`.
+        """
+        command = [self.path, what, direction, str(file), "-c", "-U", settings.user or ""]
+        if framing is not None:
+            command += ["-t", framing.field, "-r", framing.row]
+        if encryption.packet_size:
+            command += ["-A" if self.kind == "freebcp" else "-a", str(encryption.packet_size)]
+        if direction == "in":
+            # the first bad row is one too many
+            command += ["-m", "1", "-h", "TABLOCK", "-e", f"{file}.errors"]
+        if self.kind == "freebcp":
+            # -: the password is the first line of standard input
+            command += ["-S", SECTION, "-D", settings.database, "-P", "-"]
+            return command + (["-T", str(2**31 - 1)] if direction == "queryout" else [])
+        host = settings.host
+        level = {"yes": "m", "strict": "s", "no": "o"}[encryption.encrypt]
+        command += ["-S", f"tcp:{host},{settings.port}", "-d", settings.database, "-C", "65001"]
+        command += [f"-Y{level}", *(["-u"] if encryption.trust else [])]
+        # without -P it asks on its terminal, which is ours
+        return ["setsid", "--ctty", "--wait", *command]
+
+    def configuration(self, settings: ConnectionSettings, encryption: Encryption) -> str:
+        """freetds.conf for freebcp.
+
+        Raises:
+            InputError: FreeTDS has no such encryption.
+        """
+        if encryption.encrypt == "strict":
+            raise InputError(f"{self.path} knows no encrypt=strict; use Microsoft's bcp for it")
+        lines = {
+            "host": settings.host,
+            "port": str(settings.port),
+            "tds version": "7.4",
+            "client charset": "UTF-8",
+            "encryption": "require" if encryption.encrypt == "yes" else "off",
+        }
+        if encryption.encrypt == "yes" and not encryption.trust:
+            lines["ca file"] = encryption.certificate or "system"
+            lines["check certificate hostname"] = "yes"
+        if any("\n" in value for value in lines.values()):
+            raise InputError(f"{settings.address}: a line break in the settings")
+        return f"[{SECTION}]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
+
+
+@dataclass
+class Running:
+    """A tool at work."""
+
+    process: subprocess.Popen[bytes]
+    output: list[bytes] = field(default_factory=list)
+    errors: list[bytes] = field(default_factory=list)
+    readers: list[threading.Thread] = field(default_factory=list)
+
+    def wait(self, settings: ConnectionSettings) -> Result:
+        """Its result, with the password blotted out, should it be in there."""
+        self.process.wait()
+        for reader in self.readers:
+            reader.join()
+        output, errors = (_text(part, settings) for part in (self.output, self.errors))
+        return Result(self.process.returncode, output, errors)
+
+
+def find_tool(given: str | None = None) -> BcpTool:
+    """The tool to use: the given one, `TABLEFERRY_BCP`, bcp or else freebcp of PATH.
+
+    Raises:
+        InputError: there is none; the message names the packages.
+    """
+    wanted = given or os.environ.get(TOOL)
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *PLACES])
+    for name in [wanted] if wanted else NAMES:
+        found = shutil.which(name, path=path)
+        if found:
+            return BcpTool(found, "freebcp" if "freebcp" in Path(found).name else "bcp")
+    missing = f"{wanted} is no program" if wanted else "neither bcp nor freebcp is installed"
+    raise InputError(
+        f"the wire format text of sqlserver needs bcp, but {missing}: install Debian's package "
+        f"freetds-bin or Microsoft's mssql-tools18, or set {TOOL} to the program's path"
+    )
+
+
+@contextmanager
+def running(
+    tool: BcpTool, command: Sequence[str], settings: ConnectionSettings, conf: str, folder: Path
+) -> Iterator[Running]:
+    """Start the tool, give it the password, and see that it has ended at the end.
+
+    Args:
+        tool: what to run.
+        command: of `BcpTool.command`.
+        settings: whose password it is.
+        conf: of `BcpTool.configuration`.
+        folder: private; for the configuration.
+    """
+    environment = _environment(folder)
+    if tool.kind == "freebcp":
+        (folder / "freetds.conf").write_text(conf, encoding="utf-8")
+    secret = f"{settings.password or ''}\n".encode()
+    terminal, stdin = os.openpty() if tool.kind == "bcp" else (None, subprocess.PIPE)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+        if terminal is not None:
+            os.close(stdin)
+            os.write(terminal, secret)
+    except OSError as error:
+        raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
+    work = Running(process)
+    for stream, into in ((process.stdout, work.output), (process.stderr, work.errors)):
+        thread = threading.Thread(target=_drain, args=(stream, into), daemon=True)
+        thread.start()
+        work.readers.append(thread)
+    try:
+        if process.stdin is not None:
+            # a tool that is gone already says why elsewhere
+            try:
+                process.stdin.write(secret)
+                process.stdin.close()
+            except BrokenPipeError:
+                pass
+        yield work
+    finally:
+        _end(process)
+        if terminal is not None:
+            os.close(terminal)
+
+
+def require_rows(tool: BcpTool, result: Result, rows: int, what: str) -> None:
+    """See that the tool copied so many rows and complained of nothing.
+
+    Raises:
+        StatementFailed: it complained.
+        ReceiptMismatch: it counted another number of rows.
+    """
+    complaint = result.complaint()
+    if complaint:
+        raise StatementFailed("sqlserver", f"{Path(tool.path).name}: {what}: {complaint}")
+    if result.rows != rows:
+        raise ReceiptMismatch(f"{what}: {rows} rows, but {Path(tool.path).name} says {result.rows}")
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name
+        in ("PATH", "LD_LIBRARY_PATH", "ODBCSYSINI", "ODBCINI", "SSL_CERT_FILE", "SSL_CERT_DIR")
+    }
+    # in another locale freebcp writes question marks and ends with 0
+    return {
+        **kept,
+        "LC_ALL": "C.UTF-8",
+        "HOME": str(folder),
+        "FREETDSCONF": str(folder / "freetds.conf"),
+    }
+
+
+def _text(pieces: list[bytes], settings: ConnectionSettings) -> str:
+    lines = b"".join(pieces).decode(errors="replace").splitlines()
+    return "\n".join(settings.redact(line) for line in lines)
+
+
+def _drain(stream: object, into: list[bytes]) -> None:
+    """Keep the last part of a stream, and never let it fill up."""
+    while piece := stream.read1(1 << 16):  # type: ignore[attr-defined]
+        into.append(piece)
+        del into[:-8]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(WRITTEN_BY_TERMINATION)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
