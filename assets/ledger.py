@@ -18,12 +18,12 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData,
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
 )
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from assets.evidence import verdict_metadata
+from assets.evidence import conclusion, latest_materialization, verdict_metadata
 from assets.manifest import Transfer
 from checks import CHECK_NAMES, Verdict
 
@@ -326,20 +326,31 @@ def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.Tab
     return None
 
 
-def verdicts(
+def evaluations(
     instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
-) -> dict[str, dict[str, bool]]:
-    """The latest verdict of each check per range: `{range: {check: passed}}`."""
-    found: dict[str, dict[str, bool]] = {}
+) -> dict[str | None, dict[str, AssetCheckExecutionRecord]]:
+    """The latest evaluation of each check, per range; those of the whole table under None."""
+    found: dict[str | None, dict[str, AssetCheckExecutionRecord]] = {}
     for name in checks:
         for record in instance.event_log_storage.get_asset_check_execution_history(
             dg.AssetCheckKey(asset, name), limit=5000, status=EVALUATED
         ):
-            if record.partition is not None:
-                found.setdefault(record.partition, {}).setdefault(
-                    name, record.status is AssetCheckExecutionRecordStatus.SUCCEEDED
-                )
+            found.setdefault(record.partition, {}).setdefault(name, record)
     return found
+
+
+def verdicts(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
+) -> dict[str, dict[str, bool]]:
+    """The latest verdict of each check per range: `{range: {check: passed}}`."""
+    return {
+        range_name: {
+            name: record.status is AssetCheckExecutionRecordStatus.SUCCEEDED
+            for name, record in by_check.items()
+        }
+        for range_name, by_check in evaluations(instance, asset, checks).items()
+        if range_name is not None
+    }
 
 
 class Writer:
@@ -382,16 +393,7 @@ class Writer:
         """Record a check's verdict, bound to the range's latest materialization if it has one."""
         meaning = self._transfer.check_spec(verdict.check)
         with self._lock:
-            found = self._context.instance.fetch_materializations(
-                dg.AssetRecordsFilter(asset_key=self._asset, asset_partitions=[range_name]), limit=1
-            ).records
-            target = None
-            if found:
-                target = AssetCheckEvaluationTargetMaterializationData(
-                    storage_id=found[0].storage_id,
-                    run_id=found[0].run_id,
-                    timestamp=found[0].timestamp,
-                )
+            target = latest_materialization(self._context.instance, self._asset, range_name)
             self._context.log_event(
                 dg.AssetCheckEvaluation(
                     asset_key=self._asset,
@@ -401,7 +403,7 @@ class Writer:
                     blocking=meaning.blocking,
                     severity=dg.AssetCheckSeverity[meaning.severity.upper()],
                     target_materialization_data=target,
-                    description=verdict.summary(),
+                    description=conclusion(verdict),
                     metadata=verdict_metadata(verdict),
                 )
             )

@@ -6,7 +6,8 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import click
 
@@ -169,15 +170,25 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
 @click.option("--range", "name", required=True, metavar="K", help="The range to compare.")
 @click.option("--hop", type=int, default=None, help="This hop only, counted from 1.")
 @click.option("--limit", default=20, show_default=True, help="Most rows to show.")
+@click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
 @as_json
 @user_errors
-def diff(transfer: str, name: str, hop: int | None, limit: int, as_json: bool) -> None:
+def diff(
+    transfer: str, name: str, hop: int | None, limit: int, parquet: str | None, as_json: bool
+) -> None:
     """Show which rows and columns of a range differ. Exit code 0 only if none does."""
     from pipelines import runner
     from pipelines.render import console, difference_table
     from pipelines.session import open_session
 
-    found = runner.differences(open_session(), transfer, name, hop=hop, limit=limit)
+    found = runner.differences(
+        open_session(),
+        transfer,
+        name,
+        hop=hop,
+        limit=limit,
+        parquet=Path(parquet) if parquet else None,
+    )
     good = all(not differences.rows for differences in found.values())
     if as_json:
         hops = {target: differences.to_json() for target, differences in found.items()}
@@ -187,6 +198,29 @@ def diff(transfer: str, name: str, hop: int | None, limit: int, as_json: bool) -
         if differences.rows:
             console().print(difference_table(differences))
     sys.exit(0 if good else 1)
+
+
+@main.command()
+@name_of_transfer
+@click.option(
+    "--format", "form", type=click.Choice(("md", "html", "json")), default="md", show_default=True
+)
+@click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
+@as_json
+@user_errors
+def report(transfer: str, form: str, output: str | None, as_json: bool) -> None:
+    """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
+    from checks.report import Format, render
+    from pipelines.reporting import report as collect
+    from pipelines.session import open_session
+
+    found = collect(open_session(), transfer)
+    text = render(found, "json" if as_json else cast(Format, form))
+    if output:
+        Path(output).write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+    sys.exit(0 if found.passed else 1)
 
 
 @main.command()

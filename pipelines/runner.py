@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -23,8 +24,8 @@ from assets.manifest import Transfer
 from assets.progress import Progress, emit
 from assets.runs import (
     FORCE,
-    PROCESS,
     MOST_RUNS,
+    PROCESS,
     PROFILE,
     RANGE_END,
     RANGE_START,
@@ -38,6 +39,7 @@ from assets.transfer import reasons_of
 from assets.verification import Checked, collecting
 from checks import Differences, Level, drill_down
 from pipelines.definitions import build
+from pipelines.differences import difference_file
 from pipelines.session import Session
 from resources.errors import InputError, TableferryError
 
@@ -148,9 +150,9 @@ def run(
     _require_ranges(name, ranges, list(journey.ranges))
     wanted = set(ranges) or set(journey.ranges)
     apply_growth(transfer, journey.growth, session.servers, session.instance)
+    unsettled = _unsettled(session, transfer, hops)
     if failed:
         wanted &= unsettled
-    unsettled = _unsettled(session, transfer, hops)
     numbers = {one.number for one in hops}
     stale = {view.range for view in planned.ranges if view.hop in numbers and view.state == "run"}
     # an unchanged range whose latest attempt failed is settled by looking at it
@@ -217,9 +219,23 @@ def check(
 
 
 def differences(
-    session: Session, name: str, range_name: str, *, hop: int | None = None, limit: int = 20
+    session: Session,
+    name: str,
+    range_name: str,
+    *,
+    hop: int | None = None,
+    limit: int = 20,
+    parquet: Path | None = None,
 ) -> dict[str, Differences]:
     """The rows of one range that differ, per target.
+
+    Args:
+        session: where everything is.
+        name: the transfer.
+        range_name: partition key of the range.
+        hop: this hop only (1-based).
+        limit: most examples per target; the counts are of all rows.
+        parquet: file to write all differences to, one row per differing value.
 
     Raises:
         InputError: the transfer, hop or range does not exist.
@@ -229,14 +245,6 @@ def differences(
     key = hops[0].plan.key.source
     known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
     _require_ranges(name, [range_name], list(known))
-    Args:
-        session: where everything is.
-        name: the transfer.
-        range_name: partition key of the range.
-        hop: this hop only (1-based).
-        limit: most examples per target; the counts are of all rows.
-        parquet: file to write all differences to, one row per differing value.
-
     with difference_file(parquet) as write:
         return {
             str(one.plan.target): drill_down(
