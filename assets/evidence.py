@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData,
+)
 
 from checks import Differences, Verdict
 
 
+def conclusion(verdict: Verdict) -> str:
+    """One line, with what the rows that differ have in common."""
+    found = verdict.differences
+    line = verdict.summary()
+    if found is None or not found.rows or found.summary() in line:
+        return line
+    return f"{line} ({found.summary()})"
+
+
 def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
-    """What a reviewer sees on the check: the conclusion, which rows differ, both sides' figures.
+    """What a reviewer sees on the check: which rows differ, and both sides' figures.
 
     Dagster shows a check's metadata by name, not in this order; so the names are such that the
-    conclusion comes first and the long table of sums last.
+    rows that differ come first and the long table of sums last.
     """
     found: dict[str, Any] = {
-        "conclusion": verdict.summary(),
         "seconds": round(verdict.seconds, 4),
         **verdict.metadata,
     }
@@ -77,3 +88,22 @@ def _differences(differences: Differences) -> dict[str, Any]:
         "differing_rows_missing_in_target": differences.missing_in_target,
         "differing_rows_only_in_target": differences.extra_in_target,
     }
+
+
+def latest_materialization(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, range_name: str | None = None
+) -> AssetCheckEvaluationTargetMaterializationData | None:
+    """What a check of one range, or of the whole asset, is about."""
+    wanted = dg.AssetRecordsFilter(
+        asset_key=asset, asset_partitions=[range_name] if range_name else None
+    )
+    found = instance.fetch_materializations(wanted, limit=1).records
+    return (
+        AssetCheckEvaluationTargetMaterializationData(
+            storage_id=found[0].storage_id,
+            run_id=found[0].run_id,
+            timestamp=found[0].timestamp,
+        )
+        if found
+        else None
+    )

@@ -23,6 +23,8 @@ from assets.profiles import profile
 from assets.runs import FORCE, PROCESS, PROFILE, run_is_alive, this_process
 from assets.source import SourceState, shared_snapshot
 from assets.swap import promote, swap_reasons
+from assets.verification import verify
+from assets.whole import check_whole_tables, whole_table_specs
 from assets.worker import Outcome, Work, run_ranges
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
@@ -92,6 +94,7 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
             for spec in specs
             for name in checks_of(transfer)
         ]
+    check_specs += whole_table_specs(transfer)
 
     @dg.multi_asset(
         name=transfer.transfer,
@@ -109,10 +112,16 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         servers = Servers(postgres, sqlserver, clickhouse)
         try:
-            outcomes = execute(context, transfer, servers)
+            if context.selected_asset_keys:
+                outcomes = execute(context, transfer, servers)
+            else:  # "Execute" on the page of a check: compare, move nothing
+                verify(transfer, servers, context)
+                outcomes = []
+            failed = [outcome for outcome in outcomes if not outcome.good]
+            if not failed:
+                check_whole_tables(context, transfer, servers)
         except TableferryError as error:
             raise dg.Failure(str(error), allow_retries=False) from None
-        failed = [outcome for outcome in outcomes if not outcome.good]
         if failed:
             raise dg.Failure(
                 "\n".join(str(outcome.record.error) for outcome in failed),

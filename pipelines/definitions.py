@@ -6,7 +6,6 @@ import dagster as dg
 
 from assets.manifest import load_transfers
 from assets.transfer import source_asset, transfer_assets
-from assets.whole import whole_table_checks
 from pipelines.jobs import check_job, move_job
 from pipelines.schedules import transfer_schedule
 from pipelines.settings import resources, transfers_folder
@@ -30,7 +29,6 @@ def build() -> dg.Definitions:
     sources = {spec.key: spec for spec in specs if spec.key not in targets}
     return dg.Definitions(
         assets=[*assets.values(), *sources.values()],
-        asset_checks=[whole_table_checks(transfer) for transfer in transfers.values()],
         jobs=[
             *(move_job(transfers[name], definition) for name, definition in assets.items()),
             *map(check_job, transfers.values()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assets.evidence import verdict_metadata
+from assets.evidence import conclusion, verdict_metadata
 from checks import Difference, Differences, Verdict
 
 
@@ -24,10 +24,15 @@ def failed() -> Verdict:
     )
 
 
-def test_the_conclusion_comes_first_and_the_long_table_last() -> None:
+def test_the_conclusion_says_what_the_check_saw_and_which_rows_differ() -> None:
+    assert conclusion(failed()) == (
+        "checksum FAILED: 2 rows in source, 1 in target (1 row missing in target, 1 row different)"
+    )
+
+
+def test_the_rows_that_differ_come_first_and_the_long_table_last() -> None:
     names = sorted(verdict_metadata(failed()))  # as Dagster shows them
-    assert names[0] == "conclusion"
-    assert names[1] == "differences"
+    assert names[0] == "differences"
     assert names[-1] == "sums"
 
 
