@@ -11,10 +11,10 @@ ROOMS := pipelines sensors assets checks resources local benchmarks
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 # The servers that the environment names, or else the local stack.
-USE_SERVERS := if [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]; \
-	then $(BIN)/ferry local up; settings="$$($(BIN)/ferry local env)"; eval "$$settings"; fi
+NO_SERVERS := [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]
+USE_SERVERS := if $(NO_SERVERS); then $(BIN)/ferry local up; settings="$$($(BIN)/ferry local env)"; eval "$$settings"; fi
 
-.PHONY: help install demo dev test test-unit lint format bench clean constraints system-packages
+.PHONY: help install demo dev screenshots test test-unit lint format bench clean constraints system-packages
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,7 +39,13 @@ demo: install ## Move the demo's data through three databases, and show what arr
 
 dev: install ## Open Dagster's user interface (DAGSTER_PORT=3000)
 	@mkdir -p $(DAGSTER_HOME) && { test -e $(DAGSTER_HOME)/dagster.yaml || cp pipelines/dagster.yaml $(DAGSTER_HOME)/; }
-	@$(USE_SERVERS); exec $(BIN)/dagster dev --host 127.0.0.1 --port $(DAGSTER_PORT)
+	@if $(NO_SERVERS) && [ -z "$${TABLEFERRY_TRANSFERS:-}" ]; then $(BIN)/python -m pipelines.demo --prepare; fi
+	@$(USE_SERVERS); echo "Dagster comes up at http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it."; \
+		PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
+		exec $(BIN)/dagster dev --host 127.0.0.1 --port $(DAGSTER_PORT)
+
+screenshots: install system-packages ## Take the pictures of the documentation anew
+	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
 
 test: install system-packages ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)

@@ -18,7 +18,7 @@ def conclusion(verdict: Verdict) -> str:
     line = verdict.summary()
     if found is None or not found.rows or found.summary() in line:
         return line
-    return f"{line} ({found.summary()})"
+    return f"{line}; {found.summary()}"
 
 
 def verdict_metadata(verdict: Verdict) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""`make demo`: real flights through three databases, range by range, reconciled."""
+"""`make demo`: real flights through three databases, range by range, reconciled.
+
+With `--prepare` it stops before anything is moved: `make dev` leaves that to the user interface.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 import click
 from rich.table import Table
 
+from assets.journey import apply_growth, find_growth
 from local.demo_data import load_demo_data
 from pipelines import runner
 from pipelines.render import console, live_progress, result_table
@@ -44,6 +48,14 @@ def main() -> int:
     return 0 if good else 1
 
 
+def prepare(session: Session) -> None:
+    """Load the demo's source and register its key ranges, so that the UI has partitions to run."""
+    load_demo_data(session.servers.postgres.url or "")
+    for transfer in session.transfers.values():
+        growth = find_growth(transfer, session.servers, session.instance)
+        apply_growth(transfer, growth, session.servers, session.instance)
+
+
 def flights_everywhere(session: Session) -> Table:
     """The same aggregates of `flights` in each database."""
     table = Table(title="flights in each database", title_justify="left")
@@ -63,7 +75,10 @@ def flights_everywhere(session: Session) -> Table:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        if sys.argv[1:] == ["--prepare"]:
+            prepare(open_session())
+        else:
+            sys.exit(main())
     except TableferryError as error:
         click.echo(f"ferry: {error}", err=True)
         sys.exit(error.exit_code)
