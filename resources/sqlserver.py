@@ -60,6 +60,14 @@ ORDER BY k.ORDINAL_POSITION
 """
 
 
+USE_SNAPSHOT = """
+IF EXISTS (
+    SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
+) SET TRANSACTION ISOLATION LEVEL SNAPSHOT
+"""
+"""READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
+
+
 class SqlServerResource(ServerResource):
     """A SQL Server (2019 or later), or a Babelfish, spoken to by `mssql-python`.
 
@@ -145,7 +153,8 @@ class SqlServerResource(ServerResource):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result as Arrow batches of at most `batch_rows` rows.
 
-        The rows come as the server sends them; nothing but the current batch is held.
+        The rows come as the server sends them; nothing but the current batch is held. Where the
+        database allows SNAPSHOT isolation, they are those of one moment.
 
         Raises:
             InputError: a snapshot was given; SQL Server cannot share one between connections.
@@ -154,6 +163,7 @@ class SqlServerResource(ServerResource):
         if snapshot is not None:
             raise InputError("sqlserver has no snapshots to read from")
         with self.connection() as connection, connection.translated():
+            connection.execute(USE_SNAPSHOT)
             cursor = connection.raw.cursor()
             cursor.execute(sql, use_prepare=False)
             reader = cursor.arrow_reader(batch_rows)
