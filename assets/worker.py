@@ -26,6 +26,7 @@ from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.keyrange import KeyRange
 from resources.retry import retrying
+from resources.sqlserver_export import read_tab_separated
 from resources.target import RangeLoad
 from resources.types import conform, schema
 
@@ -368,7 +369,7 @@ def _export(
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
         if hop.plan.source.system == "sqlserver":
-            return work.servers.sqlserver.read_text(sql)
+            return read_tab_separated(work.servers.sqlserver, hop.plan, key_range)
         return work.servers.postgres.read_text(sql, snapshot=snapshot)
 
     @contextmanager

@@ -16,6 +16,7 @@ from typing import Literal
 from resources.connection import ConnectionSettings
 from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, StatementFailed
+from resources.types.querytext import refused_in_query
 
 TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""
@@ -249,6 +250,9 @@ def require_rows(tool: BcpTool, result: Result, rows: int, what: str) -> None:
     """
     complaint = result.complaint()
     if complaint:
+        refused = refused_in_query(complaint)
+        if refused is not None:
+            raise refused
         raise StatementFailed("sqlserver", f"{Path(tool.path).name}: {what}: {complaint}")
     if result.rows != rows:
         raise ReceiptMismatch(f"{what}: {rows} rows, but {Path(tool.path).name} says {result.rows}")

@@ -25,6 +25,7 @@ from resources.types.route import (
     source_export,
     target_slot,
 )
+from resources.types.tabtext import tab_separated
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ def _text_sql(
 ) -> str | None:
     if (table.system, target) == ("postgres", "sqlserver"):
         return bcp_expression(column, way, table, key, policy)
+    if (table.system, target) == ("sqlserver", "clickhouse"):
+        return tab_separated(column, way, table, key, policy)
     return text_expression(column, way, table, target, key, policy)
 
 

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.test_types_postgres_sqlserver import CASES as INTO
-from tests.integration.typed_servers import Case, PostgresEnd, SqlServerEnd, check_all
+from tests.integration.test_types_sqlserver_clickhouse import CASES as OUT_OF
+from tests.integration.typed_servers import (
+    Case,
+    ClickHouseEnd,
+    PostgresEnd,
+    SqlServerEnd,
+    check_all,
+)
 
 pytestmark = [
     pytest.mark.integration,
@@ -17,6 +24,10 @@ pytestmark = [
         reason="neither freebcp (Debian package freetds-bin) nor bcp is installed",
     ),
 ]
+
+
+NO_TEXT = ("float", "real", "varbinary", "binary", "image")
+"""Types that travel out of SQL Server as Arrow only."""
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +42,24 @@ def sqlserver(stack):
     return SqlServerEnd(stack.sqlserver_url)
 
 
+@pytest.fixture(scope="module")
+def clickhouse(stack):
+    return ClickHouseEnd(stack.clickhouse_url)
+
+
 @pytest.mark.parametrize("case", INTO, ids=lambda case: case.name)
-def test_every_value_arrives_exactly_or_is_refused(
+def test_every_value_gets_into_sqlserver_or_is_refused(
     postgres: PostgresEnd, sqlserver: SqlServerEnd, case: Case
 ) -> None:
     check_all(postgres, sqlserver, replace(case, wires=("text",)), max_examples=2)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in OUT_OF if not case.type.startswith(NO_TEXT)],
+    ids=lambda case: case.name,
+)
+def test_every_value_gets_out_of_sqlserver_or_is_refused(
+    sqlserver: SqlServerEnd, clickhouse: ClickHouseEnd, case: Case
+) -> None:
+    check_all(sqlserver, clickhouse, replace(case, wires=("text",)), max_examples=2)

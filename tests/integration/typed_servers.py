@@ -28,6 +28,7 @@ from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
 from resources.sqlserver_ddl import create_staging
+from resources.sqlserver_export import read_tab_separated
 from resources.sqlserver_text import load_files
 from resources.tables import TableRef
 from resources.types import ColumnOverride, conform, plan_copy, schema
@@ -223,7 +224,11 @@ def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
             return target.read(table, case.read_back)
         target.create(plan)
         names = [column.name for column in plan.target_columns]
-        with source.resource.read_text(plan.select(EVERYTHING, "text")) as chunks:
+        if isinstance(source, SqlServerEnd):
+            stream = read_tab_separated(source.resource, plan, EVERYTHING)
+        else:
+            stream = source.resource.read_text(plan.select(EVERYTHING, "text"))
+        with stream as chunks:
             target.resource.insert(table, names, chunks, "TabSeparated")
     else:
         with source.resource.read_arrow(plan.select(EVERYTHING, "arrow")) as batches:

@@ -1,0 +1,160 @@
+"""Fields of SQL Server as ClickHouse's TabSeparated text, made by the server, guards included.
+
+Only what SQL Server 2019 and Babelfish print alike is used: no CONVERT style, no FORMAT.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+from resources.dialects import quote, string_literal
+from resources.plan import OverflowPolicy
+from resources.tables import Column, TableRef
+from resources.types.kinds import (
+    EPOCH,
+    Boolean,
+    Date,
+    Decimal,
+    Integer,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+)
+from resources.types.moments import ParseTimestamp, TextWithin, UtcOffset
+from resources.types.querytext import MARK, Where
+from resources.types.route import Route
+from resources.types.steps import Cast, Step, TimeText, Unreplaced, Within
+
+EMPTY = "~tableferry empty~"
+"""What stands for an empty text in the SQL of a plan; each export puts an unguessable one there.
+
+bcp writes an empty text as a byte of 0, as it does a text of one NUL character."""
+
+NULL = r"\N"
+ESCAPES = (
+    ("N'\\'", "N'\\\\'"),
+    ("NCHAR(9)", "N'\\t'"),
+    ("NCHAR(10)", "N'\\n'"),
+    ("NCHAR(13)", "N'\\r'"),
+)
+"""What TabSeparated escapes; the backslash first."""
+
+
+def tab_separated(
+    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
+) -> str | None:
+    """The T-SQL expression of a field, never NULL; None if there is no exact one.
+
+    There is none for floats, which print with 17 digits only by a style that Babelfish ignores, and
+    none for bytes.
+
+    Args:
+        column: of SQL Server.
+        way: into a ClickHouse type.
+        source: the table, as messages name it.
+        key: expression of a row's key.
+        policy: as of `bcp_expression`.
+    """
+    if policy in ("null", "clamp"):
+        return None
+    name = quote("sqlserver", column.name)
+    text = _text(column, way, name)
+    if text is None:
+        return None
+    expression = f"ISNULL({text}, N'{NULL}')"
+    for step in reversed(way.steps):
+        if isinstance(step, (Cast, TimeText, ParseTimestamp, Unreplaced)):
+            continue
+        condition = _condition(step, way, name)
+        if condition is None:
+            return None
+        where = Where(str(source), column.name, key, name)
+        expression = _guarded(expression, condition, where, step.reason)
+    return expression
+
+
+def _text(column: Column, way: Route, name: str) -> str | None:
+    kind, room = way.source.kind, way.slot.kind
+    if way.as_text or isinstance(kind, (Text, Time)):
+        value = (way.source.as_text or "{}").replace("{}", name)
+        return _escaped(value) if isinstance(kind, Text) else value
+    match kind, room:
+        case Boolean(), Boolean() | Integer():
+            return f"CAST({name} AS nvarchar(1))"
+        case (
+            (Integer(), Integer() | Decimal())
+            | (Decimal(), Decimal())
+            | (Date(), Date())
+            | (Uuid(), Uuid())
+        ):
+            return (way.source.as_text or "").replace("{}", name) or None
+        case Timestamp(digits=digits, zone="offset"), Timestamp():
+            return f"CAST(CAST({name} AS datetime2({digits})) AS nvarchar(27))"
+        case Timestamp(), Timestamp():
+            return (way.source.as_text or "").replace("{}", name) or None
+    return None
+
+
+def _escaped(value: str) -> str:
+    """A text of any length with its escapes; empty ones marked."""
+    # binary, so that no character is ignored or equal to another; max, so that nothing is cut
+    text = f"CAST({value} AS nvarchar(max)) COLLATE Latin1_General_BIN2"
+    for character, escape in ESCAPES:
+        text = f"REPLACE({text}, {character}, {escape})"
+    return f"CASE WHEN DATALENGTH({value}) = 0 THEN N'{EMPTY}' ELSE {text} END"
+
+
+def _condition(step: Step, way: Route, name: str) -> str | None:
+    kind = way.source.kind
+    if isinstance(step, UtcOffset):
+        return f"DATEPART(tz, {name}) <> 0"
+    if isinstance(step, TextWithin):
+        # its upper limit has all decimals; the literal has seven
+        low, high = f"{step.low}.0000000", f"{step.high[:19]}.9999999"
+        moment = f"CAST({name} AS datetime2(7))"
+        return (
+            f"{moment} < CAST('{low}' AS datetime2(7)) OR {moment} > CAST('{high}' AS datetime2(7))"
+        )
+    if isinstance(step, Within):
+        if isinstance(kind, Integer):
+            return f"{name} < {step.low} OR {name} > {step.high}"
+        if isinstance(kind, Date):
+            low, high = (
+                (EPOCH + dt.timedelta(days=end)).isoformat() for end in (step.low, step.high)
+            )
+            return f"{name} < CAST('{low}' AS date) OR {name} > CAST('{high}' AS date)"
+        if isinstance(kind, Timestamp):
+            epoch = dt.datetime(1970, 1, 1)
+            low, high = (
+                (epoch + dt.timedelta(microseconds=end)).isoformat(" ", "microseconds")
+                for end in (step.low, step.high)
+            )
+            moment = f"CAST({name} AS datetime2(7))"
+            return (
+                f"{moment} < CAST('{low}' AS datetime2(7)) "
+                f"OR {moment} > CAST('{high}9' AS datetime2(7))"
+            )
+    return None
+
+
+def _guarded(expression: str, condition: str, where: Where, reason: str) -> str:
+    """An expression whose query fails where a condition holds; as `querytext.guarded`."""
+    table, column = (json.dumps(text, ensure_ascii=False) for text in (where.table, where.column))
+    before = _literal(f"{MARK}[{table}, {column}, ")
+    after = _literal(f", {json.dumps(reason, ensure_ascii=False)}]")
+    message = f"{before} + {_json(where.key)} + N', ' + {_json(where.value)} + {after}"
+    failing = f"CAST(CAST({message} AS int) AS nvarchar(max))"
+    return f"CASE WHEN {condition} THEN {failing} ELSE {expression} END"
+
+
+def _json(value: str) -> str:
+    text = f"CAST({value} AS nvarchar(200))"
+    for character in ("\\", '"'):
+        text = f"REPLACE({text}, {_literal(character)}, {_literal(chr(92) + character)})"
+    return f"N'\"' + ISNULL({text}, N'') + N'\"'"
+
+
+def _literal(text: str) -> str:
+    return string_literal("sqlserver", text)
