@@ -1,0 +1,186 @@
+"""Dagster's user interface as a process, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+from local.process import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDTH, HEIGHT = 1400, 900
+Found = dict[str, Any]
+
+
+def until(what: str, ask: Callable[[], Any], seconds: float = 120) -> Any:
+    """The first truthy answer; what never comes fails the test by its name."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := ask():
+            return answer
+        time.sleep(0.2)
+    raise AssertionError(f"{what} did not come within {seconds:.0f} s")
+
+
+class UserInterface:
+    """`make dev`, on the servers, transfers and Dagster home that the environment names."""
+
+    def __init__(self, log: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = log
+        # -o: the packages that this very test runs with are not installed anew
+        command = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}"]
+        command += [f"DAGSTER_PORT={self.port}", "dev"]
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        until("Dagster's user interface", self._answers)
+        self.graphql("mutation { setNuxSeen }")  # no greeting over the page
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, self.log.read_text()
+        try:
+            urllib.request.urlopen(f"{self.url}/server_info", timeout=5).close()
+        except (urllib.error.URLError, OSError):
+            return False
+        return True
+
+    def graphql(self, query: str, **variables: Any) -> Found:
+        """The `data` of an answer."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(
+            f"{self.url}/graphql", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found: Found = json.load(answer)
+        assert "errors" not in found, found["errors"]
+        return dict(found["data"])
+
+    def processes(self) -> list[psutil.Process]:
+        """`make` and everything under it."""
+        try:
+            top = psutil.Process(self._process.pid)
+        except psutil.NoSuchProcess:
+            return []
+        return [top, *top.children(recursive=True)]
+
+    def interrupt(self) -> None:
+        """Ctrl-C: the terminal sends it to the whole group."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGINT)
+            self._process.wait(60)
+
+
+class Browser:
+    """Headless Chromium on one page at a time."""
+
+    def __init__(self, driver: webdriver.Chrome, url: str) -> None:
+        self._driver, self._url = driver, url
+
+    def open(self, path: str) -> None:
+        self._driver.get(self._url + path)
+
+    def text(self) -> str:
+        """What the page shows, as text."""
+        return str(self._driver.execute_script("return document.body.innerText"))
+
+    def see(self, *texts: str) -> str:
+        """Wait until the page shows all of these; returns all that it shows."""
+        shown = ""
+
+        def all_there() -> bool:
+            nonlocal shown
+            shown = self.text()
+            return all(text in shown for text in texts)
+
+        try:
+            until("the text", all_there, seconds=60)
+        except AssertionError:
+            missing = [text for text in texts if text not in shown]
+            raise AssertionError(f"{self._driver.current_url} lacks {missing}:\n{shown}") from None
+        return shown
+
+    def click(self, css: str) -> None:
+        self._first(By.CSS_SELECTOR, css).click()
+
+    def click_text(self, text: str) -> None:
+        """Click the last element that has just this text (the menus come first)."""
+        self._first(By.XPATH, f"//*[normalize-space(text())='{text}']").click()
+
+    def _first(self, by: str, what: str) -> Any:
+        return until(what, lambda: self._driver.find_elements(by, what), seconds=60)[-1]
+
+    def picture(self, path: Path, *, settle_seconds: float = 1.0) -> None:
+        """Save what is seen as PNG, once nothing moves any more."""
+        time.sleep(settle_seconds)
+        before, now = b"", self._driver.get_screenshot_as_png()
+        for _ in range(20):
+            if before == now:
+                break
+            time.sleep(0.3)
+            before, now = now, self._driver.get_screenshot_as_png()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(now)
+
+
+@contextmanager
+def browser(url: str, profile: Path) -> Iterator[Browser]:
+    """A browser with a new profile. Skips the test where Debian's Chromium is not installed."""
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        pytest.skip("needs Chromium: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(programs[0])
+    for argument in _arguments(profile):
+        options.add_argument(argument)
+    # the driver is named, so that Selenium looks for none in the network
+    driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
+    try:
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
+        )
+        yield Browser(driver, url)
+    finally:
+        driver.quit()
+
+
+def _arguments(profile: Path) -> Sequence[str]:
+    return (
+        "--headless",
+        "--no-sandbox",  # Chromium refuses to run as root with it
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--hide-scrollbars",
+        f"--window-size={WIDTH},{HEIGHT}",
+        f"--user-data-dir={profile}",
+    )
