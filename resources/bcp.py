@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,8 +35,11 @@ SECTION = "tableferry"
 SAY = 1000
 """Characters of a tool's message that an error repeats."""
 
-WRITTEN_BY_TERMINATION = 5
+TERM_SECONDS = 5
 """Seconds that a tool gets for ending by itself before it is killed."""
+
+PROMPT_SECONDS = 3
+"""After these the password is given without having been asked for."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,6 @@ def running(
         )
         if terminal is not None:
             os.close(stdin)
-            os.write(terminal, secret)
     except OSError as error:
         raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
     work = Running(process)
@@ -226,19 +232,17 @@ def running(
         thread = threading.Thread(target=_drain, args=(stream, into), daemon=True)
         thread.start()
         work.readers.append(thread)
+    if terminal is not None:
+        threading.Thread(target=_answer, args=(terminal, work, secret), daemon=True).start()
     try:
         if process.stdin is not None:
             # a tool that is gone already says why elsewhere
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(secret)
                 process.stdin.close()
-            except BrokenPipeError:
-                pass
         yield work
     finally:
         _end(process)
-        if terminal is not None:
-            os.close(terminal)
 
 
 def require_rows(tool: BcpTool, result: Result, rows: int, what: str) -> None:
@@ -286,11 +290,36 @@ def _drain(stream: object, into: list[bytes]) -> None:
         del into[:-8]
 
 
+def _answer(terminal: int, work: Running, secret: bytes) -> None:
+    """Give the password when it is asked for: what is typed before that may be thrown away.
+
+    Closing the terminal at the end hangs up whatever still runs on it.
+    """
+    poll = select.poll()
+    poll.register(terminal, select.POLLIN)
+    asked = time.monotonic() + PROMPT_SECONDS
+    answered = False
+    try:
+        while work.process.poll() is None:
+            shown = bool(poll.poll(50))
+            if shown:
+                os.read(terminal, 1024)
+            prompted = any(b"assword" in piece for piece in (*work.output, *work.errors))
+            if not answered and (shown or prompted or time.monotonic() > asked):
+                os.write(terminal, secret)
+                answered = True
+    except OSError:
+        pass  # the tool has closed its end
+    finally:
+        work.process.wait()
+        os.close(terminal)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(WRITTEN_BY_TERMINATION)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(TERM_SECONDS)

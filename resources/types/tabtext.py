@@ -63,7 +63,8 @@ def tab_separated(
     text = _text(column, way, name)
     if text is None:
         return None
-    expression = f"ISNULL({text}, N'{NULL}')"
+    # not ISNULL, which would cut the mark to the length of a bit's text
+    expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
     for step in reversed(way.steps):
         if isinstance(step, (Cast, TimeText, ParseTimestamp, Unreplaced)):
             continue

@@ -1,0 +1,125 @@
+"""bcp and freebcp: which one, how it is called, and what its output is worth."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from resources.bcp import BcpTool, Encryption, Result, find_tool, require_rows, running
+from resources.connection import ConnectionSettings
+from resources.delimited import Framing
+from resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
+
+SECRET = "s3cret pass"
+SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)
+FREEBCP, BCP = BcpTool("/usr/bin/freebcp", "freebcp"), BcpTool("/opt/bcp", "bcp")
+FRAMING = Framing("~aaaaaaaaf", "~aaaaaaaar")
+GOOD = "\nStarting copy...\n12 rows copied.\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "rows"),
+    [
+        (GOOD, 12),
+        ("1000 rows sent to SQL Server.\n\n1200 rows copied.\nNetwork packet size: 4096\n", 1200),
+        ("\nStarting copy...\n", None),
+        ("", None),
+        ("the 12 rows copied", None),
+    ],
+)
+def test_the_tools_own_count(output: str, rows: int | None) -> None:
+    assert Result(0, output, "").rows == rows
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Result(0, GOOD, "Msg 20018, Level 16\nGeneral SQL Server error\n"),
+        Result(1, GOOD, ""),
+        Result(-9, GOOD, ""),
+        Result(0, "SQLState = 22001, NativeError = 0\n" + GOOD, ""),
+        Result(0, "Error = [Microsoft][ODBC Driver 18] String data, right truncation\n" + GOOD, ""),
+    ],
+)
+def test_any_complaint_is_a_failure_whatever_the_exit_code(result: Result) -> None:
+    with pytest.raises(StatementFailed, match="freebcp: t: "):
+        require_rows(FREEBCP, result, 12, "t")
+
+
+@pytest.mark.parametrize("output", [GOOD.replace("12", "11"), ""])
+def test_another_count_is_a_mismatch(output: str) -> None:
+    with pytest.raises(ReceiptMismatch, match="t: 12 rows, but freebcp says"):
+        require_rows(FREEBCP, Result(0, output, ""), 12, "t")
+
+
+def test_the_password_prompt_is_no_complaint() -> None:
+    require_rows(BCP, Result(0, GOOD, "Password: \n"), 12, "t")
+
+
+def test_a_guard_of_the_query_names_its_value() -> None:
+    text = (
+        "Msg 245, Level 16, State 1\nServer 'x', Line 1\n\tConversion failed when converting the "
+        'nvarchar value \'tableferry guard ["s.t", "c", "7", "a\\"b", "is bad"]\' to '
+        "data type int.\n"
+    )
+    with pytest.raises(ValueRefused, match=r"s.t: column 'c', key '7': value 'a\"b' is bad"):
+        require_rows(FREEBCP, Result(1, "", text), 1, "t")
+
+
+@pytest.mark.parametrize("tool", [FREEBCP, BCP])
+@pytest.mark.parametrize("direction", ["in", "queryout"])
+def test_no_command_line_holds_the_password(tool: BcpTool, direction: str) -> None:
+    command = tool.command("[t]", direction, Path("/f"), FRAMING, SETTINGS, Encryption())  # type: ignore[arg-type]
+    assert not any(SECRET in word for word in command)
+    assert "-c" in command
+
+
+def test_freetds_verifies_the_certificate_unless_told_otherwise() -> None:
+    def lines(**options: object) -> list[str]:
+        return FREEBCP.configuration(SETTINGS, Encryption(**options)).splitlines()  # type: ignore[arg-type]
+
+    verified = lines()
+    assert "encryption = require" in verified
+    assert "ca file = system" in verified
+    assert "check certificate hostname = yes" in verified
+    assert "ca file = /c.pem" in lines(certificate="/c.pem")
+    assert not any("ca file" in line for line in lines(trust=True))
+    assert "encryption = off" in lines(encrypt="no")
+    with pytest.raises(InputError, match="strict"):
+        lines(encrypt="strict")
+    assert SECRET not in "\n".join(verified)
+
+
+def test_the_given_tool_wins_then_the_variable_then_bcp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bcp", "freebcp", "my-freebcp"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("TABLEFERRY_BCP", raising=False)
+    assert find_tool() == BcpTool(str(tmp_path / "bcp"), "bcp")
+    monkeypatch.setenv("TABLEFERRY_BCP", str(tmp_path / "freebcp"))
+    assert find_tool().kind == "freebcp"
+    assert find_tool(str(tmp_path / "my-freebcp")).path.endswith("my-freebcp")
+    monkeypatch.setenv("TABLEFERRY_BCP", str(tmp_path / "none"))
+    with pytest.raises(InputError, match="freetds-bin or Microsoft's mssql-tools18"):
+        find_tool()
+
+
+def test_a_tool_that_asks_on_its_terminal_is_answered(tmp_path: Path) -> None:
+    """As Microsoft's bcp does without -P; getpass reads the controlling terminal."""
+    program = tmp_path / "bcp"
+    program.write_text(
+        f"#!{sys.executable}\nimport getpass\n"
+        f"ok = getpass.getpass() == {SECRET!r}\nprint('3 rows copied.' if ok else 'no')\n"
+    )
+    program.chmod(0o755)
+    tool = find_tool(str(program))
+    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
+    with running(tool, command, SETTINGS, "", tmp_path) as work:
+        result = work.wait(SETTINGS)
+    assert result.rows == 3
+    assert SECRET not in result.output + result.errors
