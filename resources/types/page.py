@@ -123,8 +123,9 @@ error that names table, column, key and value.
 - **Names** stay as they are, in every script, with blanks and reserved words, unless renamed. SQL
   Server's usual collations do not tell names apart by case; two that differ in nothing else are
   refused there.
-- **Wire formats**: `arrow` carries everything. `text` (PostgreSQL to ClickHouse only) carries the
-  columns marked so, without `null` and `clamp`, which could not be counted.
+- **Wire formats**: `arrow` carries everything. `text` carries the columns marked so, without `null`
+  and `clamp`, which could not be counted. Out of SQL Server, text with a NUL character is refused
+  under it too.
 - **Times without a zone** go into `DateTime64(n, 'UTC')` too: the column shows the same wall clock
   on every server, whatever its own zone.
 - **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, or, from ClickHouse 26.9 on, to
@@ -150,30 +151,30 @@ def render() -> str:
 
 
 def _table(title: str, source: System, target: System, types: list[str]) -> str:
-    text_wire = (source, target) == ("postgres", "clickhouse")
-    head = ["source type", "target type", "selected as", "refused values"]
-    if text_wire:
-        head.insert(3, "wire `text`")
+    head = ["source type", "target type", "selected as", "wire `text`", "refused values"]
     lines = [f"## {title}", "", _row(head), _row(["---"] * len(head))]
     for type_ in types:
-        cells = _cells(source, target, type_, text_wire)
+        cells = _cells(source, target, type_)
         lines.append(_row([cell.replace("|", "\\|") for cell in cells]))
     return "\n".join([*lines, ""])
 
 
-def _cells(source: System, target: System, type_: str, text_wire: bool) -> list[str]:
+def _cells(source: System, target: System, type_: str) -> list[str]:
     key = Column("id", "int" if source == "sqlserver" else "integer", False)
     table = TableRef(source, "s", "t")
     try:
         plan = plan_copy(table, [key, Column("x", type_)], TableRef(target, "s", "t"), key="id")
     except (TypeRefused, InputError):
-        return [f"`{type_}`", "refused", _offer(source, type_), *["no"] * text_wire, "all"]
+        return [f"`{type_}`", "refused", _offer(source, type_), "no", "all"]
     column = plan.columns[1]
     way = route(source, type_, target, plain_type(target, column.target.type))
-    cells = [f"`{type_}`", f"`{column.target.type}`", _selected(way), _refused(way)]
-    if text_wire:
-        cells.insert(3, _text(column))
-    return cells
+    return [
+        f"`{type_}`",
+        f"`{column.target.type}`",
+        _selected(way),
+        _text(column),
+        _refused(way),
+    ]
 
 
 def _offer(source: System, type_: str) -> str:
