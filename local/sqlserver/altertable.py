@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot.tokenizer_core import Token
 
 from local.sqlserver.batch import Statement
-from local.sqlserver.catalog import Table, object_name
+from local.sqlserver.catalog import Table, TableColumn, object_name
 from local.sqlserver.clauses import name_at, split, words
 from local.sqlserver.columndefs import ColumnDef, TableItems, read_items
 from local.sqlserver.conversions import Value, assign, literal, pg_type
@@ -230,6 +230,14 @@ def _drop_constraint(run: Interpreter, table: Table, name: str, optional: bool) 
         raise SqlError(3728, 16, f"'{name}' is not a constraint.")
 
 
+def _indexes(run: Interpreter, table: Table, column: TableColumn) -> list[str]:
+    rows = run.state.link.rows(
+        "SELECT name FROM sys._index WHERE relation = $1 AND $2::int = ANY (attnums || included)",
+        [str(table.oid), str(column.attnum)],
+    )
+    return [str(name) for (name,) in rows]
+
+
 def _alter_column(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
     if words(tokens, 1) != ["COLUMN"]:
         raise syntax_error(tokens[0].text if tokens else "ALTER")
@@ -246,6 +254,8 @@ def _alter_column(run: Interpreter, table: Table, tokens: Sequence[Token]) -> No
     kind = declared.type
     if kind is None or old.computed is not None:
         raise SqlError(4928, 16, f"Cannot alter column '{declared.name}' because it is 'COMPUTED'.")
+    if kind.name != old.type.name and (users := _indexes(run, table, old)):
+        raise SqlError(5074, 16, f"The object '{users[0]}' is dependent on column '{old.name}'.")
     nullable = declared.nullable is not False
     column, sql = old.sql, table.sql
     default = run.state.link.rows(

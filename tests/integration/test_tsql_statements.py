@@ -1,0 +1,612 @@
+"""What T-SQL statements do: the engine on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from local.sqlserver.errors import SqlError
+from local.sqlserver.sqltype import Param, SqlType
+from local.stack import Stack
+from tests.integration.tsql_session import Session
+
+
+@pytest.fixture(scope="module")
+def url(stack: Stack) -> str:
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE tsql_statements")
+    return stack.postgres_url.rpartition("/")[0] + "/tsql_statements"
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[Session]:
+    """A session with an empty table t (id int PRIMARY KEY, name nvarchar(10))."""
+    found = Session(url)
+    found.run("IF OBJECT_ID('t', 'U') IS NOT NULL DROP TABLE t")
+    found.run("CREATE TABLE t (id int NOT NULL PRIMARY KEY, name nvarchar(10) NULL)")
+    yield found
+    found.engine.close()
+    after = Session(url)
+    after.run("DROP TABLE IF EXISTS u, t")
+    after.engine.close()
+
+
+@pytest.fixture
+def other(url: str) -> Iterator[Session]:
+    found = Session(url)
+    yield found
+    found.engine.close()
+
+
+# Changes ---------------------------------------------------------------------------------------
+
+
+def test_rows_come_back_as_inserted(session: Session) -> None:
+    assert session.run("INSERT t VALUES (1, N'é'), (2, NULL); INSERT t (id) VALUES (3)").counts == [
+        2,
+        1,
+    ]
+    assert session.rows("SELECT * FROM [T] ORDER BY ID DESC") == [(3, None), (2, None), (1, "é")]
+
+
+def test_update_and_delete_may_join(session: Session) -> None:
+    session.run("INSERT t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    outcome = session.run(
+        "UPDATE x SET name = v.n FROM t AS x JOIN (VALUES (1, 'one'), (3, 'three')) AS v(i, n)"
+        " ON v.i = x.id; DELETE x FROM dbo.t x WHERE x.name = 'ONE'; UPDATE t SET name += '!'"
+    )
+    assert (outcome.numbers, outcome.counts) == ([], [2, 1, 2])
+    assert session.rows("SELECT * FROM t ORDER BY id") == [(2, "b!"), (3, "three!")]
+
+
+def test_output_returns_old_and_new_rows(session: Session) -> None:
+    session.run("INSERT t VALUES (1, 'a')")
+    batch = "UPDATE t SET name = 'b' OUTPUT deleted.name, inserted.name WHERE id = 1"
+    assert session.rows(batch) == [("a", "b")]
+    session.run("CREATE TABLE u (id int); DELETE t OUTPUT deleted.id INTO u")
+    assert session.rows("SELECT * FROM u") == [(1,)]
+
+
+def test_top_limits_changes(session: Session) -> None:
+    session.run("INSERT t SELECT value, NULL FROM GENERATE_SERIES(1, 10)")
+    assert session.run("DELETE TOP (3) FROM t").counts == [3]
+    assert session.run("DECLARE @n int = 4; UPDATE TOP (@n) t SET name = 'x'").counts[-1] == 4
+
+
+def test_identity_values_are_made_or_given(session: Session) -> None:
+    session.run("CREATE TABLE u (id bigint IDENTITY(10, 5), x int)")
+    session.run("INSERT u (x) VALUES (1), (2)")
+    assert session.rows("SELECT SCOPE_IDENTITY(), IDENT_CURRENT('u')") == [(15, 15)]
+    assert session.run("INSERT u (id, x) VALUES (100, 3)").numbers == [544]
+    session.run(
+        "SET IDENTITY_INSERT u ON; INSERT u (id, x) VALUES (100, 3); SET IDENTITY_INSERT u OFF"
+        " INSERT u (x) VALUES (4)"
+    )
+    assert session.rows("SELECT id FROM u ORDER BY x") == [(10,), (15,), (100,), (105,)]
+
+
+def test_computed_columns_and_defaults(session: Session) -> None:
+    session.run(
+        "CREATE TABLE u (a int, b AS a * 2 PERSISTED,"
+        " c datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),"
+        " d nvarchar(5) NOT NULL CONSTRAINT df_d DEFAULT N'x')"
+    )
+    session.run("INSERT u (a) VALUES (21); INSERT u (a, d) VALUES (1, DEFAULT)")
+    assert session.rows("SELECT b, d FROM u ORDER BY a") == [(2, "x"), (42, "x")]
+    assert session.run("UPDATE u SET b = 1").numbers == [271]
+    assert session.rows("SELECT name, definition FROM sys.default_constraints ORDER BY 1")[-1] == (
+        "df_d",
+        "(N'x')",
+    )
+
+
+def test_rowversion_changes_with_every_change(session: Session) -> None:
+    session.run("CREATE TABLE u (a int, v rowversion); INSERT u (a) VALUES (1)")
+    first = session.rows("SELECT v FROM u")
+    session.run("UPDATE u SET a = 2")
+    second = session.rows("SELECT v FROM u")
+    assert first < second
+    assert session.rows("SELECT @@DBTS") == second
+
+
+def test_char_and_binary_are_padded(session: Session) -> None:
+    session.run(
+        "CREATE TABLE u (a char(3), b nchar(3), c binary(3)); INSERT u VALUES ('a', N'😀', 0x01)"
+    )
+    assert session.rows("SELECT * FROM u") == [("a  ", "😀 ", b"\1\0\0")]
+
+
+def test_select_into_makes_a_table_of_the_same_types(session: Session) -> None:
+    session.run(
+        "SELECT CAST(1 AS tinyint) AS a, CAST(1.5 AS decimal(9,3)) AS b, N'x' AS c,"
+        " CAST('2020-01-01' AS datetime2(7)) AS d INTO u"
+    )
+    found = session.run("SELECT * FROM u").metadata[0]
+    assert [str(c.type) for c in found] == [
+        "tinyint",
+        "decimal(9,3)",
+        "nvarchar(1)",
+        "datetime2(7)",
+    ]
+    assert session.run("SELECT 1 AS a INTO u").numbers == [2714]
+
+
+ERRORS = [
+    ("INSERT t VALUES (1, 'x')", 2627, "Cannot insert duplicate key in object 'dbo.t'"),
+    ("INSERT t VALUES (2, 'Name')", 2601, "unique index 'ux'"),
+    ("INSERT t VALUES (NULL, 'x')", 515, "column 'id', table 'tableferry.dbo.t'"),
+    (
+        "INSERT t VALUES (3, '12345678901')",
+        2628,
+        "table 'tableferry.dbo.t', column 'name'. Truncated value: '1234567890'",
+    ),
+    ("INSERT t (id) VALUES (1, 2)", 110, "There are fewer columns"),
+    ("INSERT t (nothing) VALUES (1)", 207, "Invalid column name 'nothing'."),
+    ("INSERT nothing VALUES (1)", 208, "Invalid object name 'nothing'."),
+    ("INSERT t SELECT 1, 'x', 3", 121, "contains more items"),
+    ("DROP TABLE nothing", 3701, "Cannot drop the table 'nothing'"),
+    ("CREATE TABLE t (a int)", 2714, "There is already an object named 't'"),
+    ("CREATE TABLE nowhere.t (a int)", 2760, '"nowhere"'),
+    ("CREATE TABLE u (a int, A int)", 2705, "specified more than once"),
+    ("USE nothing", 911, "Database 'nothing' does not exist"),
+    ("EXEC nothing", 2812, "Could not find stored procedure 'nothing'."),
+    ("SELECT * FROM t JOIN t AS x ON id = id", 209, "Ambiguous column name 'id'."),
+    ("SELECT id, COUNT(*) FROM t GROUP BY name", 8120, ""),
+    ("COMMIT", 3902, "no corresponding BEGIN TRANSACTION"),
+    ("RAISERROR('a %d %s', 16, 1, 5, 'b')", 50000, "a 5 b"),
+    ("THROW 50001, 'mine', 1", 50001, "mine"),
+    ("SELEC 1", 2812, "'SELEC'"),
+    ("SELECT 1 FROM", 102, ""),
+    ("DECLARE @a int, @a int", 134, "@a"),
+]
+
+
+@pytest.mark.parametrize(("batch", "number", "text"), ERRORS, ids=[row[0] for row in ERRORS])
+def test_errors(session: Session, batch: str, number: int, text: str) -> None:
+    session.run("CREATE UNIQUE INDEX ux ON t (name); INSERT t VALUES (1, 'name')")
+    errors = session.run(batch).errors
+    assert [error.number for error in errors] == [number]
+    assert text in errors[0].message
+
+
+def test_check_and_foreign_keys(session: Session) -> None:
+    session.run("INSERT t VALUES (1, 'a')")
+    session.run(
+        "CREATE TABLE u (t int CONSTRAINT fk REFERENCES t (id), n int, CONSTRAINT ck CHECK (n > 0))"
+    )
+    outcome = session.run("INSERT u VALUES (1, 0) INSERT u VALUES (2, 1) INSERT u VALUES (1, 1)")
+    assert outcome.numbers == [547, 547]
+    assert 'CHECK constraint "ck"' in outcome.errors[0].message
+    assert 'FOREIGN KEY constraint "fk"' in outcome.errors[1].message
+    assert session.run("DELETE t").numbers == [547]
+    assert session.run("DROP TABLE t").numbers == [3726]
+
+
+def test_trailing_blanks_beyond_the_length_are_cut(session: Session) -> None:
+    assert session.run("INSERT t VALUES (1, '1234567890   ')").numbers == []
+    assert session.rows("SELECT DATALENGTH(name) FROM t") == [(20,)]
+
+
+# Transactions ----------------------------------------------------------------------------------
+
+
+def test_an_error_undoes_its_statement_only(session: Session) -> None:
+    outcome = session.run(
+        "BEGIN TRAN; INSERT t VALUES (1, 'a'); INSERT t VALUES (2, 'b'), (1, 'c');"
+        " INSERT t VALUES (3, 'd'); SELECT @@TRANCOUNT; COMMIT"
+    )
+    assert (outcome.numbers, outcome.last) == ([2627], [(1,)])
+    assert session.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,)]
+
+
+def test_xact_abort_undoes_everything(session: Session) -> None:
+    outcome = session.run(
+        "SET XACT_ABORT ON; BEGIN TRAN; INSERT t VALUES (1, 'a');"
+        " INSERT t VALUES (1, 'c'); SELECT 1"
+    )
+    assert (outcome.numbers, outcome.results) == ([2627], [])
+    assert session.rows("SELECT @@TRANCOUNT, (SELECT COUNT(*) FROM t)") == [(0, 0)]
+
+
+def test_a_conversion_error_ends_the_batch_and_the_transaction(session: Session) -> None:
+    outcome = session.run("BEGIN TRAN; INSERT t VALUES (1, 'a'); SELECT CAST('x' AS int); SELECT 2")
+    assert (outcome.numbers, outcome.results) == ([245], [])
+    assert session.rows("SELECT @@TRANCOUNT, (SELECT COUNT(*) FROM t)") == [(0, 0)]
+
+
+def test_savepoints_and_nesting(session: Session) -> None:
+    session.run(
+        "BEGIN TRAN; INSERT t VALUES (1, 'a'); SAVE TRAN one; INSERT t VALUES (2, 'b');"
+        " ROLLBACK TRAN one; BEGIN TRAN; INSERT t VALUES (3, 'c'); COMMIT"
+    )
+    assert session.rows("SELECT @@TRANCOUNT") == [(1,)]
+    session.run("COMMIT")
+    assert session.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,)]
+
+
+def test_definitions_are_rolled_back(session: Session) -> None:
+    session.run(
+        "BEGIN TRAN; CREATE TABLE u (a int); EXEC sp_rename 't', 'v'; ALTER TABLE v ADD b int;"
+        " ALTER TABLE v ALTER COLUMN name varchar(99); INSERT v VALUES (1, 'x', 2); ROLLBACK"
+    )
+    assert session.rows("SELECT OBJECT_ID('u'), OBJECT_ID('v')") == [(None, None)]
+    assert session.rows(
+        "SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH FROM INFORMATION_SCHEMA.COLUMNS"
+        " WHERE TABLE_NAME = 't' ORDER BY ORDINAL_POSITION"
+    ) == [("id", "int", None), ("name", "nvarchar", 10)]
+    assert session.rows("SELECT * FROM t") == []
+
+
+def test_catch_sees_the_error_and_may_go_on(session: Session) -> None:
+    outcome = session.run(
+        """
+        BEGIN TRAN
+        BEGIN TRY
+          INSERT t VALUES (1, 'a')
+          INSERT t VALUES (1, 'b')
+          SELECT 'not reached'
+        END TRY
+        BEGIN CATCH
+          SELECT ERROR_NUMBER(), XACT_STATE(), @@TRANCOUNT, ERROR_SEVERITY()
+        END CATCH
+        COMMIT
+        SELECT ERROR_NUMBER()
+        """
+    )
+    assert outcome.results == [[(2627, 1, 1, 14)], [(None,)]]
+    assert session.rows("SELECT id FROM t") == [(1,)]
+
+
+def test_xact_abort_dooms_a_caught_transaction(session: Session) -> None:
+    outcome = session.run(
+        """
+        SET XACT_ABORT ON
+        BEGIN TRAN
+        INSERT t VALUES (1, 'a')
+        BEGIN TRY
+          EXEC('SELECT 1/0')
+        END TRY
+        BEGIN CATCH
+          SELECT XACT_STATE()
+          BEGIN TRY INSERT t VALUES (2, 'b') END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH
+          ROLLBACK
+        END CATCH
+        SELECT COUNT(*) FROM t
+        """
+    )
+    assert (outcome.numbers, [rows[0][0] for rows in outcome.results[-3:]]) == ([], [-1, 3930, 0])
+
+
+def test_a_doomed_transaction_does_not_outlive_its_batch(session: Session) -> None:
+    outcome = session.run(
+        "SET XACT_ABORT ON BEGIN TRAN BEGIN TRY SELECT 1/0 END TRY BEGIN CATCH END CATCH"
+    )
+    assert outcome.numbers == [3998]
+    assert not session.engine.in_transaction
+
+
+def test_throw_passes_the_error_on(session: Session) -> None:
+    outcome = session.run(
+        "BEGIN TRY BEGIN TRY SELECT 1/0 END TRY BEGIN CATCH THROW END CATCH END TRY"
+        " BEGIN CATCH SELECT ERROR_MESSAGE() END CATCH"
+    )
+    assert outcome.last == [("Divide by zero error encountered.",)]
+
+
+def test_implicit_transactions_begin_with_the_first_statement(session: Session) -> None:
+    session.run("SET IMPLICIT_TRANSACTIONS ON; INSERT t VALUES (1, 'a')")
+    assert session.engine.in_transaction
+    session.run("ROLLBACK; SET IMPLICIT_TRANSACTIONS OFF")
+    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_a_lock_timeout_is_an_error_that_keeps_the_transaction(
+    session: Session, other: Session
+) -> None:
+    session.run("INSERT t VALUES (1, 'a'); BEGIN TRAN; UPDATE t SET name = 'b'")
+    other.run("SET LOCK_TIMEOUT 50; BEGIN TRAN")
+    assert other.run("UPDATE t SET name = 'c'").numbers == [1222]
+    assert other.engine.in_transaction
+
+
+def test_a_deadlock_ends_one_transaction(session: Session, other: Session) -> None:
+    session.run(
+        "INSERT t VALUES (1, 'a'), (2, 'b'); BEGIN TRAN; UPDATE t SET name = 'x' WHERE id = 1"
+    )
+    other.run("BEGIN TRAN; UPDATE t SET name = 'y' WHERE id = 2")
+    numbers: list[int] = []
+    thread = threading.Thread(
+        target=lambda: numbers.extend(session.run("UPDATE t SET name = 'z' WHERE id = 2").numbers)
+    )
+    thread.start()
+    numbers += other.run("UPDATE t SET name = 'z' WHERE id = 1").numbers
+    thread.join()
+    assert numbers == [1205]
+    assert session.engine.in_transaction != other.engine.in_transaction
+
+
+def test_snapshot_isolation_refuses_lost_updates(session: Session, other: Session) -> None:
+    session.run("INSERT t VALUES (1, 'a'); SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN")
+    assert session.rows("SELECT name FROM t") == [("a",)]
+    other.run("UPDATE t SET name = 'b'")
+    assert session.rows("SELECT name FROM t") == [("a",)]
+    assert session.run("UPDATE t SET name = 'c'").numbers == [3960]
+    assert not session.engine.in_transaction
+
+
+def test_application_locks(session: Session, other: Session) -> None:
+    take = "DECLARE @r int; EXEC @r = sp_getapplock 'x', 'Exclusive', '{}', {}; SELECT @r"
+    release = "DECLARE @r int; EXEC @r = sp_releaseapplock 'x', '{}'; SELECT @r"
+    session.run("BEGIN TRAN")
+    assert session.rows(take.format("Transaction", 0)) == [(0,)]
+    assert other.rows(take.format("Session", 0)) == [(-1,)]
+    assert other.rows(take.format("Session", 50)) == [(-1,)]
+    session.run("ROLLBACK")
+    assert other.rows(take.format("Session", 0)) == [(0,)]
+    assert other.rows(release.format("Session")) == [(0,)]
+    assert other.run(release.format("Session")).numbers == [1223]
+    assert session.run(take.format("Transaction", 0)).numbers == [3918]
+
+
+# Definitions -----------------------------------------------------------------------------------
+
+
+def test_names_of_any_kind(session: Session) -> None:
+    session.run("CREATE SCHEMA [my schema]")
+    table = '[my schema].[a ]] table "with" 日本 and select]'
+    long_name = "x" * 128
+    session.run(
+        f"CREATE TABLE {table} ([order] int, [ctid] int, [ä.b] int, [{long_name}] int);"
+        f" INSERT {table} ([ORDER], CTID, [Ä.B], {long_name}) VALUES (1, 2, 3, 4)"
+    )
+    outcome = session.run(f"SELECT *, t.[order] FROM tableferry.{table} AS t")
+    assert outcome.last == [(1, 2, 3, 4, 1)]
+    assert [c.name for c in outcome.metadata[0]] == ["order", "ctid", "ä.b", long_name, "order"]
+    assert session.rows(
+        "SELECT s.name, t.name FROM sys.tables t JOIN sys.schemas s ON s.schema_id = t.schema_id"
+        " WHERE s.name LIKE 'my%'"
+    ) == [("my schema", 'a ] table "with" 日本 and select')]
+    assert session.run(f"DROP TABLE {table}; DROP SCHEMA [my schema]").numbers == []
+
+
+def test_alter_table(session: Session) -> None:
+    session.run("INSERT t VALUES (1, '42')")
+    outcome = session.run(
+        "ALTER TABLE t ADD a int NULL CONSTRAINT da DEFAULT 5, b int NOT NULL DEFAULT 6,"
+        " c AS id + 1;"
+        " ALTER TABLE t ALTER COLUMN name varchar(20) NOT NULL; INSERT t (id, name) VALUES (2, 'y')"
+    )
+    assert outcome.numbers == []
+    assert session.rows("SELECT a, b, c, name FROM t ORDER BY id") == [
+        (None, 6, 2, "42"),
+        (5, 6, 3, "y"),
+    ]
+    assert session.run("ALTER TABLE t DROP COLUMN a").numbers == [5074]
+    outcome = session.run(
+        "ALTER TABLE t DROP CONSTRAINT da; ALTER TABLE t DROP COLUMN a, COLUMN c;"
+        " ALTER TABLE t ADD CONSTRAINT ub UNIQUE (name); INSERT t (id, name) VALUES (3, 'Y')"
+    )
+    assert outcome.numbers == [2627]
+    assert session.run("ALTER TABLE t ALTER COLUMN name int").numbers == [5074]
+    outcome = session.run("ALTER TABLE t DROP CONSTRAINT ub; ALTER TABLE t ALTER COLUMN name int")
+    assert outcome.numbers == [245]
+
+
+def test_temporary_tables_belong_to_their_session(session: Session, other: Session) -> None:
+    session.run("CREATE TABLE #x (a int); INSERT #x VALUES (1); CREATE TABLE ##y (a int)")
+    assert session.rows("SELECT a FROM tempdb..#x") == [(1,)]
+    assert session.rows("SELECT CASE WHEN OBJECT_ID('tempdb..#x') IS NULL THEN 0 ELSE 1 END") == [
+        (1,)
+    ]
+    assert other.run("SELECT * FROM #x").numbers == [208]
+    assert other.run("SELECT * FROM ##y; DROP TABLE ##y").numbers == []
+
+
+def test_views_follow_their_definition(session: Session) -> None:
+    session.run("CREATE VIEW v (x) AS SELECT id FROM t WHERE name = 'a'")
+    session.run("INSERT t VALUES (1, 'A'), (2, 'b')")
+    assert session.rows("SELECT x FROM v WHERE x > 0") == [(1,)]
+    assert session.rows(
+        "SELECT TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_NAME = 'v'"
+    ) == [("VIEW",)]
+    assert session.run("DROP VIEW v").numbers == []
+
+
+def test_databases_and_three_part_names(session: Session) -> None:
+    session.run("CREATE DATABASE second")
+    outcome = session.run(
+        "USE second; CREATE TABLE here (a int); INSERT here VALUES (1); USE tableferry"
+    )
+    assert (outcome.numbers, outcome.database_now) == ([], "tableferry")
+    assert session.rows("SELECT a FROM second..here") == [(1,)]
+    assert session.rows("SELECT name FROM second.sys.tables") == [("here",)]
+    assert session.run("SELECT * FROM here").numbers == [208]
+    assert session.run("DROP DATABASE second").numbers == []
+
+
+def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
+    session.run("CREATE INDEX ix ON t (name DESC)")
+    assert session.rows(
+        "SELECT i.name, i.is_primary_key, i.is_unique, c.name, x.is_descending_key"
+        " FROM sys.indexes i JOIN sys.index_columns x ON x.object_id = i.object_id AND x.index_id = i.index_id"
+        " JOIN sys.columns c ON c.object_id = x.object_id AND c.column_id = x.column_id"
+        " WHERE i.object_id = OBJECT_ID('t') AND i.index_id > 1"
+    ) == [("ix", 0, 0, "name", 1)]
+    assert session.rows(
+        "SELECT COLUMN_NAME, CONSTRAINT_TYPE FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE k"
+        " JOIN INFORMATION_SCHEMA.TABLE_CONSTRAINTS c ON c.CONSTRAINT_NAME = k.CONSTRAINT_NAME"
+        " WHERE k.TABLE_NAME = 't'"
+    ) == [("id", "PRIMARY KEY")]
+    session.run("INSERT t VALUES (1, 'a'), (2, 'b')")
+    assert session.rows("SELECT rows FROM sys.partitions WHERE object_id = OBJECT_ID('t')") == [
+        (2,),
+        (2,),
+    ]
+
+
+# Batches ---------------------------------------------------------------------------------------
+
+
+def test_control_flow_and_variables(session: Session) -> None:
+    outcome = session.run(
+        """
+        DECLARE @i int = 0, @text nvarchar(20) = N''
+        WHILE 1 = 1
+        BEGIN
+          SET @i += 1
+          IF @i = 2 CONTINUE
+          IF @i > 4 BREAK
+          SET @text = @text + CAST(@i AS nvarchar(5))
+        END
+        PRINT @text
+        IF @text = N'134' SELECT 'yes' ELSE SELECT 'no'
+        RETURN
+        SELECT 'never'
+        """
+    )
+    assert (outcome.messages, outcome.results) == (["134"], [[("yes",)]])
+
+
+def test_select_assigns_variables(session: Session) -> None:
+    session.run("INSERT t VALUES (1, 'a'), (2, 'b')")
+    assert session.rows(
+        "DECLARE @n int, @s nvarchar(10); SELECT @n = id, @s = name FROM t ORDER BY id;"
+        " SELECT @n, @s"
+    ) == [(2, "b")]
+    assert session.rows(
+        "DECLARE @s nvarchar(max); SELECT @s = COALESCE(@s + ',', '') + name FROM t ORDER BY id"
+        " SELECT @s"
+    ) == [("a,b",)]
+
+
+def test_rowcount_and_error(session: Session) -> None:
+    assert session.rows("INSERT t VALUES (1, 'a'), (2, 'b') SELECT @@ROWCOUNT, @@ERROR") == [(2, 0)]
+    outcome = session.run("INSERT t VALUES (1, 'a') SELECT @@ERROR")
+    assert outcome.last == [(2627,)]
+
+
+def test_dynamic_batches_have_their_own_variables(session: Session) -> None:
+    outcome = session.run(
+        "DECLARE @a int = 1, @out int; EXEC sp_executesql N'SET @o = @p * 2; DECLARE @a int = 5',"
+        " N'@p int, @o int OUTPUT', @p = 21, @o = @out OUTPUT; SELECT @out, @a;"
+        " EXEC('SELECT ' + '7'); EXEC('SELECT @a')"
+    )
+    assert (outcome.results, outcome.numbers) == ([[(42, 1)], [(7,)]], [137])
+
+
+def test_procedures_take_parameters(session: Session) -> None:
+    session.run(
+        "CREATE PROCEDURE p @a int, @b nvarchar(10) = N'x', @c int OUTPUT AS"
+        " BEGIN SET @c = @a + 1; SELECT @b; RETURN 7 END"
+    )
+    outcome = session.run("DECLARE @r int, @c int; EXEC @r = p 1, @c = @c OUTPUT; SELECT @r, @c")
+    assert outcome.results == [[("x",)], [(7, 2)]]
+    assert session.run("DROP PROCEDURE p; EXEC p").numbers == [2812]
+
+
+def test_parameters_come_and_go(session: Session) -> None:
+    given = Param("@a", SqlType("int"), "20")
+    wanted = Param("@b", SqlType("nvarchar", 10), None, output=True)
+    outcome = session.run("SET @b = N'<' + CAST(@a + 1 AS nvarchar(5)) + N'>'", given, wanted)
+    assert outcome.returned == {"@b": "<21>"}
+
+
+def test_a_syntax_error_runs_nothing_of_the_batch(session: Session) -> None:
+    assert session.run("INSERT t VALUES (1, 'a'); SELECT FROM WHERE").numbers == [102]
+    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_fmtonly_describes_and_returns_no_rows(session: Session) -> None:
+    outcome = session.run("SET FMTONLY ON SELECT * FROM t SET FMTONLY OFF")
+    assert [str(c.type) for c in outcome.metadata[0]] == ["int", "nvarchar(10)"]
+    assert outcome.last == []
+
+
+def test_describe_does_not_run(session: Session) -> None:
+    found = session.engine.describe(
+        "INSERT t VALUES (@a, 'x'); SELECT id, name AS n FROM t WHERE id = @a",
+        [Param("@a", SqlType("int"), None)],
+    )
+    assert [(c.name, str(c.type), c.nullable) for c in found] == [
+        ("id", "int", False),
+        ("n", "nvarchar(10)", True),
+    ]
+    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_cancel_stops_a_statement_and_keeps_the_transaction(session: Session) -> None:
+    session.run("BEGIN TRAN; INSERT t VALUES (1, 'a')")
+    threading.Timer(0.5, session.engine.cancel).start()
+    outcome = session.run("WAITFOR DELAY '00:00:30'")
+    assert [error.severity for error in outcome.errors] == [0]
+    session.run("COMMIT")
+    assert session.rows("SELECT id FROM t") == [(1,)]
+
+
+# Bulk loads ------------------------------------------------------------------------------------
+
+
+def _copy(*rows: tuple[bytes | None, ...]) -> bytes:
+    """PostgreSQL's binary COPY of these values."""
+    lines = [
+        len(row).to_bytes(2, "big")
+        + b"".join(
+            b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
+            for value in row
+        )
+        for row in rows
+    ]
+    return b"PGCOPY\n\xff\r\n\0" + bytes(8) + b"".join(lines) + b"\xff\xff"
+
+
+def test_a_bulk_load_is_part_of_the_transaction(session: Session) -> None:
+    session.run("BEGIN TRAN")
+    load = session.engine.bulk_begin(
+        "INSERT BULK [t] ([id] int, [name] nvarchar(10)) WITH (TABLOCK)"
+    )
+    load.write(_copy((b"\0\0\0\1", "é".encode()), (b"\0\0\0\2", None)))
+    assert load.finish() == 2
+    assert session.rows("SELECT * FROM t ORDER BY id") == [(1, "é"), (2, None)]
+    session.run("ROLLBACK")
+    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_a_bulk_load_without_transaction_commits(session: Session, other: Session) -> None:
+    load = session.engine.bulk_begin("INSERT BULK t (id int)")
+    load.write(_copy((b"\0\0\0\1",)))
+    load.finish()
+    assert other.rows("SELECT id FROM t") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("row", "number"),
+    [((b"\0\0\0\1", b"12345678901"), 2628), ((None, b"x"), 515), ((b"\0\0\0\7", b"x"), 2627)],
+)
+def test_a_bad_row_undoes_the_bulk_load(
+    session: Session, row: tuple[bytes | None, ...], number: int
+) -> None:
+    session.run("INSERT t VALUES (7, 'seven'); BEGIN TRAN")
+    load = session.engine.bulk_begin("INSERT BULK t (id int, name nvarchar(10))")
+    load.write(_copy((b"\0\0\0\5", b"ok"), row))
+    with pytest.raises(SqlError) as caught:
+        load.finish()
+    assert caught.value.number == number
+    assert session.rows("SELECT id, @@TRANCOUNT FROM t") == [(7, 1)]
+
+
+def test_an_aborted_bulk_load_leaves_nothing(session: Session) -> None:
+    load = session.engine.bulk_begin("INSERT BULK t (id int, name nvarchar(10))")
+    load.write(_copy((b"\0\0\0\5", b"ok"))[:-2])
+    load.abort()
+    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
+
+
+def test_a_bulk_load_fills_in_what_it_does_not_give(session: Session) -> None:
+    session.run("CREATE TABLE u (id int IDENTITY, a int DEFAULT 5, b AS a + 1)")
+    load = session.engine.bulk_begin("INSERT BULK u (id int, a int)")
+    load.write(_copy((b"\0\0\0\x63", None), (None, b"\0\0\0\x0a")))
+    load.finish()
+    assert session.rows("SELECT * FROM u ORDER BY id") == [(1, 5, 6), (2, 10, 11)]
