@@ -431,7 +431,8 @@ def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
     session.run("CREATE INDEX ix ON t (name DESC)")
     assert session.rows(
         "SELECT i.name, i.is_primary_key, i.is_unique, c.name, x.is_descending_key"
-        " FROM sys.indexes i JOIN sys.index_columns x ON x.object_id = i.object_id AND x.index_id = i.index_id"
+        " FROM sys.indexes i"
+        " JOIN sys.index_columns x ON x.object_id = i.object_id AND x.index_id = i.index_id"
         " JOIN sys.columns c ON c.object_id = x.object_id AND c.column_id = x.column_id"
         " WHERE i.object_id = OBJECT_ID('t') AND i.index_id > 1"
     ) == [("ix", 0, 0, "name", 1)]
