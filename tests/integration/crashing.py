@@ -15,6 +15,7 @@ import clickhouse_connect
 import dagster as dg
 
 from pipelines.session import open_session
+from resources.tables import System, TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 from tests.integration.standin_clients import Clients
 
@@ -107,13 +108,18 @@ def rows_of(ferry: Ferry, system: str) -> list[Row]:
     return ask_sqlserver(ferry, SELECT.format(t=f"dbo.{ferry.table}"))
 
 
-def staging_tables(ferry: Ferry, system: str) -> list[str]:
-    """Whatever of ours lies about in a target, locks included."""
+def staging_tables(ferry: Ferry, system: System) -> list[str]:
+    """Whatever of the transfer lies about in a target besides the table, locks included."""
     if system == "clickhouse":
-        sql = "SELECT name FROM system.tables WHERE position(name, '__ferry_') > 0"
-        return [str(row[0]) for row in ask_clickhouse(ferry, sql)]
-    sql = "SELECT name FROM sys.tables WHERE CHARINDEX('__ferry_', name) > 0"
-    return [str(row[0]) for row in ask_sqlserver(ferry, sql)]
+        found = ask_clickhouse(ferry, "SELECT name FROM system.tables")
+        target = TableRef(system, "warehouse", ferry.table)
+    else:
+        found = ask_sqlserver(ferry, "SELECT name FROM sys.tables")
+        target = TableRef(system, "dbo", ferry.table)
+    names = [str(row[0]) for row in found]
+    assert ferry.table in names, "the target itself is seen"
+    ours = (staging_prefix(target), f"{ferry.table}__ferry")
+    return [name for name in names if name.startswith(ours)]
 
 
 def reopen(ferry: Ferry) -> None:
