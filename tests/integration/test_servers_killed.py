@@ -129,6 +129,9 @@ def test_a_server_that_stays_away_fails_the_run_clearly(
     for line in view.errors:
         assert "clickhouse" in line
         assert "Traceback" not in line
+    (run_id,) = view.run_ids
+    said = [entry.user_message for entry in ferry.session.instance.all_logs(run_id)]
+    assert any("attempt 1 failed, again in" in message for message in said), "attempts are seen"
     monkeypatch.setattr(worker, "reached", lambda name: None)
     reopen(ferry)
     before = ferry.materializations("sqlserver", "dbo")
