@@ -1,0 +1,236 @@
+"""Whole moves with `wire: text` through SQL Server: as by Arrow, and never by half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines import runner
+from resources import delimited
+from resources.delimited import Framing
+from resources.errors import InputError
+from resources.files import BYTES, FOLDER
+from tests.integration.conftest import Ferry, by_range
+
+FREEBCP = shutil.which("freebcp")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        FREEBCP is None, reason="freebcp (Debian package freetds-bin) is not installed"
+    ),
+]
+
+CHAIN = (
+    "[{{to: 'sqlserver://dbo.{t}', wire: WIRE}}, {{to: 'clickhouse://warehouse.{t}', wire: WIRE}}]"
+)
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text, fixed char(5), amount numeric(38,10), "
+    "day date, at timestamp, seen timestamptz, ok boolean, big bigint, who uuid, clock time(3), "
+    "doc jsonb, tags integer[])",
+    r"""INSERT INTO {t} VALUES
+    (1, '', '', 9999999999999999999999999999.9999999999, '1900-01-01', '1900-01-01',
+     '1900-01-01 00:00+00', true, -9223372036854775808, gen_random_uuid(), '00:00', '{{}}', '{{}}'),
+    (2, ' ', 'ä', -0.0000000001, '2299-12-31', '2299-12-31 23:59:59.999999',
+     '2299-12-31 23:59:59.999999+00', false, 9223372036854775807, gen_random_uuid(),
+     '23:59:59.999', '{{"a": "b\\c\n"}}', '{{1,NULL}}'),
+    (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (4, E'tab\there\r\nback\\slash \\N', E'\t', 0, '1970-01-01', '1969-12-31 23:59:59.999999',
+     '1970-01-01 00:00:00.000001+05', true, 0, gen_random_uuid(), '12:00', '[]', '{{2}}'),
+    (5, '😀 ~aaaaaaaaf ~aaaaaaaar  ', '~', 0, '2000-02-29', now(), now(), false, 0,
+     gen_random_uuid(), '12:00', '"~aaaaaaaar"', NULL)""",
+    "INSERT INTO {t} (id, name, amount) "
+    "SELECT g, repeat('é', g % 50) || ' ', g FROM generate_series(6, 500) g",
+)
+Make = Callable[..., Ferry]
+
+
+def chain(wire: str) -> str:
+    return CHAIN.replace("WIRE", wire)
+
+
+def targets(ferry: Ferry) -> tuple[list[tuple[object, ...]], ...]:
+    """Both target tables, as text that tells all values apart."""
+    servers = ferry.session.servers
+    return (
+        [
+            tuple(map(repr, row))
+            for row in servers.sqlserver.query(f"SELECT * FROM dbo.{ferry.table} ORDER BY id")
+        ],
+        [
+            tuple(map(repr, row))
+            for row in servers.clickhouse.query(
+                f"SELECT * FROM warehouse.{ferry.table} ORDER BY id"
+            )
+        ],
+    )
+
+
+def left_over(ferry: Ferry) -> list[str]:
+    return [
+        row[0]
+        for row in ferry.session.servers.sqlserver.query(
+            "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE TABLE_NAME LIKE '%{ferry.table}%' AND TABLE_NAME <> '{ferry.table}'"
+        )
+    ]
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "artifacts"
+    monkeypatch.setenv(FOLDER, str(folder))
+    return folder
+
+
+def wrapper(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a shell script in front of freebcp: `$TOOL` is it, `$3` the data file."""
+    path = folder / "freebcp-wrapper"
+    path.write_text(f"#!/bin/sh\nTOOL={FREEBCP}\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("TABLEFERRY_BCP", str(path))
+
+
+def test_both_wires_fill_the_same_tables(
+    ferry: Make, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BYTES, "4000")  # several files for each range
+    one = ferry(chain("text"), *TABLE, ranges="{bounds: [201, 401]}", reconcile="full_hash")
+    first = one.run()
+    assert first.good, first.errors
+    by_text = targets(one)
+    assert [len(rows) for rows in by_text] == [500, 500]
+    one.declare(chain("arrow"), ranges="{bounds: [201, 401]}", reconcile="full_hash")
+    second = one.run(force=True)
+    assert second.good, second.errors
+    assert targets(one) == by_text
+    assert left_over(one) == []
+    assert list(artifacts.iterdir()) == []
+
+
+def test_a_terminator_in_the_data_is_noticed_and_others_are_taken(
+    ferry: Make, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table's fifth row holds these."""
+    fresh, given = Framing.fresh, [Framing("~aaaaaaaaf", "~aaaaaaaar")]
+    monkeypatch.setattr(
+        delimited.Framing, "fresh", staticmethod(lambda: given.pop() if given else fresh())
+    )
+    hop = "[{{to: 'sqlserver://dbo.{t}', wire: text}}]"
+    one = ferry(hop, *TABLE, ranges="{count: 1}")
+    view = one.run()
+    assert view.good, view.errors
+    assert given == []
+    name = one.session.servers.sqlserver.query(f"SELECT name FROM dbo.{one.table} WHERE id = 5")
+    assert name == [("😀 ~aaaaaaaaf ~aaaaaaaar  ",)]
+
+
+FAILURES = {
+    "cut short": 'truncate -s -20 "$3"; exec $TOOL "$@"',
+    "rows changed": 'sed -i "s/^./x/" "$3"; exec $TOOL "$@"',
+    "killed": "kill -9 $$",
+    "killed at work": '$TOOL "$@" & sleep 0.05; kill -9 $! $$',
+    "lies": 'read password; echo "200 rows copied."',
+    "says nothing": "read password",
+    "complains": '$TOOL "$@"; echo "Msg 20018, Level 16" >&2',
+    "fails": '$TOOL "$@"; exit 3',
+}
+
+
+@pytest.mark.parametrize("script", FAILURES.values(), ids=FAILURES)
+def test_a_failure_of_the_tool_leaves_nothing(
+    ferry: Make, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    wrapper(tmp_path, script, monkeypatch)
+    hop = "[{{to: 'sqlserver://dbo.{t}', wire: text}}]"
+    one = ferry(hop, *TABLE, ranges="{bounds: [201, 401]}")
+    view = one.run(ranges=["..0000000201"])
+    assert by_range(view)["..0000000201"].state == "failed"
+    server = one.session.servers.sqlserver
+    assert server.query(f"SELECT COUNT_BIG(*) FROM dbo.{one.table}") == [(0,)]
+    assert left_over(one) == []
+    assert list(artifacts.iterdir()) == []
+    monkeypatch.delenv("TABLEFERRY_BCP")
+    again = one.run()
+    assert again.good, again.errors
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        '$TOOL "$@" & sleep 0.3; kill -9 $! $$',
+        'read p; printf "1\\t\\n" > "$3"; echo "5 rows copied."',
+    ],
+    ids=["killed", "lies"],
+)
+def test_a_failure_on_the_way_out_leaves_nothing(
+    ferry: Make, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    one = ferry(chain("text"), *TABLE[:1], "INSERT INTO {t} (id) VALUES (1)")
+    assert one.run(hop=1).good
+    wrapper(tmp_path, script, monkeypatch)
+    view = one.run(hop=2)
+    assert not view.good
+    assert targets(one)[1] == []
+    assert list(artifacts.iterdir()) == []
+
+
+def test_a_value_that_no_target_holds_is_named(ferry: Make, artifacts: Path) -> None:
+    one = ferry(
+        chain("text"),
+        *TABLE,
+        "UPDATE {t} SET day = 'infinity' WHERE id = 77",
+        ranges="{bounds: [201, 401]}",
+    )
+    view = one.run()
+    error = next(row.error for row in view.ranges if row.state == "failed")
+    for part in (one.table, "'day'", "77", "infinity"):
+        assert part in str(error)
+    one.source("UPDATE {t} SET day = '1000-01-01' WHERE id = 77")
+    view = one.run()
+    errors = [row for row in view.ranges if row.state == "failed"]
+    assert [(row.hop, row.range) for row in errors] == [(2, "..0000000201")]
+    for part in (one.table, "'day'", "77", "1000-01-01", "1900"):
+        assert part in str(errors[0].error)
+
+
+def test_the_password_is_in_no_command_line_and_no_environment(
+    ferry: Make, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen"
+    script = f'cat /proc/$$/cmdline /proc/$$/environ >> {seen}; cat freetds.conf >> {seen}; exec $TOOL "$@"'
+    wrapper(tmp_path, script, monkeypatch)
+    one = ferry(chain("text"), *TABLE)
+    view = one.run()
+    assert view.good, view.errors
+    password = str(one.session.servers.sqlserver.settings().password)
+    text = seen.read_bytes()
+    assert one.table.encode() in text
+    assert password.encode() not in text
+
+
+def test_a_missing_tool_is_told_when_planning(ferry: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_BCP", "/nowhere/bcp")
+    one = ferry(chain("text"), *TABLE)
+    with pytest.raises(InputError, match=r"freetds-bin or Microsoft's mssql-tools18"):
+        runner.plan(one.session, one.table)
+
+
+def test_columns_without_an_exact_text_are_told_when_planning(ferry: Make) -> None:
+    one = ferry(chain("text"), "CREATE TABLE {t} (id integer PRIMARY KEY, x float8, b bytea)")
+    with pytest.raises(InputError, match="hop 2 cannot use the wire format text for x, b"):
+        runner.plan(one.session, one.table)
+
+
+def test_a_full_disk_is_told_with_the_folder(
+    ferry: Make, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BYTES, str(os.statvfs("/").f_blocks * os.statvfs("/").f_frsize * 100))
+    one = ferry(chain("text"), *TABLE)
+    view = one.run()
+    assert not view.good
+    assert f"artifact folder {artifacts}" in view.errors[0]
+    assert "bytes are needed" in view.errors[0]
