@@ -201,7 +201,8 @@ def test_the_password_is_in_no_command_line_and_no_environment(
     ferry: Make, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = tmp_path / "seen"
-    script = f'cat /proc/$$/cmdline /proc/$$/environ >> {seen}; cat freetds.conf >> {seen}; exec $TOOL "$@"'
+    shown = "/proc/$$/cmdline /proc/$$/environ freetds.conf"
+    script = f'cat {shown} >> {seen}; exec $TOOL "$@"'
     wrapper(tmp_path, script, monkeypatch)
     one = ferry(chain("text"), *TABLE)
     view = one.run()
