@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import adbc_driver_manager
-import adbc_driver_postgresql.dbapi as adbc
 import psycopg
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
@@ -168,6 +167,9 @@ class PostgresResource(ServerResource):
             StatementFailed: also while the batches are read.
             SnapshotLost: the snapshot does not stand any more.
         """
+        # imports pandas where that is installed: a second that commands without exports do not need
+        import adbc_driver_postgresql.dbapi as adbc
+
         settings = self.settings()
         try:
             connection = adbc.connect(_conninfo(settings), autocommit=True)
