@@ -32,7 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         listener = listen(given.host, given.port)
     except OSError as error:
-        print(f"cannot listen on {given.host}:{given.port}: {error.strerror}", file=sys.stderr)
+        print(
+            f"cannot listen on {given.host}:{given.port}: {os.strerror(error.errno or 0)}",
+            file=sys.stderr,
+        )
         return 2
     settings = Settings(given.postgres, given.user, password, tls_context(given.cert_dir))
     print(f"listening on {given.host}:{listener.getsockname()[1]}", flush=True)

@@ -11,6 +11,7 @@ from local.sqlserver import tokens
 from local.sqlserver.packets import (
     DEFAULT_PACKET_SIZE,
     LOGIN7,
+    MAX_ENCRYPTED_PACKET_SIZE,
     MAX_PACKET_SIZE,
     MIN_PACKET_SIZE,
     PRELOGIN,
@@ -159,10 +160,13 @@ def refusal(login: Login, server: str, *also: bytes) -> bytes:
     return b"".join(also) + message + tokens.done(tokens.DONE, status=tokens.ERROR)
 
 
-def welcome(login: Login, database: str, server: str) -> tuple[bytes, int]:
+def welcome(
+    login: Login, database: str, server: str, *, encrypted: bool = False
+) -> tuple[bytes, int]:
     """The reply to a login, and the packet size from then on."""
     size = login.packet_size or DEFAULT_PACKET_SIZE
-    size = min(max(size, MIN_PACKET_SIZE), MAX_PACKET_SIZE)
+    largest = MAX_ENCRYPTED_PACKET_SIZE if encrypted else MAX_PACKET_SIZE
+    size = min(max(size, MIN_PACKET_SIZE), largest)
     language = "us_english"
     version = min(login.tds_version, tokens.TDS_74)
     parts = [

@@ -15,6 +15,9 @@ END_OF_MESSAGE, IGNORE, RESET_CONNECTION, RESET_SKIP_TRANSACTION = 0x01, 0x02, 0
 
 DEFAULT_PACKET_SIZE = 4096
 MIN_PACKET_SIZE, MAX_PACKET_SIZE = 512, 32767
+# No packet may be longer than one TLS record. ODBC Driver 18 refuses to encrypt packets of more
+# than 16356 bytes, measured: "Packet size too large for SSL Encrypt/Decrypt operations".
+MAX_ENCRYPTED_PACKET_SIZE = 16355
 
 _HEADER = struct.Struct(">BBHHBB")
 _RECEIVE = 1 << 18
@@ -119,6 +122,11 @@ class Transport:
             else:
                 self._incoming.write(self._receive())
         self._adopt(tls)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether what follows goes through TLS."""
+        return self._tls is not None
 
     def end_tls(self) -> None:
         """Return to clear text: what the client sends after its login is not encrypted."""

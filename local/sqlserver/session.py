@@ -91,7 +91,12 @@ class Session:
             )
             self._packets.send(tds.REPLY, logins.refusal(login, settings.name, reason))
             raise logins.LoginRefused from error
-        answer, size = logins.welcome(login, self._engine.database, settings.name)
+        answer, size = logins.welcome(
+            login,
+            self._engine.database,
+            settings.name,
+            encrypted=self._transport.encrypted,
+        )
         self._packets.send(tds.REPLY, answer)
         self._packets.size = size
         self._procedures = Procedures(self._engine)

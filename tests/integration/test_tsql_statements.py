@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from local.sqlserver.engine import Engine
 from local.sqlserver.errors import SqlError
 from local.sqlserver.sqltype import Param, SqlType
 from local.stack import Stack
@@ -425,6 +426,12 @@ def test_databases_and_three_part_names(session: Session) -> None:
     assert session.rows("SELECT name FROM second.sys.tables") == [("here",)]
     assert session.run("SELECT * FROM here").numbers == [208]
     assert session.run("DROP DATABASE second").numbers == []
+
+
+def test_a_database_that_is_not_there_cannot_be_opened(url: str) -> None:
+    with pytest.raises(SqlError, match='Cannot open database "nowhere"') as caught:
+        Engine(url, login="sa", database="nowhere")
+    assert caught.value.number == 4060
 
 
 def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
