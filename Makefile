@@ -48,7 +48,7 @@ screenshots: install system-packages ## Take the pictures of the documentation a
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
 
 test: install system-packages ## Run all tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 test-unit: install ## Run the tests that need no servers
 	@$(BIN)/python -m pytest --ignore=tests/integration $(ARGS)
