@@ -172,6 +172,9 @@ def dies_at(bench: Bench, command: Command, hop: int, point: str) -> None:
 
     reopen(ferry)
     assert runs_by_status(ferry)[dead[0]] is dg.DagsterRunStatus.FAILURE
+    if point == "after_event":
+        unchecked = [view.range for view in ferry.plan().ranges if view.reason == "unchecked"]
+        assert unchecked == [CHANGED[1]], "its verdicts are still to come"
     again = ferry.run()
     assert again.good, again.errors
     for system in bench.systems:
