@@ -187,7 +187,8 @@ class _Reader:
     def _simple(self, head: str) -> Statement:
         start = self._at
         if head not in STARTERS and head not in ("WITH", "("):
-            if start and self._tokens[start - 1].token_type != TokenType.SEMICOLON:
+            misplaced = start and self._tokens[start - 1].token_type != TokenType.SEMICOLON
+            if misplaced or head in ("END", "ELSE", ")"):
                 raise syntax_error(self.token.text)
             # only the first statement of a batch may call a procedure without EXEC
             head = "CALL"

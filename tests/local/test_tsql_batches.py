@@ -1,0 +1,118 @@
+"""Where T-SQL statements end, and how control flow nests."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While, parse_batch
+from local.sqlserver.errors import SqlError
+
+
+def shape(node: Node) -> object:
+    """A tree of texts."""
+    if isinstance(node, Statement):
+        return node.text
+    if isinstance(node, Block):
+        return [shape(item) for item in node.body]
+    if isinstance(node, If):
+        otherwise = shape(node.otherwise) if node.otherwise else None
+        return ("if", node.condition.text, shape(node.then), otherwise)
+    if isinstance(node, While):
+        return ("while", node.condition.text, shape(node.body))
+    assert isinstance(node, TryCatch)
+    return ("try", [shape(item) for item in node.body], [shape(item) for item in node.handler])
+
+
+BATCHES: list[tuple[str, list[object]]] = [
+    ("SELECT 1 SELECT 2; SELECT 3", ["SELECT 1", "SELECT 2", "SELECT 3"]),
+    ("SELECT 1 UNION ALL SELECT 2", ["SELECT 1 UNION ALL SELECT 2"]),
+    ("INSERT t SELECT 1 SELECT 2", ["INSERT t SELECT 1", "SELECT 2"]),
+    ("INSERT t VALUES (1) SELECT 2", ["INSERT t VALUES (1)", "SELECT 2"]),
+    ("INSERT t EXEC p EXEC q", ["INSERT t EXEC p", "EXEC q"]),
+    ("UPDATE t SET a = 1 SET NOCOUNT ON", ["UPDATE t SET a = 1", "SET NOCOUNT ON"]),
+    (
+        "SET IDENTITY_INSERT t ON INSERT t VALUES (1)",
+        ["SET IDENTITY_INSERT t ON", "INSERT t VALUES (1)"],
+    ),
+    (
+        "CREATE TABLE a (b int REFERENCES c ON DELETE CASCADE ON UPDATE NO ACTION) DROP TABLE d",
+        [
+            "CREATE TABLE a (b int REFERENCES c ON DELETE CASCADE ON UPDATE NO ACTION)",
+            "DROP TABLE d",
+        ],
+    ),
+    (
+        "ALTER TABLE t DROP COLUMN a ALTER TABLE t ALTER COLUMN b int DROP TABLE IF EXISTS t",
+        [
+            "ALTER TABLE t DROP COLUMN a",
+            "ALTER TABLE t ALTER COLUMN b int",
+            "DROP TABLE IF EXISTS t",
+        ],
+    ),
+    (
+        "SELECT CASE WHEN 1 = 1 THEN 2 ELSE 3 END FROM t SELECT 4",
+        ["SELECT CASE WHEN 1 = 1 THEN 2 ELSE 3 END FROM t", "SELECT 4"],
+    ),
+    (
+        "SELECT a FROM t ORDER BY a OFFSET 5 ROWS FETCH NEXT 5 ROWS ONLY SELECT 1",
+        ["SELECT a FROM t ORDER BY a OFFSET 5 ROWS FETCH NEXT 5 ROWS ONLY", "SELECT 1"],
+    ),
+    (
+        "WITH c AS (SELECT 1 AS x) INSERT t SELECT * FROM c;"
+        " WITH d AS (SELECT 2 AS x) SELECT * FROM d",
+        [
+            "WITH c AS (SELECT 1 AS x) INSERT t SELECT * FROM c",
+            "WITH d AS (SELECT 2 AS x) SELECT * FROM d",
+        ],
+    ),
+    ("BEGIN TRAN INSERT t VALUES (1) COMMIT", ["BEGIN TRAN", "INSERT t VALUES (1)", "COMMIT"]),
+    (
+        "IF OBJECT_ID('t', 'U') IS NOT NULL DROP TABLE t CREATE TABLE t (a int)",
+        [
+            ("if", "OBJECT_ID('t', 'U') IS NOT NULL", "DROP TABLE t", None),
+            "CREATE TABLE t (a int)",
+        ],
+    ),
+    (
+        "IF EXISTS (SELECT 1) SELECT 2; ELSE BEGIN SELECT 3 SELECT 4 END SELECT 5",
+        [("if", "EXISTS (SELECT 1)", "SELECT 2", ["SELECT 3", "SELECT 4"]), "SELECT 5"],
+    ),
+    (
+        "WHILE @i < 3 BEGIN SET @i += 1 IF @i = 2 BREAK END",
+        [("while", "@i < 3", ["SET @i += 1", ("if", "@i = 2", "BREAK", None)])],
+    ),
+    (
+        "BEGIN TRY SELECT 1 END TRY BEGIN CATCH THROW END CATCH SELECT 2",
+        [("try", ["SELECT 1"], ["THROW"]), "SELECT 2"],
+    ),
+    ("sp_help 'x'", ["sp_help 'x'"]),
+    ("-- only a comment", []),
+    (
+        "SELECT '; SELECT 2' /* ; SELECT 3 /* nested */ */ + ';'",
+        ["SELECT '; SELECT 2' /* ; SELECT 3 /* nested */ */ + ';'"],
+    ),
+    ("CREATE VIEW v AS SELECT 1 AS a SELECT 2", ["CREATE VIEW v AS SELECT 1 AS a SELECT 2"]),
+    ("SELECT [begin], [end] FROM [if] END_OF", ["SELECT [begin], [end] FROM [if] END_OF"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), BATCHES, ids=[row[0][:60] for row in BATCHES])
+def test_a_batch_is_cut_into_statements(text: str, expected: list[object]) -> None:
+    assert [shape(node) for node in parse_batch(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("SELECT 'open", 105),
+        ("BEGIN SELECT 1", 102),
+        ("END", 102),
+        ("BEGIN TRY SELECT 1 END TRY", 102),
+        ("SELECT 1) SELECT 2", 102),
+        ("IF", 102),
+    ],
+)  # fmt: skip
+def test_a_batch_that_does_not_parse_is_an_error(text: str, number: int) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_batch(text)
+    assert caught.value.number == number
