@@ -301,8 +301,11 @@ def decisions(
     blocking = [name for name in ALL_CHECKS if journey.transfer.check_spec(name).blocking]
     previous: dict[str, Committed] = committed(instance, hop.asset, blocking)
     rows = target_rows(journey, hop.plan, servers) if previous else None
+    # these modes keep rows that the source has no more
+    keeps = journey.transfer.write in ("append", "upsert")
+    expected = None if keeps else journey.rows()
     return decide(
-        journey.versions(hop), previous, target_rows=rows, expected_rows=journey.rows(), force=force
+        journey.versions(hop), previous, target_rows=rows, expected_rows=expected, force=force
     )
 
 

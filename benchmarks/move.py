@@ -31,7 +31,8 @@ CREATE = """
 CREATE TABLE {t} (
     id integer PRIMARY KEY, customer integer NOT NULL, product bigint, quantity smallint NOT NULL,
     price numeric(12,2) NOT NULL, discount numeric(5,4), paid boolean NOT NULL,
-    ratio double precision, note text, code varchar(20) NOT NULL, city text NOT NULL, day date NOT NULL,
+    ratio double precision, note text, code varchar(20) NOT NULL, city text NOT NULL,
+    day date NOT NULL,
     created timestamp NOT NULL, changed timestamptz, ref uuid NOT NULL
 )"""
 FILL = """

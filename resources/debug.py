@@ -7,7 +7,7 @@ import signal
 import threading
 
 CRASH_AT = "TABLEFERRY_CRASH_AT"
-"""`point` or `point:n`: the process is killed with SIGKILL when it reaches the point the nth time."""
+"""`point` or `point:n`: SIGKILL for the process when it reaches the point the nth time."""
 
 _seen: dict[str, int] = {}
 _lock = threading.Lock()

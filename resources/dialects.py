@@ -69,7 +69,9 @@ def _literal(bound: Bound, column: Column, system: System) -> str:
         return f"uuid '{bound}'" if system == "postgres" else f"'{bound}'"
     if isinstance(bound, dt.datetime):
         text = bound.isoformat(sep="T" if system == "sqlserver" else " ", timespec="microseconds")
-        zoned = column.type.startswith(("timestamp with time zone", "timestamptz", "datetimeoffset"))
+        zoned = column.type.startswith(
+            ("timestamp with time zone", "timestamptz", "datetimeoffset")
+        )
         if system == "postgres":
             return f"timestamptz '{text}+00'" if zoned else f"timestamp '{text}'"
         if system == "sqlserver":

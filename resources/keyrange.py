@@ -54,7 +54,9 @@ class KeyRange:
         try:
             if not dots:
                 raise ValueError("no '..'")
-            return cls(kind, _bound(lower, kind, digits), _bound(upper, kind, digits), digits=digits)
+            return cls(
+                kind, _bound(lower, kind, digits), _bound(upper, kind, digits), digits=digits
+            )
         except ValueError as error:
             raise InputError(f"{name!r} is not a key range of {kind} keys: {error}") from None
 

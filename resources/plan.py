@@ -58,7 +58,8 @@ class CopyPlan:
             str(column.arrow_sql if wire == "arrow" else column.text_sql) for column in self.columns
         ]
         expressions = concatenated(found) if self.framed(wire) else ", ".join(found)
-        return f"SELECT {expressions} FROM {qualified(self.source)} WHERE {self.source_range(key_range)}"
+        where = self.source_range(key_range)
+        return f"SELECT {expressions} FROM {qualified(self.source)} WHERE {where}"
 
     def framed(self, wire: WireFormat) -> bool:
         """Whether the rows travel with terminators that are chosen for each attempt."""

@@ -81,7 +81,9 @@ def test_the_flights_are_the_same_in_all_databases(demo: tuple[dict[str, str], s
 
     with get_client(dsn=stack.clickhouse_url) as clickhouse:
         for table in ("warehouse.flights", "warehouse.flights_direct"):
-            figures = clickhouse.query(FIGURES.format(table=table, whole="Nullable(Int64)")).result_rows[0]
+            figures = clickhouse.query(
+                FIGURES.format(table=table, whole="Nullable(Int64)")
+            ).result_rows[0]
             assert [int(figure) for figure in figures] == expected
     assert "flights in each database" in printed
     for heading in ("export", "load", "finalise", "reconcile", "rows/s", "checks"):

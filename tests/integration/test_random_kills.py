@@ -42,7 +42,8 @@ def test_twenty_random_kills_in_a_row(ferry: Callable[..., Ferry], command: Comm
     one = ferry(
         "['clickhouse://warehouse.{t}']",
         "CREATE TABLE {t} (id integer PRIMARY KEY, v integer)",
-        f"INSERT INTO {{t}} SELECT g, (g::bigint * 7919) % 1000003 FROM generate_series(1, {ROWS}) g",
+        "INSERT INTO {t} SELECT g, (g::bigint * 7919) % 1000003 "
+        f"FROM generate_series(1, {ROWS}) g",
         "ANALYZE {t}",
         ranges=f"{{rows: {ROWS // RANGES}}}",
     )
