@@ -31,6 +31,10 @@ def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
         "seconds": round(verdict.seconds, 4),
         **verdict.metadata,
     }
+    if results := verdict.metadata.get("results"):
+        found["results"] = dg.MetadataValue.table(
+            [dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in results]
+        )
     sides = {"source": _figures(verdict.source), "target": _figures(verdict.target)}
     for side, figures in sides.items():
         if "rows" in figures:
@@ -41,6 +45,11 @@ def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
     if verdict.differences is not None and verdict.differences.rows:
         found |= _differences(verdict.differences)
     return found
+
+
+def _cell(value: Any) -> str | int | float | bool | None:
+    """A value as a table of Dagster's may hold it."""
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 def _figures(side: dict[str, Any]) -> dict[str, Any]:

@@ -134,6 +134,7 @@ class Transfer(Declared):
     tags: dict[str, str] = {}
     owners: list[str] = []
     schedule: str | None = None
+    check_schedule: str | None = None
 
     @field_validator("transfer")
     @classmethod

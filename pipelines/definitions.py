@@ -7,7 +7,7 @@ import dagster as dg
 from assets.manifest import load_transfers
 from assets.transfer import source_asset, transfer_assets
 from pipelines.jobs import check_job, move_job
-from pipelines.schedules import transfer_schedule
+from pipelines.schedules import check_schedule, transfer_schedule
 from pipelines.settings import resources, transfers_folder
 from sensors.alerts import failure_alert
 from sensors.failed_ranges import failed_ranges_sensor
@@ -34,9 +34,12 @@ def build() -> dg.Definitions:
             *map(check_job, transfers.values()),
         ],
         schedules=[
-            transfer_schedule(transfer, transfer.schedule)
-            for transfer in transfers.values()
-            if transfer.schedule
+            *(transfer_schedule(one, one.schedule) for one in transfers.values() if one.schedule),
+            *(
+                check_schedule(one, one.check_schedule)
+                for one in transfers.values()
+                if one.check_schedule
+            ),
         ],
         sensors=[
             *map(new_ranges_sensor, transfers.values()),

@@ -1,15 +1,26 @@
 """Schedules out of the transfers' `schedule` lines."""
 
 import dagster as dg
-from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers, apply_growth, resolve
 from assets.ledger import Reason
 from assets.manifest import Transfer
-from assets.runs import move_job_name, run_requests
+from assets.runs import check_job_name, move_job_name, run_requests
 from assets.transfer import reasons_of
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+
+
+def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
+    """At each tick, reconcile all committed ranges of the transfer; nothing is moved."""
+    return dg.ScheduleDefinition(
+        name=f"{transfer.transfer}_check_schedule",
+        job_name=check_job_name(transfer.transfer),
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        description=f"Compares {transfer.source} with its targets.",
+    )
 
 
 def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import dagster as dg
-from resources.sqlserver import SqlServerResource
 
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
 
 POSTGRES_URL = "TABLEFERRY_POSTGRES_URL"
 SQLSERVER_URL = "TABLEFERRY_SQLSERVER_URL"

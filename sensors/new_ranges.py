@@ -1,7 +1,6 @@
 """Finds keys beyond the known ranges, and adds and moves ranges for them."""
 
 import dagster as dg
-from resources.sqlserver import SqlServerResource
 
 from assets.journey import Servers, apply_growth, find_growth
 from assets.manifest import Transfer
@@ -9,6 +8,7 @@ from assets.runs import move_job_name, run_requests
 from resources.clickhouse import ClickHouseResource
 from resources.errors import TableferryError
 from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
 
 
 def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:

@@ -79,3 +79,12 @@ def test_values_that_differ_look_different(
     source: str | None, target: str | None, shown: tuple[str, str]
 ) -> None:
     assert Difference("1", "different", "note", source, target).shown() == shown
+
+
+def test_the_expectations_of_a_range_are_a_table() -> None:
+    results = [{"expectation": "expect_x(a)", "passed": False, "unexpected": 2, "examples": ["1"]}]
+    verdict = Verdict("expectations", False, {}, {"rows": 3}, 0.1, metadata={"results": results})
+    table = verdict_metadata(verdict)["results"]
+    assert [record.data for record in table.records] == [
+        {"expectation": "expect_x(a)", "passed": False, "unexpected": 2, "examples": "['1']"}
+    ]

@@ -48,6 +48,19 @@ def test_jobs_and_sensors_exist_per_transfer(definitions: dg.Definitions) -> Non
     assert {"reaper", "failure_alert", "flights_new_ranges", "flights_failed_ranges"} <= sensors
 
 
+def test_both_schedules_of_a_file_are_schedules(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(f"{tmp_path}/t.yaml", "w", encoding="utf-8") as out:
+        out.write(
+            "transfer: t\nsource: postgres://public.t\nhops: ['clickhouse://warehouse.t']\n"
+            'key: id\nschedule: "0 2 * * *"\ncheck_schedule: "0 5 * * 0"\n'
+        )
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path))
+    found = {one.name: one.job_name for one in build().get_repository_def().schedule_defs}
+    assert found == {"t_schedule": "move_t", "t_check_schedule": "check_t"}
+
+
 def test_a_wrong_file_fails_the_code_location_by_name_and_line(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
