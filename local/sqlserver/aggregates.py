@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from local.sqlserver.conversions import Value, convert, pg_type
+from local.sqlserver.comparing import key
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import SqlError, syntax_error
-from local.sqlserver.expressions import Compiler, key
+from local.sqlserver.expressions import Compiler
 from local.sqlserver.scope import Scope
 from local.sqlserver.sqltype import MAX, SqlType
 from local.sqlserver.typerules import BIGINT, FLOAT, INT, as_decimal, family, text_length, text_type
+from local.sqlserver.value import Value, pg_type
 
 AGGREGATES = {
     "count", "count_big", "sum", "avg", "min", "max", "stdev", "stdevp", "var", "varp",

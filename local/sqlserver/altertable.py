@@ -12,7 +12,7 @@ from local.sqlserver.batch import Statement
 from local.sqlserver.catalog import Table, TableColumn, object_name
 from local.sqlserver.clauses import name_at, split, words
 from local.sqlserver.columndefs import ColumnDef, TableItems, read_items
-from local.sqlserver.conversions import Value, assign, literal, pg_type
+from local.sqlserver.conversions import assign
 from local.sqlserver.dml import place
 from local.sqlserver.errors import SqlError, syntax_error, unsupported
 from local.sqlserver.parsing import word
@@ -26,6 +26,7 @@ from local.sqlserver.tablesql import (
     index_sql,
     type_check,
 )
+from local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
     from local.sqlserver.interpreter import Interpreter
@@ -42,12 +43,12 @@ def run_alter(run: Interpreter, statement: Statement) -> None:
     if what == "DATABASE" or what in ("INDEX", "LOGIN", "USER", "ROLE", "AUTHORIZATION"):
         return
     if what in ("VIEW", "PROCEDURE", "PROC"):
-        from local.sqlserver.ddl import _create
+        from local.sqlserver.ddl import run_create
         from local.sqlserver.parsing import tokenize
 
         replaced = replace(statement, tokens=[*tokenize("CREATE OR ALTER"), *tokens[1:]])
         replaced.text = "CREATE" + statement.text[len(tokens[0].text) :]
-        _create(run, replaced)
+        run_create(run, replaced)
         return
     if what != "TABLE":
         raise unsupported(f"ALTER {what}")
@@ -78,7 +79,6 @@ def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
 
     state, name = run.state, table.name
     items = read_items(tokens)
-    name = replace(name) if not table.name.temporary else table.name
     known = list(table.columns)
     statements = []
     noted = []

@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import Token
 
 from local.sqlserver.batch import Statement
 from local.sqlserver.catalog import object_name
-from local.sqlserver.clauses import Tokens, matching, name_at, prefixed, split, words
+from local.sqlserver.clauses import Tokens, name_at, prefixed, split, words
 from local.sqlserver.errors import ErrorContext, SqlError, syntax_error
 from local.sqlserver.evaluation import evaluate
 from local.sqlserver.parsing import parse_expression, type_text, word
@@ -189,6 +189,3 @@ def _identity_insert(run: Interpreter, tokens: list[Token]) -> None:
             "pg_sequence AS q WHERE q.seqrelid = s.name::regclass AND m.top BETWEEN q.seqmin "
             "AND q.seqmax"
         )
-
-
-__all__ = ["declare", "matching", "run_set"]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 
 from local.sqlserver.catalog import Table, object_name
 from local.sqlserver.clauses import find, matching, name_at, split, words
 from local.sqlserver.errors import ErrorContext, SqlError, syntax_error
-from local.sqlserver.link import PgError
 from local.sqlserver.parsing import tokenize, type_text
 from local.sqlserver.sqltype import ResultColumn
 from local.sqlserver.state import State
@@ -145,6 +143,3 @@ def _column(table: Table, part):  # type: ignore[no-untyped-def]
     if at < stop:
         parse_type(type_text(part[at:stop])[0])
     return column
-
-
-__all__ = ["BulkInsert", "PgError", "replace"]

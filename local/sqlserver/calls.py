@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.batch import parse_batch
 from local.sqlserver.catalog import Table, object_name
 from local.sqlserver.clauses import Tokens, find, matching, name_at, split, words
-from local.sqlserver.dml import Insert
+from local.sqlserver.dmlparsing import Insert
 from local.sqlserver.errors import SqlError, syntax_error, unsupported
 from local.sqlserver.evaluation import TEXT, evaluate
 from local.sqlserver.parsing import parse_expression, tokenize, type_text, word
 from local.sqlserver.sqltype import SqlType
 from local.sqlserver.state import Frame, Variable
 from local.sqlserver.sysprocs import SYSTEM_PROCEDURES, Argument
-from local.sqlserver.typerules import INT, parse_type
+from local.sqlserver.typerules import parse_type
 
 if TYPE_CHECKING:
     from local.sqlserver.interpreter import Interpreter
@@ -132,14 +131,14 @@ def _executesql(run: Interpreter, arguments: list[Argument]) -> int:
     positional = [argument for argument in arguments if not argument.name]
     statement = by_name.pop("@stmt", None) or by_name.pop("@statement", None) or positional.pop(0)
     declared = by_name.pop("@params", None) or (positional.pop(0) if positional else None)
-    definitions = _definitions(tokenize(declared.value or "")) if declared is not None else []
+    definitions = definitions_of(tokenize(declared.value or "")) if declared is not None else []
     return _with_parameters(run, statement.value or "", definitions, by_name, positional)
 
 
 Definition = tuple[str, SqlType, Tokens | None, bool]
 
 
-def _definitions(tokens: Tokens) -> list[Definition]:
+def definitions_of(tokens: Tokens) -> list[Definition]:
     found: list[Definition] = []
     for part in split(tokens):
         if not part:
@@ -207,7 +206,4 @@ def _procedure(run: Interpreter, definition: str, arguments: list[Argument]) -> 
     by_name = {argument.name.lower(): argument for argument in arguments if argument.name}
     positional = [argument for argument in arguments if not argument.name]
     text = definition[tokens[body].end + 1 :]
-    return _with_parameters(run, text, _definitions(header), by_name, positional)
-
-
-__all__ = ["INT", "Argument", "call", "parse_batch", "run_execute", "run_text"]
+    return _with_parameters(run, text, definitions_of(header), by_name, positional)

@@ -2,49 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from local.sqlserver.binaries import to_binary
 from local.sqlserver.errors import SqlError
-from local.sqlserver.sqltype import MAX, SqlType, storage
-from local.sqlserver.typerules import BINARIES, INTEGERS, family, text_length
-
-# Ticks of 1900-01-01, the day of a time without a date.
-_DAY_ZERO = 693_595 * 864_000_000_000
-
-Constant = str | int | None
-
-
-@dataclass(slots=True)
-class Value:
-    """A T-SQL expression, as PostgreSQL SQL whose type is `storage(type)`."""
-
-    sql: str
-    type: SqlType
-    nullable: bool = True
-    collation: str | None = None
-    """'bin' or 'cs' where case counts; None is the case-insensitive default."""
-    supplementary: bool = False
-    """Under a collation with _SC, which takes a surrogate pair for the one character that it is."""
-    is_null: bool = False
-    """The constant NULL, which takes any type."""
-    constant: Constant = None
-    """The value of a literal text or whole number."""
-    identity: bool = False
-    computed: bool = False
-    name: str = ""
-    """The name as a result column."""
-
-
-def literal(text: str) -> str:
-    """A PostgreSQL text literal."""
-    if "\\" in text:
-        return " E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-    return "'" + text.replace("'", "''") + "'"
-
-
-def pg_type(sql_type: SqlType) -> str:
-    """The storage type as it is written in a cast."""
-    return storage(sql_type)
+from local.sqlserver.sqltype import MAX, SqlType
+from local.sqlserver.typerules import INTEGERS, family, text_length
+from local.sqlserver.value import DAY_ZERO, Value, from_ticks, literal, pg_type, ticks, time_ticks
 
 
 def convert(value: Value, to: SqlType, style: int | None = None, *, tried: bool = False) -> str:
@@ -105,48 +67,6 @@ def assign(value: Value, to: SqlType, place: str) -> str:
 
 
 # Dates ---------------------------------------------------------------------------------------
-
-
-def ticks(value: Value, tried: bool = False) -> str | None:
-    """The value as ticks of 100 ns since 0001-01-01, a time being on 1900-01-01."""
-    name, sql = value.type.name, value.sql
-    if family(value.type) == "text":
-        return f"sys.dto_local(sys.try_dto({sql}))" if tried else f"sys.text_ticks({sql})"
-    if name == "datetime2" and value.type.scale == 7:
-        return sql
-    if name in ("datetime2", "datetime", "smalldatetime"):
-        return f"sys.ts_ticks({sql})"
-    if name == "date":
-        return f"sys.ts_ticks({sql}::timestamp)"
-    if name == "time":
-        return f"({_DAY_ZERO} + {time_ticks(value)})"
-    if name == "datetimeoffset":
-        return f"sys.dto_local({sql})"
-    if family(value.type) in ("int", "dec", "float"):
-        return f"({_DAY_ZERO} + round({sql}::numeric * 864000000000)::bigint)"
-    return None
-
-
-def time_ticks(value: Value) -> str:
-    """A time value as ticks since midnight."""
-    return value.sql if value.type.scale == 7 else f"sys.time_ticks({value.sql})"
-
-
-def from_ticks(sql: str, to: SqlType) -> str:
-    """The inverse of `ticks`, rounded as the type asks."""
-    name, scale = to.name, 7 if to.scale is None else to.scale
-    if name == "datetime2":
-        return sql if scale == 7 else f"sys.ticks_ts({sql}, {scale})"
-    if name == "datetime":
-        return f"sys.to_datetime(sys.ticks_ts({sql}))"
-    if name == "smalldatetime":
-        return f"sys.to_smalldatetime(sys.ticks_ts({sql}))"
-    if name == "date":
-        return f"sys.ticks_ts({sql} / 864000000000 * 864000000000)::date"
-    if name == "time":
-        part = f"({sql} % 864000000000)"
-        return part if scale == 7 else f"sys.ticks_time({part}, {scale})"
-    return f"sys.make_dto({sql}, 0)"
 
 
 def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
@@ -211,7 +131,7 @@ def _to_int(value: Value, to: SqlType, style: int | None, tried: bool) -> str | 
     elif kind == "dec":
         number = f"round({sql})"
     elif kind == "date" and value.type.name in ("datetime", "smalldatetime"):
-        number = f"round(({ticks(value)} - {_DAY_ZERO})::numeric / 864000000000)"
+        number = f"round(({ticks(value)} - {DAY_ZERO})::numeric / 864000000000)"
     else:
         return None
     if to.name == "bit":
@@ -245,7 +165,7 @@ def _to_decimal(value: Value, to: SqlType, style: int | None, tried: bool) -> st
         return f"sys.bytes_int({sql})::{target}" if to.name == "money" else None
     if kind not in ("int", "dec", "float"):
         if value.type.name in ("datetime", "smalldatetime"):
-            return f"(({ticks(value)} - {_DAY_ZERO})::numeric / 864000000000)::{target}"
+            return f"(({ticks(value)} - {DAY_ZERO})::numeric / 864000000000)::{target}"
         return None
     if tried:
         precision, scale = (to.precision or 19), (to.scale if to.precision else 4)
@@ -267,7 +187,7 @@ def _to_float(value: Value, to: SqlType, style: int | None, tried: bool) -> str 
     if kind in ("int", "dec", "float"):
         return f"({sql})::{target}"
     if value.type.name in ("datetime", "smalldatetime"):
-        return f"(({ticks(value)} - {_DAY_ZERO})::{target} / 864000000000)"
+        return f"(({ticks(value)} - {DAY_ZERO})::{target} / 864000000000)"
     return None
 
 
@@ -338,83 +258,6 @@ def _shown(value: Value, to: SqlType, style: int | None) -> str | None:
     return f"sys.date_text(round({ticks(value)}, -4)::bigint, {digits}, {style or 0})"
 
 
-def _to_binary(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
-    kind, sql, length = family(value.type), value.sql, to.length
-    bounded = length is not None and length != MAX
-    if kind == "text":
-        if style in (1, 2):
-            text = f"substr({sql}, 3)" if style == 1 else sql
-            result = f"decode({text}, 'hex')"
-        else:
-            result = (
-                f"sys.utf16({sql})" if value.type.is_unicode else f"convert_to({sql}, 'WIN1252')"
-            )
-    elif kind == "binary":
-        result = sql
-    elif kind == "guid":
-        result = f"sys.guid_bytes({sql})"
-    elif kind == "float":
-        result = f"float{8 if value.type.name == 'float' else 4}send({sql})"
-    elif kind == "dec":
-        result = _decimal_bytes(value)
-    elif kind == "date":
-        result = _date_bytes(value)
-    elif kind == "int":
-        sender = {"bigint": "int8send", "int": "int4send"}.get(value.type.name, "int2send")
-        result = f"{sender}({sql})"
-        if value.type.name in ("tinyint", "bit"):
-            result = f"substr({result}, 2)"
-        if bounded:
-            result = f"sys.right_bytes({result}, {length}, {str(to.name == 'binary').lower()})"
-        return result
-    else:
-        return None
-    if bounded and not (kind == "binary" and _fits(value.type, to)):
-        result = f"substr({result}, 1, {length})"
-    if to.name == "binary":
-        result = f"sys.pad({result}, {length})"
-    return result
-
-
-def _decimal_bytes(value: Value) -> str:
-    # money is a whole number of ten-thousandths; decimal has its own header
-    if value.type.name == "money":
-        return f"int8send(({value.sql} * 10000)::bigint)"
-    if value.type.name == "smallmoney":
-        return f"int4send(({value.sql} * 10000)::int)"
-    return f"sys.decimal_bytes({value.sql}, {value.type.precision}, {value.type.scale or 0})"
-
-
-def _date_bytes(value: Value) -> str:
-    """How SQL Server stores dates: datetime big-endian, the newer types little-endian."""
-    name, scale, whole = value.type.name, value.type.scale, ticks(value)
-    days = f"({whole} / 864000000000)"
-    if name == "datetime":
-        part = f"round(({whole} % 864000000000)::numeric * 3 / 100000)::int"
-        return f"(int4send(({days} - 693595)::int) || int4send({part}))"
-    if name == "smalldatetime":
-        minutes = f"({whole} % 864000000000 / 600000000)"
-        return f"substr(int4send(({days} - 693595)::int * 65536 + {minutes}::int), 1, 4)"
-    if name == "date":
-        return f"sys.le_bytes({days}, 3)"
-    scale = 7 if scale is None else scale
-    length = 3 if scale <= 2 else 4 if scale <= 4 else 5
-    if name == "datetimeoffset":
-        whole = f"({value.sql}).utc"
-        days = f"({whole} / 864000000000)"
-    part = f"({whole} % 864000000000 / {10 ** (7 - scale)})"
-    result = f"sys.le_bytes({scale}, 1) || sys.le_bytes({part}, {length})"
-    if name != "time":
-        result += f" || sys.le_bytes({days}, 3)"
-    if name == "datetimeoffset":
-        result += f" || sys.le_bytes(({value.sql}).minutes, 2)"
-    return f"({result})"
-
-
-def _fits(source: SqlType, to: SqlType) -> bool:
-    return source.name in BINARIES and 0 <= (source.length or -1) <= (to.length or 0)
-
-
 def _to_guid(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
     kind, sql = family(value.type), value.sql
     if kind == "text":
@@ -431,6 +274,6 @@ _TARGETS = {
     "float": _to_float,
     "date": _to_date,
     "text": _to_text,
-    "binary": _to_binary,
+    "binary": to_binary,
     "guid": _to_guid,
 }

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from local.sqlserver.conversions import Value, convert, from_ticks, literal, ticks
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import SqlError
 from local.sqlserver.expressions import Compiler
 from local.sqlserver.scope import Scope
 from local.sqlserver.sqltype import SqlType
-from local.sqlserver.typerules import BIGINT, BIT, DATE, DATETIME, DATETIME2, INT, family
+from local.sqlserver.typerules import BIGINT, DATE, DATETIME, DATETIME2, INT, family
+from local.sqlserver.value import Value, from_ticks, literal, ticks
 
 Handler = Callable[[Compiler, list[exp.Expr], Scope], Value]
 
@@ -271,4 +272,3 @@ DATE_FUNCTIONS: dict[str, Handler] = {
     "switchoffset": _switchoffset,
     "todatetimeoffset": _todatetimeoffset,
 }
-_ = BIT

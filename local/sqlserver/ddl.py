@@ -10,8 +10,8 @@ from sqlglot.tokenizer_core import Token
 from local.sqlserver.altertable import run_alter
 from local.sqlserver.batch import Statement
 from local.sqlserver.bootstrap import create_database, schema_sql
-from local.sqlserver.catalog import ObjectName, Table, TableColumn, object_name, pg_name, quoted
-from local.sqlserver.clauses import find, matching, name_at, prefixed, split, words
+from local.sqlserver.catalog import ObjectName, TableColumn, object_name, pg_name
+from local.sqlserver.clauses import find, matching, name_at, split, words
 from local.sqlserver.columndefs import (
     ColumnDef,
     KeyDef,
@@ -20,7 +20,7 @@ from local.sqlserver.columndefs import (
     ordered_names,
     read_items,
 )
-from local.sqlserver.conversions import literal, pg_type
+from local.sqlserver.dropping import drop_relations, index_of, run_drop, run_truncate
 from local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
 from local.sqlserver.parsing import parse_query, word
 from local.sqlserver.queries import compile_query
@@ -33,6 +33,7 @@ from local.sqlserver.tablesql import (
     not_null,
     relation_note,
 )
+from local.sqlserver.value import literal, pg_type
 
 if TYPE_CHECKING:
     from local.sqlserver.interpreter import Interpreter
@@ -46,18 +47,19 @@ def run_ddl(run: Interpreter, statement: Statement) -> None:
     """
     with run.state.statement(ErrorContext(statement.kind), writes=True):
         if statement.kind == "CREATE":
-            _create(run, statement)
+            run_create(run, statement)
         elif statement.kind == "ALTER":
             run_alter(run, statement)
         elif statement.kind == "DROP":
-            _drop(run, statement.tokens)
+            run_drop(run, statement.tokens)
         else:
-            _truncate(run, statement.tokens)
+            run_truncate(run, statement.tokens)
     run.state.rowcount = 0
     run.sink.done(None, f"{statement.kind} {word(statement.tokens[1])}")
 
 
-def _create(run: Interpreter, statement: Statement) -> None:
+def run_create(run: Interpreter, statement: Statement) -> None:
+    """Run a CREATE, or what ALTER VIEW and ALTER PROCEDURE stand for."""
     tokens = statement.tokens
     at = 1
     if words(tokens[1:], 2) == ["OR", "ALTER"]:
@@ -221,7 +223,7 @@ def _create_index(run: Interpreter, tokens: Sequence[Token]) -> None:
     key.columns = ordered_names(tokens[at + 1 : end])
     after_options(tokens, end + 1, key)
     table = run.state.catalog.get(object_name(parts, run.state.database), ".".join(parts))
-    if _index(run, table, key.name):
+    if index_of(run, table, key.name):
         raise SqlError(
             1913,
             16,
@@ -229,15 +231,6 @@ def _create_index(run: Interpreter, tokens: Sequence[Token]) -> None:
             f"exists on table '{'.'.join(parts)}'.",
         )
     run.state.link.run(index_sql(run.state, table.name, list(table.columns), key, serial(run)))
-
-
-def _index(run: Interpreter, table: Table, name: str) -> str | None:
-    rows = run.state.link.rows(
-        "SELECT i.oid::regclass::text FROM sys._index i JOIN pg_class c ON c.oid = i.oid "
-        "WHERE i.relation = $1 AND lower(i.name) = $2",
-        [str(table.oid), name.lower()],
-    )
-    return rows[0][0] if rows else None
 
 
 def _create_schema(run: Interpreter, tokens: Sequence[Token]) -> None:
@@ -254,7 +247,7 @@ def _create_view(run: Interpreter, statement: Statement, at: int, *, replace: bo
     parts, at = name_at(tokens, at + 1)
     name = object_name(parts, state.database)
     if replace and state.catalog.find(name) is not None:
-        _drop_relations(run, [name])
+        drop_relations(run, [name])
     require_free(run, name)
     compiler = state.compiler()
     columns, query_tokens = view_parts(tokens, at)
@@ -317,171 +310,3 @@ def _create_procedure(run: Interpreter, statement: Statement, at: int, *, replac
         "INSERT INTO sys._module (pg_schema, name, definition) VALUES "
         f"({literal(name.pg_schema)}, {literal(name.name)}, {literal(statement.text)})"
     )
-
-
-def _drop(run: Interpreter, tokens: Sequence[Token]) -> None:
-    state, what, at = run.state, word(tokens[1]), 2
-    optional = words(tokens[2:], 2) == ["IF", "EXISTS"]
-    at += 2 if optional else 0
-    if what in ("TABLE", "VIEW"):
-        names = []
-        for part in split(tokens[at:]):
-            parts, _ = name_at(part, 0)
-            name = object_name(parts, state.database)
-            table = state.catalog.find(name)
-            if table is not None and table.kind != ("U" if what == "TABLE" else "V"):
-                raise SqlError(
-                    3705,
-                    16,
-                    f"Cannot use DROP {what} with '{'.'.join(parts)}' because it is of another "
-                    "kind.",
-                )
-            if table is None and not optional:
-                raise missing(what.lower(), ".".join(parts))
-            if table is not None:
-                names.append(name)
-        _drop_relations(run, names)
-    elif what == "INDEX":
-        _drop_index(run, tokens[at:], optional)
-    elif what == "SCHEMA":
-        _drop_schema(run, tokens[at].text, optional)
-    elif what == "DATABASE":
-        _drop_database(run, tokens[at].text, optional)
-    elif what in ("PROC", "PROCEDURE"):
-        parts, _ = name_at(tokens, at)
-        name = object_name(parts, state.database)
-        count = state.link.execute(
-            "DELETE FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
-            [name.pg_schema, name.name.lower()],
-        )
-        if not count and not optional:
-            raise missing("procedure", ".".join(parts))
-    elif what not in ("LOGIN", "USER", "ROLE", "STATISTICS"):
-        raise unsupported(f"DROP {what}")
-
-
-def missing(kind: str, name: str) -> SqlError:
-    """Error 3701."""
-    return SqlError(
-        3701,
-        11,
-        f"Cannot drop the {kind} '{name}', because it does not exist or you do not have "
-        "permission.",
-        5,
-    )
-
-
-def _drop_relations(run: Interpreter, names: list[ObjectName]) -> None:
-    state = run.state
-    for name in names:
-        table = state.catalog.get(name)
-        others = state.link.rows(
-            "SELECT FROM sys._constraint x JOIN pg_class c ON c.oid = x.relation WHERE x.other "
-            "= $1 AND x.relation <> $1",
-            [str(table.oid)],
-        )
-        if others:
-            raise SqlError(
-                3726,
-                16,
-                f"Could not drop object '{name.name}' because it is referenced by a FOREIGN KEY "
-                "constraint.",
-            )
-        oid = f"{table.oid}::oid"
-        kind = "TABLE" if table.kind == "U" else "VIEW"
-        if state.identity_insert == table.sql:
-            state.identity_insert = None
-        state.link.run(
-            f"DELETE FROM sys._index WHERE relation = {oid}; DELETE FROM sys._constraint WHERE "
-            f"relation = {oid};"
-            f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = "
-            f"{oid};"
-            f"DROP {kind} {table.sql}"
-        )
-
-
-def _drop_index(run: Interpreter, tokens: Sequence[Token], optional: bool) -> None:
-    state = run.state
-    for part in split(tokens):
-        names, at = name_at(part, 0)
-        if words(part[at : at + 1]) == ["ON"]:
-            parts, _ = name_at(part, at + 1)
-        else:
-            parts = names[:-1]
-        table = state.catalog.find(object_name(parts, state.database))
-        index = _index(run, table, names[-1]) if table is not None else None
-        if index is None:
-            if optional:
-                continue
-            raise missing("index", f"{'.'.join(parts)}.{names[-1]}")
-        state.link.run(
-            f"DELETE FROM sys._index WHERE oid = {literal(index)}::regclass; DROP INDEX {index}"
-        )
-
-
-def _drop_schema(run: Interpreter, name: str, optional: bool) -> None:
-    state = run.state
-    pg_schema = pg_name(f"{state.database}.{name}")
-    if not state.link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [pg_schema]):
-        if optional:
-            return
-        raise SqlError(
-            15151,
-            16,
-            f"Cannot drop the schema '{name}', because it does not exist or you do not have "
-            "permission.",
-        )
-    if state.link.rows(
-        "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1",
-        [pg_schema],
-    ):
-        raise SqlError(
-            3729, 16, f"Cannot drop schema '{name}' because it is being referenced by an object."
-        )
-    state.link.run(
-        f"DELETE FROM sys._schema WHERE pg_schema = {literal(pg_schema)}; DROP SCHEMA "
-        f"{quoted(pg_schema)}"
-    )
-
-
-def _drop_database(run: Interpreter, name: str, optional: bool) -> None:
-    state, key = run.state, name.lower()
-    if not state.link.rows("SELECT FROM sys._database WHERE key = $1", [key]):
-        if optional:
-            return
-        raise missing("database", name)
-    if key == state.database.lower():
-        raise SqlError(3702, 16, f'Cannot drop database "{name}" because it is currently in use.')
-    schemas = [
-        str(row[0])
-        for row in state.link.rows("SELECT pg_schema FROM sys._schema WHERE database = $1", [key])
-    ]
-    for schema in schemas:
-        state.link.run(
-            "DELETE FROM sys._column k USING sys._relation r WHERE k.oid = r.oid AND "
-            f"r.pg_schema = {literal(schema)};"
-            "DELETE FROM sys._index i USING sys._relation r WHERE i.relation = r.oid AND "
-            f"r.pg_schema = {literal(schema)};"
-            "DELETE FROM sys._constraint x USING sys._relation r WHERE x.relation = r.oid AND "
-            f"r.pg_schema = {literal(schema)};"
-            f"DELETE FROM sys._relation WHERE pg_schema = {literal(schema)};"
-            f"DELETE FROM sys._schema WHERE pg_schema = {literal(schema)};"
-            f"DROP SCHEMA {quoted(schema)} CASCADE"
-        )
-    state.link.run(f"DELETE FROM sys._database WHERE key = {literal(key)}")
-
-
-def _truncate(run: Interpreter, tokens: Sequence[Token]) -> None:
-    parts, _ = name_at(tokens, 2)
-    table = run.state.catalog.find(object_name(parts, run.state.database))
-    if table is None:
-        raise SqlError(
-            4701,
-            16,
-            f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not '
-            "have permissions.",
-        )
-    run.state.link.run(f"TRUNCATE {table.sql} RESTART IDENTITY")
-
-
-__all__ = ["create_table", "prefixed", "run_ddl"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot import exp
-
 from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While, parse_batch
 from local.sqlserver.catalog import object_name
 from local.sqlserver.dml import compile_change, compile_insert
@@ -25,9 +23,9 @@ def describe(state: State, text: str, declarations: str = "") -> list[ResultColu
     Raises:
         SqlError: the batch cannot be translated.
     """
-    from local.sqlserver.calls import _definitions
+    from local.sqlserver.calls import definitions_of
 
-    definitions = _definitions(tokenize(declarations)) if declarations else []
+    definitions = definitions_of(tokenize(declarations)) if declarations else []
     frame = Frame({name: Variable(kind) for name, kind, _, _ in definitions}, parent=state.frame)
     return described_in(state, text, frame)
 
@@ -62,14 +60,15 @@ def _first(state: State, nodes: Sequence[Node]) -> list[ResultColumn] | None:
 
 def _statement(state: State, statement: Statement) -> list[ResultColumn] | None:
     from local.sqlserver.assignments import declare
-    from local.sqlserver.interpreter import Interpreter, _assignments, prepare
+    from local.sqlserver.interpreter import Interpreter
+    from local.sqlserver.preparing import assigned_variables, prepare
 
     prepare(statement)
     parsed = statement.parsed
     if statement.kind == "DECLARE":
         declare(Interpreter(state, None), statement)  # type: ignore[arg-type]
     elif statement.kind == "SELECT":
-        if parsed.args.get("into") is not None or _assignments(parsed) is not None:
+        if parsed.args.get("into") is not None or assigned_variables(parsed) is not None:
             return None
         return compile_query(state.compiler(), parsed, None).result_columns
     elif statement.kind == "INSERT" and parsed.output is not None:
@@ -80,6 +79,3 @@ def _statement(state: State, statement: Statement) -> list[ResultColumn] | None:
     elif statement.kind in ("UPDATE", "DELETE"):
         return compile_change(state.compiler(), parsed).columns
     return None
-
-
-__all__ = ["describe", "described_in", "exp"]

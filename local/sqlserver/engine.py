@@ -141,4 +141,4 @@ class Engine:
         self.state.link.close()
 
 
-__all__ = ["BulkInsert", "Engine", "SqlError"]
+__all__ = ["BulkInsert", "Engine"]

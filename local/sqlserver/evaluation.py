@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlglot import exp
 
 from local.sqlserver.clauses import Tokens
-from local.sqlserver.conversions import Value, convert
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import ErrorContext
 from local.sqlserver.link import PgError
 from local.sqlserver.parsing import parse_expression
@@ -86,6 +86,3 @@ def translating(state: State, what: str) -> Iterator[None]:
         context = ErrorContext(what, state._describe)
         state.trancount = 0 if state.link.status.name == "IDLE" else state.trancount
         raise state._translated(error, context) from error
-
-
-__all__ = ["TEXT", "Value", "evaluate", "evaluate_text", "expression_of", "translating"]

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from local.sqlserver.catalog import Catalog
-from local.sqlserver.conversions import Value, convert, from_ticks, literal, pg_type, ticks
+from local.sqlserver.comparing import comparable, compare, unified
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import SqlError, syntax_error, unsupported
+from local.sqlserver.operators import OPERATOR_WORDS, concatenated, date_arithmetic, digits_of
 from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import CODE_PAGE, MAX, SqlType
+from local.sqlserver.sqltype import MAX, SqlType
 from local.sqlserver.typerules import (
-    DATETIME,
-    FLOAT,
     INT,
-    SYSNAME,
     arithmetic,
     common_type,
     family,
-    parse_type,
     text_length,
     text_type,
 )
+from local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
     from local.sqlserver.queries import Query
@@ -107,7 +106,9 @@ class Compiler:
         return value
 
     def _expression(self, node: exp.Expr, scope: Scope) -> Value:
-        maker = _EXPRESSIONS.get(type(node))
+        from local.sqlserver.nodes import EXPRESSIONS
+
+        maker = EXPRESSIONS.get(type(node))
         if maker is not None:
             return maker(self, node, scope)
         kind = type(node)
@@ -214,13 +215,13 @@ class Compiler:
             # NULL takes the other's type
             kinds = {family(right.type if left.is_null else left.type)}
         if operator == "+" and kinds == {"text"}:
-            return _concatenated(left, right)
+            return concatenated(left, right)
         if operator == "+" and kinds == {"binary"}:
             sizes = text_length(left.type), text_length(right.type)
             length = MAX if MAX in sizes else min(8000, sum(sizes))
             return Value(f"({left.sql} || {right.sql})", SqlType("varbinary", length), nullable)
         if "date" in kinds:
-            return _date_arithmetic(operator, left, right, nullable)
+            return date_arithmetic(operator, left, right, nullable)
         if left.is_null and right.is_null:
             return Value("NULL::integer", INT)
         # a text among numbers is read as the number's type, NULL takes the other's
@@ -232,9 +233,10 @@ class Compiler:
             raise SqlError(
                 8117,
                 16,
-                f"Operand data type {left.type.name} is invalid for {_WORDS[operator]} operator.",
+                f"Operand data type {left.type.name} is invalid for {OPERATOR_WORDS[operator]} "
+                "operator.",
             )
-        result = arithmetic(operator, left.type, right.type, _digits(left), _digits(right))
+        result = arithmetic(operator, left.type, right.type, digits_of(left), digits_of(right))
         a, b = left.sql, right.sql
         if result.name in ("float", "real"):
             a, b = convert(left, result), convert(right, result)
@@ -258,7 +260,9 @@ class Compiler:
             return Value(f"sys.tinyint(({a} {operator} {b})::bigint)", result, nullable)
         if result.name == "bit":
             raise SqlError(
-                8117, 16, f"Operand data type bit is invalid for {_WORDS[operator]} operator."
+                8117,
+                16,
+                f"Operand data type bit is invalid for {OPERATOR_WORDS[operator]} operator.",
             )
         return Value(f"({a} {operator} {b})", result, nullable)
 
@@ -289,319 +293,3 @@ class Compiler:
         tail = f" ELSE {convert(default, result.type)}" if default is not None else ""
         nullable = default is None or any(value.nullable or value.is_null for value in values)
         return replace(result, sql=f"(CASE {whens}{tail} END)", nullable=nullable)
-
-
-def _digits(value: Value) -> int | None:
-    """How many digits a whole literal has: in decimal arithmetic no others count."""
-    return len(str(abs(value.constant))) if isinstance(value.constant, int) else None
-
-
-_WORDS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
-
-
-def unified(values: list[Value]) -> Value:
-    """The common type (and collation) of several values; `sql` means nothing."""
-    typed = [value for value in values if not value.is_null]
-    if not typed:
-        return Value("", INT)
-    result = typed[0].type
-    for value in typed[1:]:
-        result = common_type(result, value.type)
-    collation = next((value.collation for value in typed if value.collation), None)
-    return Value("", result, any(value.nullable for value in values), collation)
-
-
-def key(value: Value, *, ordered: bool = False) -> str:
-    """SQL that is equal (and orders alike) exactly where T-SQL finds values equal."""
-    if family(value.type) == "text":
-        return f"sys.{'cs' if value.collation else 'ci'}({value.sql})"
-    if value.type.name == "datetimeoffset":
-        return f"({value.sql}).utc"
-    if ordered and value.type.name == "uniqueidentifier":
-        return f"sys.guid_order({value.sql})"
-    return value.sql
-
-
-def comparable(left: Value, right: Value, *, ordered: bool = False) -> tuple[str, str]:
-    """SQL of two values such that PostgreSQL compares them as T-SQL would."""
-    kinds = (family(left.type), family(right.type))
-    if left.is_null or right.is_null:
-        other = right.type if left.is_null else left.type
-        left, right = (
-            replace(left, sql=convert(left, other), type=other, is_null=False),
-            replace(right, sql=convert(right, other), type=other, is_null=False),
-        )
-        kinds = (family(other), family(other))
-    if kinds == ("text", "text"):
-        collation = left.collation or right.collation
-        return key(replace(left, collation=collation)), key(replace(right, collation=collation))
-    if set(kinds) <= {"int", "dec"}:
-        return _exact(left, right), _exact(right, left)
-    if set(kinds) <= {"int", "dec", "float"}:
-        if kinds == ("float", "float"):
-            return left.sql, right.sql
-        return convert(left, FLOAT), convert(right, FLOAT)
-    target = common_type(left.type, right.type)
-    if kinds == ("date", "date"):
-        if target.name == "datetimeoffset":
-            sides = [Value(convert(side, target), target) for side in (left, right)]
-            return key(sides[0]), key(sides[1])
-        plain = {"date", "datetime", "smalldatetime", "datetime2"}
-        if {left.type.name, right.type.name} <= plain and 7 not in (
-            left.type.scale,
-            right.type.scale,
-        ):
-            return left.sql, right.sql
-        target = replace(target, scale=7) if target.scale is not None else target
-        if target.name in ("datetime2", "time"):
-            return convert(left, target), convert(right, target)
-        return str(ticks(left)), str(ticks(right))
-    sides = [Value(convert(side, target), target) for side in (left, right)]
-    return key(sides[0], ordered=ordered), key(sides[1], ordered=ordered)
-
-
-def _exact(value: Value, other: Value) -> str:
-    # a whole literal beyond int is numeric in T-SQL, but must not keep a bigint index from use
-    if (
-        isinstance(value.constant, int)
-        and family(other.type) == "int"
-        and abs(value.constant) < 2**63
-    ):
-        return f"({value.constant})"
-    return value.sql
-
-
-def compare(operator: str, left: Value, right: Value) -> str:
-    """SQL of a comparison."""
-    ordered = operator in ("<", "<=", ">", ">=")
-    if ordered and left.type.name == right.type.name == "uniqueidentifier":
-        return f"({key(left, ordered=True)} {operator} {key(right, ordered=True)})"
-    a, b = comparable(left, right, ordered=ordered)
-    return f"({a} {operator} {b})"
-
-
-def _concatenated(left: Value, right: Value) -> Value:
-    if left.is_null:
-        left = Value("NULL::text", SqlType("varchar", 1))
-    if right.is_null:
-        right = Value("NULL::text", SqlType("varchar", 1))
-    unicode = left.type.is_unicode or right.type.is_unicode
-    a, b = text_length(left.type), text_length(right.type)
-    length = MAX if MAX in (a, b) else a + b
-    return Value(
-        f"({left.sql} || {right.sql})",
-        text_type(unicode, length),
-        left.nullable or right.nullable,
-        left.collation or right.collation,
-        supplementary=left.supplementary or right.supplementary,
-    )
-
-
-def _date_arithmetic(operator: str, left: Value, right: Value, nullable: bool) -> Value:
-    # only datetime and smalldatetime add and subtract, in days
-    result = left.type if family(left.type) == "date" else right.type
-    if result.name not in ("datetime", "smalldatetime") or operator not in "+-":
-        raise SqlError(
-            206, 16, f"Operand type clash: {left.type.name} is incompatible with {right.type.name}"
-        )
-    zero = "599266080000000000"
-    sql = f"({ticks(left)} {operator} {ticks(right)} {'-' if operator == '+' else '+'} {zero})"
-    return Value(from_ticks(sql, DATETIME), DATETIME, nullable)
-
-
-def number(text: str) -> Value:
-    """A numeric literal."""
-    if "e" in text.lower():
-        return Value(f"{text}::double precision", FLOAT, False)
-    whole, dot, fraction = text.partition(".")
-    if dot:
-        digits = len(whole.lstrip("0")) + len(fraction)
-        kind = SqlType("numeric", precision=max(digits, 1), scale=len(fraction))
-        return Value(f"{text if fraction else whole}::{pg_type(kind)}", kind, False)
-    value = int(text)
-    if value < 2**31:
-        return Value(str(value), INT, False, constant=value)
-    if len(str(value)) > 38:
-        raise SqlError(
-            1007,
-            15,
-            f"The number '{text}' is out of the range for numeric representation (maximum "
-            "precision 38).",
-        )
-    kind = SqlType("numeric", precision=len(str(value)), scale=0)
-    return Value(f"{value}::numeric", kind, False, constant=value)
-
-
-def text_value(text: str, unicode: bool) -> Value:
-    """A text literal; without N it can hold the code page's characters only."""
-    if not unicode and not text.isascii():
-        text = "".join(
-            char if _in_code_page(char) else "?" * (1 + (ord(char) > 0xFFFF)) for char in text
-        )
-    length = len(text.encode("utf-16-le")) // 2
-    kind = text_type(unicode, length if length <= (4000 if unicode else 8000) else MAX)
-    return Value(f"{literal(text)}::text", kind, False, constant=text)
-
-
-def _in_code_page(char: str) -> bool:
-    try:
-        char.encode(CODE_PAGE)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def collation_kind(name: str) -> str | None:
-    """How a collation compares: 'bin', 'cs' or None for case-insensitive.
-
-    Raises:
-        SqlError: 448, no such collation.
-    """
-    upper = name.upper()
-    if upper == "DATABASE_DEFAULT":
-        return None
-    if "_BIN" in upper:
-        return "bin"
-    if "_CS" in upper:
-        return "cs"
-    if "_CI" in upper:
-        return None
-    raise SqlError(448, 16, f"Invalid collation '{name}'.")
-
-
-def _case(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    subject = node.args.get("this")
-    branches = []
-    for branch in node.args["ifs"]:
-        if subject is not None:
-            left = compiler.expression(subject, scope)
-            when = compare("=", left, compiler.expression(branch.this, scope))
-        else:
-            when = compiler.condition(branch.this, scope)
-        branches.append((when, compiler.expression(branch.args["true"], scope)))
-    default = node.args.get("default")
-    return compiler.case(branches, None if default is None else compiler.expression(default, scope))
-
-
-def _column(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    if not isinstance(node.this, exp.Identifier):
-        raise syntax_error("*")
-    return scope.resolve([part.name for part in node.parts])  # type: ignore[attr-defined]
-
-
-def _parameter(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    name = "@" + (
-        node.this.name if not isinstance(node.this, exp.Parameter) else "@" + node.this.this.name
-    )
-    return compiler.parameter(name)
-
-
-def _negative(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.this, scope)
-    if isinstance(value.constant, int):
-        constant = -value.constant
-        kind = INT if constant == -(2**31) else value.type
-        tail = "" if kind == INT else "::numeric"
-        return Value(f"({constant}){tail}", kind, False, constant=constant)
-    if family(value.type) not in ("int", "dec", "float"):
-        raise SqlError(
-            8117, 16, f"Operand data type {value.type.name} is invalid for minus operator."
-        )
-    return Value(f"(- {value.sql})", value.type, value.nullable)
-
-
-def _collate(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.this, scope)
-    name = node.expression.name
-    return replace(
-        value,
-        collation=collation_kind(name) or None,
-        # https://learn.microsoft.com/sql/relational-databases/collations/collation-and-unicode-support
-        supplementary="_SC" in name.upper() or "_140_" in name,
-    )
-
-
-def _cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.this, scope)
-    kind = parse_type(node.args["to"].args["kind"], in_cast=True)
-    tried = isinstance(node, exp.TryCast)
-    sql = convert(value, kind, tried=tried)
-    return Value(sql, kind, tried or value.nullable or value.is_null, value.collation)
-
-
-def _convert(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.expression, scope)
-    kind = parse_type(node.this.args["kind"], in_cast=True)
-    style = node.args.get("style")
-    number_of_style = None
-    if style is not None:
-        constant = compiler.expression(style, scope).constant
-        if not isinstance(constant, int):
-            raise unsupported("CONVERT with a style that is not a literal")
-        number_of_style = constant
-    tried = bool(node.args.get("safe"))
-    sql = convert(value, kind, number_of_style, tried=tried)
-    return Value(sql, kind, tried or value.nullable or value.is_null, value.collation)
-
-
-def _subquery(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    query = compiler.query(node.this, scope)
-    if len(query.columns) != 1:
-        raise SqlError(
-            116,
-            16,
-            "Only one expression can be specified in the select list when the subquery is "
-            "not introduced with EXISTS.",
-        )
-    return replace(query.columns[0], sql=f"({query.sql})", nullable=True, identity=False)
-
-
-def _binary(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    digits = str(node.this)
-    digits = "0" * (len(digits) % 2) + digits
-    kind = SqlType("varbinary", max(1, len(digits) // 2) if len(digits) <= 16000 else MAX)
-    return Value(f"'\\x{digits}'::bytea", kind, False)
-
-
-def _inverted(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.this, scope)
-    if value.type.name == "bit":
-        return Value(f"(1 - {value.sql})::smallint", value.type, value.nullable)
-    if value.type.name == "tinyint":
-        return Value(f"(255 - {value.sql})::smallint", value.type, value.nullable)
-    return Value(f"(~ {value.sql})", value.type, value.nullable)
-
-
-def _parenthesised(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.this, scope)
-    return replace(
-        value, sql=value.sql if value.constant is not None else f"({value.sql})", name=""
-    )
-
-
-_EXPRESSIONS: dict[type, Callable[[Compiler, exp.Expr, Scope], Value]] = {
-    exp.Column: _column,
-    exp.Parameter: _parameter,
-    exp.Paren: _parenthesised,
-    exp.Subquery: _subquery,
-    exp.Null: lambda compiler, node, scope: Value("NULL", INT, is_null=True),
-    exp.Literal: lambda compiler, node, scope: (
-        text_value(str(node.this), False) if node.is_string else number(str(node.this))
-    ),
-    exp.National: lambda compiler, node, scope: text_value(str(node.this), True),
-    exp.HexString: _binary,
-    exp.Neg: _negative,
-    exp.BitwiseNot: _inverted,
-    exp.Case: _case,
-    exp.Cast: _cast,
-    exp.TryCast: _cast,
-    exp.Convert: _convert,
-    exp.Collate: _collate,
-    exp.CurrentTimestamp: lambda compiler, node, scope: Value(
-        "sys.to_datetime(clock_timestamp() AT TIME ZONE 'UTC')", DATETIME, False
-    ),
-    exp.CurrentUser: lambda compiler, node, scope: replace(
-        compiler.parameter("@@user_name"), type=SYSNAME
-    ),
-    exp.SessionUser: lambda compiler, node, scope: compiler.parameter("@@user_name"),
-}

@@ -13,22 +13,23 @@ from local.sqlserver.assignments import declare, run_set
 from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While
 from local.sqlserver.calls import run_execute
 from local.sqlserver.catalog import object_name
-from local.sqlserver.clauses import find, words
-from local.sqlserver.conversions import Value, convert
+from local.sqlserver.clauses import words
+from local.sqlserver.conversions import convert
 from local.sqlserver.ddl import run_ddl
-from local.sqlserver.dml import compile_change, compile_insert, parse_change, parse_insert
+from local.sqlserver.dml import compile_change, compile_insert
 from local.sqlserver.errors import (
     BATCH_ABORTING,
     SCOPE_ABORTING,
     ErrorContext,
     SqlError,
-    syntax_error,
     unsupported,
 )
-from local.sqlserver.evaluation import evaluate, evaluate_text, expression_of
+from local.sqlserver.evaluation import evaluate_text, expression_of, translating
 from local.sqlserver.messages import Thrown, run_print, run_raiserror, run_throw
-from local.sqlserver.parsing import parse_expression, parse_query, word
+from local.sqlserver.parsing import parse_expression, word
+from local.sqlserver.preparing import assigned_variables, prepare_all
 from local.sqlserver.queries import Query, compile_query
+from local.sqlserver.scope import Scope
 from local.sqlserver.selectinto import run_select_into
 from local.sqlserver.state import Frame, Sink, State
 
@@ -69,7 +70,7 @@ class Interpreter:
             try:
                 nodes = tree.parse_batch(text)
                 for node in nodes:
-                    _prepare_all(node)
+                    prepare_all(node)
             except SqlError as error:
                 # the batch does not parse: nothing of it runs
                 self.state.error = error.number
@@ -162,8 +163,6 @@ class Interpreter:
             node = condition.parsed
             with self.state.statement(ErrorContext("IF")):
                 compiler = self.state.compiler()
-                from local.sqlserver.scope import Scope
-
                 sql = compiler.condition(node, Scope())
                 rows = self.state.link.rows(
                     f"SELECT CASE WHEN {sql} THEN 1 END", self.state.values(compiler.params)
@@ -194,7 +193,7 @@ class Interpreter:
         if isinstance(node, exp.Select) and node.args.get("into") is not None:
             run_select_into(self, node)
             return
-        assigned = _assignments(node)
+        assigned = assigned_variables(node)
         if assigned is not None:
             self._select_variables(node, assigned)
             return
@@ -329,17 +328,17 @@ class Interpreter:
         self.sink.done(None, "BEGIN TRANSACTION")
 
     def _run_commit(self, statement: Statement) -> None:
-        with self._outside("COMMIT"):
+        with translating(self.state, "COMMIT"):
             self.state.commit()
         self.sink.done(None, "COMMIT TRANSACTION")
 
     def _run_rollback(self, statement: Statement) -> None:
-        with self._outside("ROLLBACK"):
+        with translating(self.state, "ROLLBACK"):
             self.state.rollback(self._transaction_name(statement, rollback=True))
         self.sink.done(None, "ROLLBACK TRANSACTION")
 
     def _run_save(self, statement: Statement) -> None:
-        with self._outside("SAVE"):
+        with translating(self.state, "SAVE"):
             self.state.save(self._transaction_name(statement) or "")
         self.sink.done(None, "SAVE TRANSACTION")
 
@@ -360,11 +359,6 @@ class Interpreter:
         ):
             return None
         return name
-
-    def _outside(self, what: str):  # type: ignore[no-untyped-def]
-        from local.sqlserver.evaluation import translating
-
-        return translating(self.state, what)
 
     # Control -----------------------------------------------------------------------------------
 
@@ -401,70 +395,3 @@ class Interpreter:
         self.sink.done(None, statement.kind)
 
     _run_deny = _run_revoke = _run_checkpoint = _run_dbcc = _run_reconfigure = _run_grant
-
-
-def _assignments(node: exp.Expr) -> list[str] | None:
-    """The variables of SELECT @a = ..., @b = ...; None if it selects for the client."""
-    if not isinstance(node, exp.Select):
-        return None
-    names = [
-        "@" + item.this.name
-        for item in node.expressions
-        if isinstance(item, exp.EQ) and isinstance(item.this, exp.Parameter)
-    ]
-    if not names:
-        return None
-    if len(names) != len(node.expressions):
-        raise SqlError(
-            141,
-            15,
-            "A SELECT statement that assigns a value to a variable must not be combined with "
-            "data-retrieval operations.",
-        )
-    return names
-
-
-def _prepare_all(node: Node) -> None:
-    """Parse every statement of a batch, so that a syntax error anywhere stops all of it."""
-    if isinstance(node, Statement):
-        prepare(node)
-    elif isinstance(node, Block):
-        for item in node.body:
-            _prepare_all(item)
-    elif isinstance(node, If):
-        prepare(node.condition)
-        _prepare_all(node.then)
-        if node.otherwise is not None:
-            _prepare_all(node.otherwise)
-    elif isinstance(node, While):
-        prepare(node.condition)
-        _prepare_all(node.body)
-    else:
-        for item in (*node.body, *node.handler):
-            _prepare_all(item)
-
-
-def prepare(statement: Statement) -> None:
-    """Parse a statement's tokens into `parsed`, once.
-
-    Raises:
-        SqlError: 102.
-    """
-    if statement.parsed is not None:
-        return
-    kind = statement.kind
-    if kind == "SELECT":
-        end = find(statement.tokens, {"OPTION"})
-        node = parse_query(statement.tokens[:end])
-        if not isinstance(node, (exp.Query,)):
-            raise syntax_error(statement.tokens[0].text)
-        statement.parsed = node
-    elif kind == "CONDITION":
-        statement.parsed = parse_expression(statement.tokens)
-    elif kind == "INSERT":
-        statement.parsed = parse_insert(statement.tokens)
-    elif kind in ("UPDATE", "DELETE"):
-        statement.parsed = parse_change(statement.tokens)
-
-
-__all__ = ["Interpreter", "Stop", "Value", "evaluate"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from local.sqlserver.conversions import Value, convert, literal
+from local.sqlserver.conversions import convert
 from local.sqlserver.expressions import Compiler
 from local.sqlserver.sqltype import SqlType
 from local.sqlserver.typerules import (
@@ -14,6 +14,7 @@ from local.sqlserver.typerules import (
     SMALLINT,
     SYSNAME,
 )
+from local.sqlserver.value import Value, literal
 
 Handler = Callable[[Compiler, list[Value]], Value]
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from local.sqlserver.conversions import Value, convert
+from local.sqlserver.comparing import key, unified
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import SqlError, syntax_error, unsupported
-from local.sqlserver.expressions import Compiler, key, unified
+from local.sqlserver.expressions import Compiler
 from local.sqlserver.scope import Scope, Source
 from local.sqlserver.sources import from_clause
 from local.sqlserver.sqltype import ResultColumn
 from local.sqlserver.typerules import BIGINT
+from local.sqlserver.value import Value
 
 
 @dataclass
@@ -47,7 +49,7 @@ def compile_query(compiler: Compiler, node: exp.Expr, outer: Scope | None) -> Qu
     """
     scope = Scope(parent=outer)
     with_ = node.args.get("with_")
-    prefix = _common_tables(compiler, with_, scope) if with_ is not None else ""
+    prefix = common_tables(compiler, with_, scope) if with_ is not None else ""
     if isinstance(node, exp.Subquery):
         query = _subquery_chain(compiler, node, scope)
     elif isinstance(node, exp.SetOperation):
@@ -67,7 +69,7 @@ def _subquery_chain(compiler: Compiler, node: exp.Subquery, scope: Scope) -> Que
     return replace(query, sql=f"({query.sql})")
 
 
-def _common_tables(compiler: Compiler, with_: exp.With, scope: Scope) -> str:
+def common_tables(compiler: Compiler, with_: exp.With, scope: Scope) -> str:
     parts, recursive = [], False
     for cte in with_.expressions:
         name, pg_alias = cte.alias, compiler.alias()
@@ -117,7 +119,7 @@ def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
     where_sql = f" WHERE {compiler.condition(where.this, scope)}" if where is not None else ""
     group_sql, groups = _group_by(compiler, node.args.get("group"), scope)
     scope.groups = groups
-    columns = _projections(compiler, node.expressions, scope)
+    columns = projections(compiler, node.expressions, scope)
     having = node.args.get("having")
     having_sql = f" HAVING {compiler.condition(having.this, scope)}" if having is not None else ""
     items = ", ".join(f"{column.sql} AS c{n + 1}" for n, column in enumerate(columns))
@@ -163,7 +165,7 @@ def _has_aggregate(node: exp.Select) -> bool:
     )
 
 
-def _projections(compiler: Compiler, items: list[exp.Expr], scope: Scope) -> list[Value]:
+def projections(compiler: Compiler, items: list[exp.Expr], scope: Scope) -> list[Value]:
     columns: list[Value] = []
     for item in items:
         if isinstance(item, exp.Star):

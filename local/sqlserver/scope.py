@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from local.sqlserver.catalog import ObjectName
-from local.sqlserver.conversions import Value
 from local.sqlserver.errors import SqlError
+from local.sqlserver.value import Value
 
 
 @dataclass

@@ -8,14 +8,16 @@ from sqlglot import exp
 
 from local.sqlserver.catalog import ObjectName, Table, object_name
 from local.sqlserver.clauses import find, name_at
-from local.sqlserver.conversions import Value, convert, literal
+from local.sqlserver.comparing import collation_kind, unified
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.expressions import Compiler, collation_kind, unified
+from local.sqlserver.expressions import Compiler
 from local.sqlserver.parsing import parse_query, tokenize
 from local.sqlserver.scope import Scope, Source
 from local.sqlserver.sqltype import MAX
 from local.sqlserver.sysviews import SYSTEM_VIEWS
 from local.sqlserver.typerules import BIGINT, text_type
+from local.sqlserver.value import Value, literal
 
 _JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
 

@@ -10,12 +10,12 @@ from typing import Protocol
 import psycopg.pq as pq
 
 from local.sqlserver.catalog import Catalog, quoted
-from local.sqlserver.conversions import literal
 from local.sqlserver.errors import ErrorContext, PgFailure, SqlError
 from local.sqlserver.expressions import Compiler
 from local.sqlserver.link import Link, PgError, translated
 from local.sqlserver.metafunctions import SESSION_VALUES, VERSION_TEXT
 from local.sqlserver.sqltype import ResultColumn, SqlType
+from local.sqlserver.value import literal
 
 
 class Sink(Protocol):
@@ -97,7 +97,6 @@ class State:
     nocount: bool = False
     implicit: bool = False
     fmtonly: bool = False
-    parse_only: bool = False
     row_limit: int = 0
     isolation: str = "READ COMMITTED"
     lock_timeout: int = -1

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from local.sqlserver.applocks import getapplock, releaseapplock
 from local.sqlserver.catalog import object_name, pg_name, quoted
 from local.sqlserver.clauses import name_at
-from local.sqlserver.conversions import Value, convert, literal, pg_type
+from local.sqlserver.conversions import convert
 from local.sqlserver.errors import ErrorContext, SqlError
 from local.sqlserver.parsing import tokenize
 from local.sqlserver.sqltype import MAX, SYSTEM_TYPES, ResultColumn, SqlType
 from local.sqlserver.typerules import INT, SYSNAME, as_decimal, family, parse_type
+from local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
     from local.sqlserver.interpreter import Interpreter

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 from local.sqlserver.catalog import ObjectName, Table, TableColumn, object_name, pg_name, quoted
 from local.sqlserver.columndefs import CheckDef, ColumnDef, ForeignKeyDef, KeyDef
-from local.sqlserver.conversions import Value, assign, literal, pg_type
+from local.sqlserver.comparing import collation_kind, key
+from local.sqlserver.conversions import assign
 from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.expressions import collation_kind, key
 from local.sqlserver.parsing import parse_expression
 from local.sqlserver.scope import Scope, Source
 from local.sqlserver.sources import table_values
 from local.sqlserver.sqltype import MAX, SqlType
 from local.sqlserver.state import State
 from local.sqlserver.typerules import family
+from local.sqlserver.value import Value, literal, pg_type
 
 _RANGES = {
     "tinyint": "{0} BETWEEN 0 AND 255",
