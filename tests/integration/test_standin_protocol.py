@@ -115,18 +115,6 @@ def test_a_statement_that_runs_too_long_is_cancelled(clients: Clients) -> None:
         assert connection.cursor().execute("SELECT 2").fetchval() == 2
 
 
-def test_a_statement_is_cancelled_from_another_thread(clients: Clients) -> None:
-    with clients.odbc() as connection:
-        cursor = connection.cursor()
-        timer = threading.Timer(0.5, cursor.cancel) if hasattr(cursor, "cancel") else None
-        if timer is None:
-            pytest.skip("this client has no cancel")
-        timer.start()
-        with pytest.raises(mssql_python.Error):
-            cursor.execute(ENDLESS)
-        assert connection.cursor().execute("SELECT 2").fetchval() == 2
-
-
 def test_the_rest_of_a_result_can_be_left_unread(clients: Clients) -> None:
     with clients.odbc() as connection:
         cursor = connection.cursor()
