@@ -91,7 +91,10 @@ def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str |
         if to.name == "smalldatetime":
             return f"sys.to_smalldatetime({sql})"
         if scale < 7:
-            return f"{sql}::timestamp({scale})"
+            last = f"timestamp '9999-12-31 23:59:59.{'9' * scale}'"
+            # beyond the last instant nothing is rounded up
+            cut = sql if name == "date" else f"CASE WHEN {sql} > {last} THEN {last} ELSE {sql} END"
+            return f"({cut})::timestamp({scale})"
     if name == "time" and to.name == "time":
         if value.type.scale == 7:
             return f"sys.ticks_time({value.sql}, {scale})"

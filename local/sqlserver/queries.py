@@ -113,6 +113,8 @@ def _cte_source(name: str, pg_alias: str, columns: list[Value], names: list[str]
 
 
 def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
+    if node.args.get("for_"):
+        raise unsupported("FOR XML or FOR JSON")
     from_ = node.args.get("from_")
     from_sql, row_locks = from_clause(compiler, from_, node.args.get("joins") or [], scope)
     where = node.args.get("where")

@@ -113,6 +113,16 @@ VALUES: list[tuple[str, Any, str]] = [
         dt.datetime(2020, 1, 1, 10, 11, 12, 123000),
         "datetime2(3)",
     ),
+    (
+        "CAST('9999-12-31 23:59:59.9999999' AS datetime2(0))",
+        dt.datetime(9999, 12, 31, 23, 59, 59),
+        "datetime2(0)",
+    ),
+    (
+        "CAST(CAST('9999-12-31 23:59:59.999999' AS datetime2(6)) AS datetime2(3))",
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999000),
+        "datetime2(3)",
+    ),
     # 1/300 s, since 2016 to the microsecond in datetime2
     (
         "CAST(CAST('2020-01-01 00:00:00.008' AS datetime) AS datetime2(6))",
@@ -172,6 +182,8 @@ VALUES: list[tuple[str, Any, str]] = [
     ),
     ("TRY_CAST('x' AS int)", None, "int"),
     ("TRY_CAST('2020-13-01' AS date)", None, "date"),
+    ("CAST(NULL AS datetime2(3))", None, "datetime2(3)"),
+    ("CAST(TRY_CAST('x' AS datetime2(6)) AS datetime2(0))", None, "datetime2(0)"),
     ("TRY_CAST('12345' AS decimal(3,0))", None, "decimal(3,0)"),
     ("TRY_CONVERT(uniqueidentifier, 'x')", None, "uniqueidentifier"),
     # text

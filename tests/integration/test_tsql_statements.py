@@ -162,6 +162,10 @@ ERRORS = [
     ("SELEC 1", 2812, "'SELEC'"),
     ("SELECT 1 FROM", 102, ""),
     ("DECLARE @a int, @a int", 134, "@a"),
+    ("SELECT id FROM t FOR XML AUTO", 40510, "FOR XML"),
+    ("SELECT TOP 5 PERCENT id FROM t", 40510, "PERCENT"),
+    ("MERGE t USING t AS s ON t.id = s.id WHEN MATCHED THEN DELETE;", 40510, "MERGE"),
+    ("INSERT t EXEC ('SELECT 1')", 40510, "INSERT ... EXEC"),
 ]
 
 

@@ -205,9 +205,10 @@ RETURN (extract(epoch FROM x) * 10000000)::bigint + 621355968000000000;
 
 -- Rounded to n digits of a second, n at most 6.
 CREATE FUNCTION sys.ticks_ts(x bigint, n int DEFAULT 6) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN timestamp '0001-01-01'
-  + round(x, n - 7)::bigint / 864000000000 * interval '1 day'
-  + round(x, n - 7)::bigint % 864000000000 / 10 * interval '1 microsecond';
+RETURN (SELECT timestamp '0001-01-01' + r / 864000000000 * interval '1 day'
+    + r % 864000000000 / 10 * interval '1 microsecond'
+  -- beyond the last instant nothing is rounded up; + 0 * x keeps NULL, which least() passes over
+  FROM (SELECT least(round(x, n - 7), 3155378976000000000 - 10::numeric ^ (7 - n))::bigint + 0 * x) AS s(r));
 
 CREATE FUNCTION sys.time_ticks(x time) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (extract(epoch FROM x) * 10000000)::bigint;
@@ -263,7 +264,7 @@ RETURN CASE WHEN minutes < 0 THEN '-' ELSE '+' END || to_char(abs(minutes) / 60,
 CREATE FUNCTION sys.ticks_text(x bigint, n int, separator text DEFAULT ' ') RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (SELECT to_char(sys.ticks_ts(r / 10000000 * 10000000), 'YYYY-MM-DD"' || separator || '"HH24:MI:SS')
     || CASE WHEN n > 0 THEN '.' || left(lpad((r % 10000000)::text, 7, '0'), n) ELSE '' END
-  FROM (SELECT round(x, n - 7)::bigint) AS s(r));
+  FROM (SELECT least(round(x, n - 7), 3155378976000000000 - 10::numeric ^ (7 - n))::bigint + 0 * x) AS s(r));
 
 CREATE FUNCTION sys.time_text(x bigint, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN substr(sys.ticks_text(x, n), 12);
