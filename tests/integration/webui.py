@@ -57,6 +57,8 @@ class UserInterface:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # a shell's background job ignores SIGINT, and would hand that down
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
         until("Dagster's user interface", self._answers)
         self.graphql("mutation { setNuxSeen }")  # no greeting over the page
