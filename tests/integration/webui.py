@@ -58,7 +58,7 @@ class UserInterface:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 # a shell's background job ignores SIGINT, and would hand that down
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
             )
         until("Dagster's user interface", self._answers)
         self.graphql("mutation { setNuxSeen }")  # no greeting over the page
