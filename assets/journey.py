@@ -82,6 +82,12 @@ class Hop:
         """The plan with the table that ranges are written to: with `swap`, the shadow table."""
         return replace(self.plan, target=written_to(self.plan, self.options))
 
+    @property
+    def in_place(self) -> Hop:
+        """The hop as readers see it: with `swap`, of the target and not of its shadow."""
+        swaps = self.options.mode == "swap"
+        return replace(self, options=replace(self.options, mode="replace")) if swaps else self
+
     def version(self, source: str) -> DataVersion:
         """The data version of a range whose source rows have this fingerprint."""
         return DataVersion(source, self.schema_hash, self.settings_hash)

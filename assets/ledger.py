@@ -66,6 +66,8 @@ class Reason(StrEnum):
     """Unchanged, but other ranges are not, and a swap replaces the whole table."""
     SHADOWED = "shadowed"
     """Already in the shadow table, by an earlier run."""
+    PROMOTED = "promoted"
+    """In the target since a swap whose run died before it recorded the range."""
     UNCHECKED = "unchecked"
     """Unchanged, but the run that committed it died before it recorded the checks."""
     UNCHANGED = "unchanged"
@@ -136,6 +138,8 @@ class RangeRecord:
     """Values changed by an `on_overflow` opt-in, per column."""
     schema: dg.TableSchema | None = None
     """The columns that were written."""
+    shadow: str | None = None
+    """Identity of the table that a swap gathered the range in."""
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
@@ -158,6 +162,8 @@ class RangeRecord:
             found["error"] = self.error
         if self.schema:
             found[COLUMN_SCHEMA] = self.schema
+        if self.shadow:
+            found["shadow"] = self.shadow
         if self.counts:
             found |= {f"overflow_{column}": number for column, number in self.counts.items()}
         return found
@@ -186,6 +192,7 @@ class RangeRecord:
             seconds=seconds,
             attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
             error=values.get("error"),  # type: ignore[arg-type]
+            shadow=values.get("shadow"),  # type: ignore[arg-type]
             counts={
                 name.removeprefix("overflow_"): int(value)  # type: ignore[arg-type]
                 for name, value in values.items()

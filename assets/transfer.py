@@ -25,7 +25,7 @@ from assets.source import SourceState, shared_snapshot
 from assets.swap import promote, swap_reasons
 from assets.verification import verify
 from assets.whole import check_whole_tables, whole_table_specs
-from assets.worker import Outcome, Work, run_ranges
+from assets.worker import SETTLED, Outcome, Work, run_ranges
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.postgres import PostgresResource
@@ -165,12 +165,19 @@ def execute(
             for hop in journey.hops
         }
         _require_upstream(journey, selected[0].number, reasons)
+        shadows: dict[int, str | None] = {}
         for hop in selected:
-            for note in _prepare(transfer, hop, servers, instance):
+            target = servers.target(hop.plan.target.system)
+            # a shadow, a copy of the whole target, only if ranges are to be gathered in it
+            moves = any(reason not in SETTLED for reason in reasons[hop.number].values())
+            written = hop if moves else hop.in_place
+            for note in _prepare(transfer, written, servers, instance):
                 context.log.warning(note)
-            for name in servers.target(hop.plan.target.system).clean(hop.plan.target, alive):
+            for name in target.clean(hop.plan.target, alive):
                 context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
             context.log.info(summary(hop.asset, reasons[hop.number]))
+            if transfer.write == "swap":
+                shadows[hop.number] = target.identity(written.written_plan.target)
         knobs = profile(run.tags.get(PROFILE, transfer.profile))
         parallel = transfer.parallel
         work = Work(
@@ -182,6 +189,7 @@ def execute(
             levels=levels_of(transfer),
             batch_rows=knobs.batch_rows,
             workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
+            shadows=shadows,
             writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
             exports=threading.BoundedSemaphore(parallel.export or knobs.export),
             loads=threading.BoundedSemaphore(parallel.load or knobs.load),

@@ -30,6 +30,9 @@ from resources.sqlserver_export import read_tab_separated
 from resources.target import RangeLoad
 from resources.types import conform, schema
 
+SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
+"""The range is in the target already; there is at most something to check and to record."""
+
 
 class CheckFailed(TableferryError):
     """Source and target of a range do not agree; the check's metadata shows how."""
@@ -68,6 +71,8 @@ class Work:
     batch_rows: int
     workers: int
     writers: Mapping[int, Writer]
+    shadows: Mapping[int, str | None]
+    """Identities of the tables that a swap gathers ranges in, by hop."""
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -141,10 +146,17 @@ def _attempt(work: Work, hop: Hop, key_range: KeyRange, reason: Reason, number: 
     reading = work.source.reading(key_range) if hop.number == 1 else work.source.latest(name)
     if reading.fingerprint == work.journey.fingerprints[name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
-            return _skip(work, hop, key_range, reading, reason)
+            return _skip(work, hop.in_place, key_range, reading, reason)
+        if reason is Reason.PROMOTED:
+            return _promoted(work, hop.in_place, key_range, reading, number)
         if reason is Reason.SHADOWED:
             return _gathered(work, hop, key_range, reading)
-    elif reason in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.SHADOWED):
+    elif reason in (*SETTLED, Reason.SHADOWED):
+        if reason in SETTLED and hop.options.mode == "swap":
+            raise TableferryError(
+                "its rows changed after the run was planned, and a swap moves all ranges together; "
+                "run it again"
+            )
         reason = Reason.SOURCE_CHANGED
     return _move(work, hop, key_range, reading, reason, number)
 
@@ -179,6 +191,21 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
     return Outcome(hop, record, reason, verdicts)
 
 
+def _promoted(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, attempt: int) -> Outcome:
+    """A range that a swap has put in place, but not recorded: proven and recorded now."""
+    record = RangeRecord(
+        range=key_range.name,
+        state=State.FINALISED,
+        data_version=str(work.journey.version(hop, reading.fingerprint)),
+        run_id=work.run_id,
+        rows=reading.fingerprint.rows,
+        fingerprint=reading.fingerprint.value if hop.number == 1 else None,
+        attempts=attempt,
+        schema=column_schema(hop.plan),
+    )
+    return _prove(work, hop, key_range, reading, record, Reason.PROMOTED)
+
+
 def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
     """A range that an earlier run left in the shadow table, counted anew."""
     verdict = _reconcile(work, hop, key_range, "count", reading)
@@ -191,6 +218,7 @@ def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Ou
         data_version=str(work.journey.version(hop, reading.fingerprint)),
         run_id=work.run_id,
         rows=reading.fingerprint.rows,
+        shadow=work.shadows[hop.number],
         error=None if verdict.passed else verdict.summary(),
     )
     return Outcome(hop, record, Reason.SHADOWED, (verdict,))
@@ -305,8 +333,10 @@ def _prove(
             writer.checked(name, verdict)
         raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
     if hop.options.mode == "swap":
-        record = replace(record, state=State.SHADOWED, seconds=seconds)
+        shadow = work.shadows[hop.number]
+        record = replace(record, state=State.SHADOWED, seconds=seconds, shadow=shadow)
         writer.progress(record)
+        reached("after_shadowed")
         work.tell(hop, name, "shadowed")
         return Outcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED, seconds=seconds)

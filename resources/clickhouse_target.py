@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from resources import debug
 from resources.clickhouse import RANGE_COLUMN, ClickHouseResource
 from resources.clickhouse_ddl import (
     Owner,
@@ -40,6 +41,7 @@ from resources.target_columns import unfilled, verify_columns
 from resources.types import compatible
 
 LOCK_TRIES = 3
+NO_UUID = str(uuid.UUID(int=0))
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,12 @@ class ClickHouseTarget:
                 if found is not None and found.token == me.token:
                     self.resource.execute(drop_table(table, lock))
 
+    def identity(self, table: TableRef) -> str | None:
+        """The table's UUID, which EXCHANGE TABLES and RENAME leave alone."""
+        layout = self._layout(table)
+        # tables outside of an Atomic database have none, and cannot be exchanged either
+        return layout.uuid if layout and layout.uuid != NO_UUID else None
+
     def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Exchange shadow and target in one step, and drop what is the shadow then.
 
@@ -160,6 +168,7 @@ class ClickHouseTarget:
             return
         if self._is_current(shadow, self._require(target)):
             self.resource.execute(f"EXCHANGE TABLES {qualified(target)} AND {qualified(shadow)}")
+            debug.reached("inside_swap")
         self.resource.execute(drop_table(shadow, shadow.name))
 
     def retire(

@@ -133,6 +133,15 @@ def table_exists(table: TableRef) -> str:
     )
 
 
+def object_id(table: TableRef) -> str:
+    """A query with the table's object id, if it exists."""
+    return (
+        "SELECT t.object_id FROM sys.tables AS t "
+        "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+        f"WHERE s.name = {_text(table.schema)} AND t.name = {_text(table.name)}"
+    )
+
+
 def tables_like(table: TableRef, prefix: str) -> str:
     """The names in the table's schema that begin with a prefix."""
     return (

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from resources import debug
 from resources.dialects import qualified
 from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
 from resources.keyrange import KeyRange
@@ -20,6 +21,7 @@ from resources.sqlserver_ddl import (
     create_table,
     drop_table,
     get_lock,
+    object_id,
     release_lock,
     rename,
     required_columns,
@@ -118,6 +120,11 @@ class SqlServerTarget:
                     load.session.execute(release_lock(lock))
                 load.session.close()
 
+    def identity(self, table: TableRef) -> str | None:
+        """The table's object id, which sp_rename leaves alone."""
+        rows = self.resource.query(object_id(table))
+        return str(rows[0][0]) if rows else None
+
     def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Rename shadow and target, and drop the old table, in one transaction."""
         shadow, target = shadow_of(plan.target), plan.target
@@ -127,6 +134,7 @@ class SqlServerTarget:
                 connection.execute(rename(target, old.name))
                 connection.execute(rename(shadow, target.name))
                 connection.execute(drop_table(old))
+                debug.reached("inside_swap")
 
     def retire(
         self,

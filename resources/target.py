@@ -117,6 +117,12 @@ class Target(Protocol):
             RangeBusy: a live other owner holds the range.
         """
 
+    def identity(self, table: TableRef) -> str | None:
+        """What a table keeps for life, whatever it is called; None if there is no such table.
+
+        It tells whether a shadow has become the target, without a mark that could be forgotten.
+        """
+
     def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
         """`swap` only: put the shadow table in the target's place, and drop the old one.
 

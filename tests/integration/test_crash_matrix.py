@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ POINTS = [*BEFORE_COMMIT, *AFTER_EVENT]
 ROUTES = {
     "direct": {"clickhouse": "warehouse"},
     "chain": {"sqlserver": "dbo", "clickhouse": "warehouse"},
+    "half": {"sqlserver": "dbo"},
 }
 ROWS_PER_RANGE, RANGES = 200, 4
 
@@ -51,6 +53,10 @@ CHANGED = [
     "0000000401..0000000601",
     "0000000601..0000000801",
 ]
+
+ALL = [*CHANGED, "0000000801.."]
+SWAPPED = ["after_swap", "after_event"]
+SWAP_POINTS = ["after_load", "inside_finalise", "after_shadowed", "before_swap", "inside_swap"]
 
 # route, write mode, hop in which the second range dies, point
 CELLS = [
@@ -78,7 +84,7 @@ class Bench:
             "UPDATE {t} SET name = name || '.', amount = amount + 1",
             f"INSERT INTO {{t}} VALUES ({-cell}, NULL, 0)",
         ]
-        if self.mode == "replace":
+        if self.mode != "upsert":
             statements.append(f"DELETE FROM {{t}} WHERE id % {ROWS_PER_RANGE} = {cell}")
         self.ferry.source(*statements)
 
@@ -88,6 +94,17 @@ class Bench:
             system: self.ferry.materializations(system, schema)
             for system, schema in self.systems.items()
         }
+
+    def moves(self) -> Counter[str]:
+        """How often each range was put into the first target, seen or unseen by readers."""
+        asset = dg.AssetKey([*next(iter(self.systems.items())), self.ferry.table])
+        log = self.ferry.session.instance.fetch_observations(asset, limit=1000).records
+        events = [record.asset_observation for record in log]
+        return Counter(
+            str(event.partition)
+            for event in events
+            if event is not None and event.tags["tableferry/state"] == "finalised"
+        )
 
 
 Benches = Callable[[str, str], AbstractContextManager[Bench]]
@@ -200,3 +217,63 @@ def assert_whole_ranges(shown: list[Row], old: list[Row], new: list[Row]) -> Non
     was, is_to_be = by_range(old), by_range(new)
     for number, rows in by_range(shown).items():
         assert rows in (was[number], is_to_be[number]), f"range {number} is neither old nor new"
+
+
+@pytest.mark.parametrize("point", [*SWAP_POINTS, *SWAPPED])
+@pytest.mark.parametrize("route", ["direct", "half"])
+def test_a_swap_killed_at(benches: Benches, command: Command, route: str, point: str) -> None:
+    with benches(route, "swap") as bench:
+        ferry, (system,) = bench.ferry, bench.systems
+        old = rows_of(ferry, "postgres")
+        commits, moves = bench.commits()[system], bench.moves()
+        bench.change()
+        new = rows_of(ferry, "postgres")
+
+        # of the points that every range passes, the second; a swap is but one
+        nth = 1 if point.endswith("_swap") else 2
+        crash(command, ferry.table, f"{point}:{nth}", "--profile", "safe")
+
+        swapped = point in SWAPPED or (point == "inside_swap" and system == "clickhouse")
+        assert rows_of(ferry, system) == (new if swapped else old), "all at once, or nothing"
+        recorded = ["unchanged", "unchecked"] if point == "after_event" else []
+        assert len(added(bench.commits()[system], commits)) == len(recorded)
+
+        reopen(ferry)
+        reasons = [str(view.reason) for view in ferry.plan().ranges]
+        if swapped:
+            assert reasons == [*recorded, *["promoted"] * (len(ALL) - len(recorded))]
+        again = ferry.run()
+        assert again.good, again.errors
+        assert rows_of(ferry, system) == new
+        assert staging_tables(ferry, system) == []
+        assert added(bench.moves(), moves) == dict.fromkeys(ALL, 1), "nothing was moved twice"
+        assert added(bench.commits()[system], commits) == dict.fromkeys(ALL, 1)
+        assert {view.state for view in ferry.plan().ranges} == {"skip"}
+
+
+def test_what_a_dead_swap_put_in_place_is_proven_before_it_is_recorded(
+    benches: Benches, command: Command
+) -> None:
+    with benches("direct", "swap") as bench:
+        ferry = bench.ferry
+        before = bench.commits()
+        bench.change()
+        crash(command, ferry.table, "after_swap", "--profile", "safe")
+        reopen(ferry)
+        ferry.session.servers.clickhouse.execute(
+            f"ALTER TABLE warehouse.{ferry.table} UPDATE amount = 0 WHERE id = 300 "
+            "SETTINGS mutations_sync = 2"
+        )
+        damaged = ferry.run()
+        assert not damaged.good
+        assert [view.range for view in damaged.ranges if view.state == "failed"] == [CHANGED[1]]
+        assert CHANGED[1] not in added(bench.commits()["clickhouse"], before["clickhouse"])
+        again = ferry.run()
+        assert again.good, again.errors
+        assert rows_of(ferry, "clickhouse") == rows_of(ferry, "postgres")
+
+
+def added(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """By how much the counts grew, where they did."""
+    grown = {name: count - before.get(name, 0) for name, count in now.items()}
+    return {name: count for name, count in grown.items() if count}
