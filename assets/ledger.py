@@ -23,9 +23,11 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
+from assets.artifacts import artifact_metadata
 from assets.evidence import conclusion, latest_materialization, verdict_metadata
 from assets.manifest import Transfer
 from checks import CHECK_NAMES, Verdict
+from resources.files import Artifact
 
 DATA_VERSION = "dagster/data_version"
 USER_PROVIDED = "dagster/data_version_is_user_provided"
@@ -140,6 +142,8 @@ class RangeRecord:
     """The columns that were written."""
     shadow: str | None = None
     """Identity of the table that a swap gathered the range in."""
+    artifacts: Sequence[Artifact] = ()
+    """What the rows went through as bcp's files, in their order."""
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
@@ -166,7 +170,7 @@ class RangeRecord:
             found["shadow"] = self.shadow
         if self.counts:
             found |= {f"overflow_{column}": number for column, number in self.counts.items()}
-        return found
+        return found | artifact_metadata(self.artifacts)
 
     @classmethod
     def read(cls, entry: dg.EventLogEntry) -> RangeRecord:

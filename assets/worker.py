@@ -24,6 +24,7 @@ from checks.expectations import run_suite
 from resources.debug import reached
 from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch, TableferryError, describe
+from resources.files import Artifact
 from resources.keyrange import KeyRange
 from resources.retry import retrying
 from resources.sqlserver_export import read_tab_separated
@@ -231,6 +232,7 @@ def _move(
     name, writer = key_range.name, work.writers[hop.number]
     version = str(work.journey.version(hop, reading.fingerprint))
     counts: dict[str, int] = {}
+    artifacts: list[Artifact] = []
     target = work.servers.target(hop.plan.target.system)
     framing = Framing.fresh() if hop.plan.framed(hop.spec.wire) else None
     options = replace(hop.options, batch_rows=work.batch_rows, framing=framing)
@@ -245,7 +247,7 @@ def _move(
             data_version=version,
             alive=work.alive,
         )
-        exports = _export(work, hop, key_range, reading, counts, options.framing)
+        exports = _export(work, hop, key_range, reading, counts, options.framing, artifacts)
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
             started = time.perf_counter()
             watched = _watched(work, hop, name, stream)
@@ -271,6 +273,7 @@ def _move(
                 attempts=attempt,
                 counts=counts,
                 schema=column_schema(hop.plan),
+                artifacts=(*artifacts, *receipt.artifacts),
             )
             writer.progress(record)
             work.tell(hop, name, "finalise")
@@ -386,6 +389,7 @@ def _export(
     reading: Reading,
     counts: dict[str, int],
     framing: Framing | None,
+    artifacts: list[Artifact],
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """How to open the stream of a range: batches as the target wants them, or text."""
     source = work.servers.endpoint(hop.plan.source.system)
@@ -399,7 +403,7 @@ def _export(
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
         if hop.plan.source.system == "sqlserver":
-            return read_tab_separated(work.servers.sqlserver, hop.plan, key_range)
+            return read_tab_separated(work.servers.sqlserver, hop.plan, key_range, artifacts)
         return work.servers.postgres.read_text(sql, snapshot=snapshot)
 
     @contextmanager

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,15 @@ SAY = 1000
 
 TERM_SECONDS = 5
 """Seconds that a tool gets for ending by itself before it is killed."""
+
+TIMEOUT = "TABLEFERRY_BCP_TIMEOUT"
+"""Environment variable: how many seconds a tool may be silent."""
+
+SILENT_SECONDS = 600.0
+"""Longer than a server takes to find a range's first row without an index, or to wake up."""
+
+LOOK_SECONDS = 0.1
+"""How often to look whether a tool that says nothing is still there."""
 
 PROMPT_SECONDS = 3
 """After these the password is given without having been asked for."""
@@ -90,6 +99,11 @@ class BcpTool:
 
     def __str__(self) -> str:
         return self.path
+
+    @property
+    def name(self) -> str:
+        """The program's name, for messages."""
+        return Path(self.path).name
 
     def version(self) -> str:
         """The first line of what `-v` prints."""
@@ -163,17 +177,69 @@ class Running:
     """A tool at work."""
 
     process: subprocess.Popen[bytes]
+    tool: BcpTool
+    task: str
+    """For messages: table and range."""
+    timeout: float
     output: list[bytes] = field(default_factory=list)
     errors: list[bytes] = field(default_factory=list)
     readers: list[threading.Thread] = field(default_factory=list)
+    heard: float = field(default_factory=time.monotonic)
+    """When it last gave a sign of life."""
+
+    def hear(self) -> None:
+        """Note a sign of life: output, or data."""
+        self.heard = time.monotonic()
+
+    def require_alive(self) -> None:
+        """Raise if it has been silent for too long.
+
+        Raises:
+            StatementFailed: it has; another attempt may help.
+        """
+        if time.monotonic() - self.heard > self.timeout:
+            raise StatementFailed(
+                "sqlserver",
+                f"{self.tool.name}: {self.task}: no sign of life for {self.timeout:g} s, "
+                f"so it was ended; {TIMEOUT} sets the limit",
+                transient=True,
+            )
 
     def wait(self, settings: ConnectionSettings) -> Result:
-        """Its result, with the password blotted out, should it be in there."""
-        self.process.wait()
-        for reader in self.readers:
-            reader.join()
+        """Its result, with the password blotted out, should it be in there.
+
+        Raises:
+            StatementFailed: see `require_alive`.
+        """
+        while self.at_work():
+            self.require_alive()
         output, errors = (_text(part, settings) for part in (self.output, self.errors))
         return Result(self.process.returncode, output, errors)
+
+    def at_work(self) -> bool:
+        """Whether it, or something that it has started, still runs; looks for a moment."""
+        try:
+            self.process.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            return True
+        for reader in self.readers:
+            reader.join(LOOK_SECONDS)
+        return any(reader.is_alive() for reader in self.readers)
+
+
+def silent_seconds(given: float | None = None) -> float:
+    """How long a tool may be silent, as given or as the environment says.
+
+    Raises:
+        InputError: the environment variable is no number of seconds.
+    """
+    text = os.environ.get(TIMEOUT)
+    if given is not None or not text:
+        return SILENT_SECONDS if given is None else given
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise InputError(f"{TIMEOUT} should be a number of seconds; found {text!r}")
 
 
 def find_tool(given: str | None = None) -> BcpTool:
@@ -197,7 +263,14 @@ def find_tool(given: str | None = None) -> BcpTool:
 
 @contextmanager
 def running(
-    tool: BcpTool, command: Sequence[str], settings: ConnectionSettings, conf: str, folder: Path
+    tool: BcpTool,
+    command: Sequence[str],
+    settings: ConnectionSettings,
+    conf: str,
+    folder: Path,
+    *,
+    task: str,
+    timeout: float = SILENT_SECONDS,
 ) -> Iterator[Running]:
     """Start the tool, give it the password, and see that it has ended at the end.
 
@@ -207,6 +280,8 @@ def running(
         settings: whose password it is.
         conf: of `BcpTool.configuration`.
         folder: private; for the configuration.
+        task: table and range, for messages.
+        timeout: seconds for which it may be silent.
     """
     environment = _environment(folder)
     if tool.kind == "freebcp":
@@ -221,15 +296,16 @@ def running(
             stderr=subprocess.PIPE,
             env=environment,
             cwd=folder,
-            start_new_session=True,
+            # setsid(1) makes bcp's own: it would fork in one, and we would end it instead of bcp
+            start_new_session=tool.kind == "freebcp",
         )
         if terminal is not None:
             os.close(stdin)
     except OSError as error:
         raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
-    work = Running(process)
+    work = Running(process, tool, task, timeout)
     for stream, into in ((process.stdout, work.output), (process.stderr, work.errors)):
-        thread = threading.Thread(target=_drain, args=(stream, into), daemon=True)
+        thread = threading.Thread(target=_drain, args=(stream, into, work.hear), daemon=True)
         thread.start()
         work.readers.append(thread)
     if terminal is not None:
@@ -242,10 +318,10 @@ def running(
                 process.stdin.close()
         yield work
     finally:
-        _end(process)
+        _end(work)
 
 
-def require_rows(tool: BcpTool, result: Result, rows: int, what: str) -> None:
+def require_rows(tool: BcpTool, result: Result, rows: int, task: str) -> None:
     """See that the tool copied so many rows and complained of nothing.
 
     Raises:
@@ -257,9 +333,9 @@ def require_rows(tool: BcpTool, result: Result, rows: int, what: str) -> None:
         refused = refused_in_query(complaint)
         if refused is not None:
             raise refused
-        raise StatementFailed("sqlserver", f"{Path(tool.path).name}: {what}: {complaint}")
+        raise StatementFailed("sqlserver", f"{tool.name}: {task}: {complaint}")
     if result.rows != rows:
-        raise ReceiptMismatch(f"{what}: {rows} rows, but {Path(tool.path).name} says {result.rows}")
+        raise ReceiptMismatch(f"{task}: {rows} rows, but {tool.name} says {result.rows}")
 
 
 def _environment(folder: Path) -> Mapping[str, str]:
@@ -283,9 +359,10 @@ def _text(pieces: list[bytes], settings: ConnectionSettings) -> str:
     return "\n".join(settings.redact(line) for line in lines)
 
 
-def _drain(stream: object, into: list[bytes]) -> None:
+def _drain(stream: object, into: list[bytes], hear: Callable[[], None]) -> None:
     """Keep the last part of a stream, and never let it fill up."""
     while piece := stream.read1(1 << 16):  # type: ignore[attr-defined]
+        hear()
         into.append(piece)
         del into[:-8]
 
@@ -315,11 +392,13 @@ def _answer(terminal: int, work: Running, secret: bytes) -> None:
         os.close(terminal)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(work: Running) -> None:
+    """End the tool with all that it has started, if anything of it is left."""
     for how in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            break
+        # who holds its output open is of its group, whose number is therefore nobody else's
+        if not work.at_work():
+            return
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, how)
+            os.killpg(work.process.pid, how)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(TERM_SECONDS)
+            work.process.wait(TERM_SECONDS)

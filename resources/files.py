@@ -1,4 +1,4 @@
-"""Artifact files: private, of bounded size, hashed, and gone with the process that made them."""
+"""Artifact files: private, of bounded size, hashed, and gone once their range is committed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ class DiskFull(InputError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished file."""
+    """A finished file, or what went through a named pipe."""
 
     path: Path
     rows: int
     bytes: int
     sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows, {self.bytes} bytes, SHA-256 {self.sha256}"
 
     def require_whole(self) -> None:
         """Raise unless the file has the bytes that were written.
@@ -141,7 +144,7 @@ def require_room(folder: Path, needed: int) -> None:
     if free < needed + RESERVE:
         raise DiskFull(
             f"artifact folder {folder}: {needed + RESERVE} bytes are needed, {free} are free; "
-            f"free some, or set {FOLDER} to another folder, or {BYTES} to less"
+            f"free some, cut smaller ranges, set {FOLDER} to another folder, or {BYTES} to less"
         )
 
 

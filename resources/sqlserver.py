@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from resources.bcp import BcpTool, Encryption, find_tool
+from resources.bcp import BcpTool, Encryption, find_tool, silent_seconds
 from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
@@ -93,6 +93,9 @@ class SqlServerResource(ServerResource):
     packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
     bcp: str | None = Field(
         default=None, description="Path of bcp or freebcp; TABLEFERRY_BCP, or PATH, if not given."
+    )
+    bcp_timeout: float | None = Field(
+        default=None, description="Seconds that bcp may be silent; TABLEFERRY_BCP_TIMEOUT."
     )
     artifacts: str | None = Field(
         default=None, description="Folder for bcp's files; TABLEFERRY_ARTIFACTS if not given."
@@ -242,6 +245,10 @@ class SqlServerResource(ServerResource):
             InputError: there is none.
         """
         return find_tool(self._value("bcp"))
+
+    def bcp_silence(self) -> float:
+        """Seconds for which bcp may be silent before it is taken for hung."""
+        return silent_seconds(self._value("bcp_timeout"))
 
     def artifact_folder_path(self) -> Path:
         """The folder for bcp's files."""

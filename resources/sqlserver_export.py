@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -12,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resources.bcp import Running, require_rows, running
+from resources.bcp import LOOK_SECONDS, Running, require_rows, running
 from resources.errors import ValueRefused
-from resources.files import workspace
+from resources.files import Artifact, workspace
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver import SqlServerResource
@@ -24,9 +25,6 @@ from resources.types.tabtext import EMPTY
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
-LOOK_SECONDS = 0.1
-"""How often to look whether a tool that writes nothing is still there."""
-
 REFUSED = (
     (b"\0", "holds the character U+0000, which bcp cannot tell from an empty text"),
     (REPLACEMENT.encode(), Unreplaced.reason),
@@ -36,7 +34,10 @@ REFUSED = (
 
 @contextmanager
 def read_tab_separated(
-    resource: SqlServerResource, plan: CopyPlan, key_range: KeyRange
+    resource: SqlServerResource,
+    plan: CopyPlan,
+    key_range: KeyRange,
+    artifacts: list[Artifact] | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """Stream a key range as TabSeparated chunks of about 1 MiB that end at row ends.
 
@@ -44,14 +45,21 @@ def read_tab_separated(
     is all that is ahead of the reader. The chunks end without an error only if the tool ended well,
     complained of nothing, and counted as many rows as came.
 
+    Args:
+        resource: the server.
+        plan: the hop.
+        key_range: the rows to read.
+        artifacts: gets an entry for what was read, as soon as all of it was.
+
     Raises:
         ValueRefused: a text that bcp cannot write as it is.
-        StatementFailed: the server or the tool complained.
+        StatementFailed: the server or the tool complained, or the tool hangs.
         ReceiptMismatch: the tool counted another number of rows.
     """
     tool, settings, encryption = resource.bcp_tool(), resource.settings(), resource.encryption()
     empty = f"~{secrets.token_hex(16)}"
     sql = plan.select(key_range, "text").replace(EMPTY, empty)
+    task, timeout = f"{plan.source} range {key_range.name}", resource.bcp_silence()
     with workspace(resource.artifact_folder_path()) as folder:
         pipe = folder / "rows.tsv"
         os.mkfifo(pipe, 0o600)
@@ -60,7 +68,7 @@ def read_tab_separated(
 
         def chunks() -> Iterator[bytes]:
             rows, size, digest = 0, 0, hashlib.sha256()
-            for chunk in _whole_rows(_read(pipe, work.process)):
+            for chunk in _whole_rows(_read(pipe, work)):
                 for mark, reason in REFUSED:
                     if mark in chunk:
                         raise _refused(plan, chunk, mark, reason)
@@ -68,23 +76,20 @@ def read_tab_separated(
                 rows, size = rows + data.count(b"\n"), size + len(data)
                 digest.update(data)
                 yield data
-            require_rows(tool, work.wait(settings), rows, f"{plan.source} range {key_range.name}")
-            logger.info(
-                "%s range %s: %d rows, %d bytes, SHA-256 %s",
-                plan.source,
-                key_range.name,
-                rows,
-                size,
-                digest.hexdigest(),
-            )
+            require_rows(tool, work.wait(settings), rows, task)
+            artifact = Artifact(pipe, rows, size, digest.hexdigest())
+            logger.info("%s: %s", task, artifact)
+            if artifacts is not None:
+                artifacts.append(artifact)
 
         work: Running
-        with running(tool, command, settings, conf, folder) as work:
+        with running(tool, command, settings, conf, folder, task=task, timeout=timeout) as work:
             yield chunks()
 
 
-def _read(pipe: Path, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """What the process writes into the pipe, until it has ended."""
+def _read(pipe: Path, work: Running) -> Iterator[bytes]:
+    """What the tool writes into the pipe, until it has ended."""
+    process = work.process
     # opened without waiting for a writer, who may die before it opens its end
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -99,15 +104,16 @@ def _read(pipe: Path, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
                     continue
                 if data:
                     yield data
+                    # it could not go on while the reader of these rows took its time
+                    work.hear()
                     continue
                 if not ended:
                     # hung up: the writer has closed its end and will end, too
-                    try:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(LOOK_SECONDS)
-                    except subprocess.TimeoutExpired:
-                        continue
             if ended:
                 return
+            work.require_alive()
     finally:
         os.close(reader)
 

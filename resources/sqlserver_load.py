@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import pyarrow as pa
 from resources import debug
 from resources.dialects import qualified
 from resources.errors import InputError, RangeBusy, ReceiptMismatch, StatementFailed
+from resources.files import workspace
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver import SqlServerConnection, SqlServerResource
@@ -54,6 +56,8 @@ class SqlServerLoad:
     staging: TableRef
     identity_column: bool
     session: SqlServerConnection
+    files: contextlib.ExitStack
+    """Ends with the attempt, and so after the commit: what holds the artifact files."""
     _sent: int = field(default=0, init=False)
 
     def load_arrow(
@@ -107,7 +111,14 @@ class SqlServerLoad:
         if self.options.framing is None:
             raise InputError("text for sqlserver needs terminators: TargetOptions(framing=...)")
         receipt = load_files(
-            self.resource, self.session, self.plan, self.staging, chunks, self.options.framing
+            self.resource,
+            self.session,
+            self.plan,
+            self.key_range,
+            self.staging,
+            chunks,
+            self.options.framing,
+            self.files.enter_context(workspace(self.resource.artifact_folder_path())),
         )
         self._sent += receipt.rows
         return receipt

@@ -110,6 +110,7 @@ class SqlServerTarget:
                 staging=staging,
                 identity_column=any(column.name in identity for column in plan.target_columns),
                 session=session,
+                files=stack,
             )
             try:
                 yield load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,7 +12,8 @@ from resources.bcp import BcpTool, require_rows, running
 from resources.delimited import Framing
 from resources.dialects import qualified, quote
 from resources.errors import ReceiptMismatch
-from resources.files import Artifact, ArtifactWriter, workspace
+from resources.files import Artifact, ArtifactWriter
+from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver import SqlServerConnection, SqlServerResource
 from resources.sqlserver_ddl import copy_columns, count, drop_table
@@ -26,11 +28,15 @@ def load_files(
     resource: SqlServerResource,
     session: SqlServerConnection,
     plan: CopyPlan,
+    key_range: KeyRange,
     staging: TableRef,
     chunks: Iterable[bytes],
     framing: Framing,
+    folder: Path,
 ) -> LoadReceipt:
     """Write rows into files of bounded size, bcp each of them, and cast the rows into staging.
+
+    The files stay, for as long as the caller keeps the folder.
 
     bcp's own conversions lose too much: freebcp takes year 1 for 2001, cuts trailing blanks, and
     knows neither datetimeoffset nor denormal floats. So what it could damage lands as text, and
@@ -40,9 +46,11 @@ def load_files(
         resource: the server.
         session: where the staging table is.
         plan: the hop.
+        key_range: the rows, for messages.
         staging: the table of this attempt.
         chunks: framed rows, each chunk ending at a row's end.
         framing: the terminators in them.
+        folder: a workspace, see `resources.files`.
 
     Raises:
         ReceiptMismatch: file, tool and server do not count the same rows.
@@ -58,13 +66,14 @@ def load_files(
     session.execute(drop_table(landed))
     session.execute(f"CREATE TABLE {qualified(landed)} ({definitions})")
     try:
-        rows = size = 0
-        with workspace(resource.artifact_folder_path()) as folder:
-            for artifact in _artifacts(folder, chunks, framing, resource.artifact_limit()):
-                _copy_in(resource, tool, landed, artifact, framing, folder)
-                rows, size = rows + artifact.rows, size + artifact.bytes
-                _same("landed", int(session.query(count(landed))[0][0]), rows, staging)
-                artifact.path.unlink()
+        artifacts: list[Artifact] = []
+        rows = 0
+        for artifact in _artifacts(folder, chunks, framing, resource.artifact_limit()):
+            task = f"{plan.target} range {key_range.name}: {artifact.path.name}"
+            _copy_in(resource, tool, landed, artifact, framing, task)
+            artifacts.append(artifact)
+            rows += artifact.rows
+            _same("landed", int(session.query(count(landed))[0][0]), rows, staging)
         casts = ", ".join(
             way.cast.replace("{}", name) for name, way in zip(columns, ways, strict=True)
         )
@@ -75,34 +84,46 @@ def load_files(
         _same("staged", int(session.query(count(staging))[0][0]), rows, staging)
     finally:
         session.execute(drop_table(landed))
-    return LoadReceipt(rows, size)
+    return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
 
 
 def _artifacts(
     folder: Path, chunks: Iterable[bytes], framing: Framing, limit: int
 ) -> Iterator[Artifact]:
-    """Files of at most `limit` bytes, or of one chunk; the next is begun when one is dealt with."""
+    """Files of at most `limit` bytes, or of one row; the next is begun when one is dealt with."""
     row_end = framing.row.encode()
     writer: ArtifactWriter | None = None
-    number = 0
+    numbers = itertools.count(1)
     try:
         for chunk in chunks:
-            if writer is not None and writer.bytes + len(chunk) > limit:
-                yield writer.finish()
-                writer = None
-            if writer is None:
-                number += 1
-                writer = ArtifactWriter(folder / f"{number:06}.dat", max(limit, len(chunk)))
-            writer.write(chunk, chunk.count(row_end))
+            start = 0
+            while start < len(chunk):
+                if writer is None:
+                    writer = ArtifactWriter(folder / f"{next(numbers):06}.dat", limit)
+                end = _fitting(chunk, start, limit - writer.bytes, row_end)
+                if end == start and writer.rows:
+                    yield writer.finish()
+                    writer = None
+                    continue
+                if end == start:
+                    end = chunk.index(row_end, start) + len(row_end)
+                rows = chunk[start:end]
+                writer.write(rows, rows.count(row_end))
+                start = end
         if writer is not None:
             last, writer = writer, None
-            if last.rows:
-                yield last.finish()
-            else:
-                last.discard()
+            yield last.finish()
     finally:
         if writer is not None:
             writer.discard()
+
+
+def _fitting(chunk: bytes, start: int, room: int, row_end: bytes) -> int:
+    """The end of the last row that has room; `start` if none has."""
+    if len(chunk) - start <= room:
+        return len(chunk)
+    found = chunk.rfind(row_end, start, start + max(room, 0))
+    return start if found < 0 else found + len(row_end)
 
 
 def _copy_in(
@@ -111,21 +132,21 @@ def _copy_in(
     table: TableRef,
     artifact: Artifact,
     framing: Framing,
-    folder: Path,
+    task: str,
 ) -> None:
     settings, encryption = resource.settings(), resource.encryption()
     command = tool.command(qualified(table), "in", artifact.path, framing, settings, encryption)
     conf = tool.configuration(settings, encryption) if tool.kind == "freebcp" else ""
-    with running(tool, command, settings, conf, folder) as work:
+    timeout = resource.bcp_silence()
+    folder = artifact.path.parent
+    with running(tool, command, settings, conf, folder, task=task, timeout=timeout) as work:
         result = work.wait(settings)
     artifact.require_whole()
-    require_rows(tool, result, artifact.rows, f"{artifact.rows} rows into {table}")
+    require_rows(tool, result, artifact.rows, task)
     refused = Path(f"{artifact.path}.errors")
     if refused.exists() and refused.stat().st_size:
-        raise ReceiptMismatch(f"{table}: {tool} refused rows of {artifact.path.name}")
-    logger.info(
-        "%s: %d rows, %d bytes, SHA-256 %s", table, artifact.rows, artifact.bytes, artifact.sha256
-    )
+        raise ReceiptMismatch(f"{task}: {tool} refused rows of it")
+    logger.info("%s: %s", task, artifact)
 
 
 def _same(what: str, found: int, expected: int, table: TableRef) -> None:

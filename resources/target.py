@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from resources.delimited import Framing
 from resources.errors import InputError
+from resources.files import Artifact
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan, WriteMode
 from resources.tables import TableRef
@@ -54,6 +55,8 @@ class LoadReceipt:
 
     rows: int
     bytes: int
+    artifacts: tuple[Artifact, ...] = ()
+    """The files that the rows went through, if any."""
 
 
 class RangeLoad(Protocol):

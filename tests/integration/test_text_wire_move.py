@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from pipelines import runner
@@ -15,6 +17,7 @@ from resources.delimited import Framing
 from resources.errors import InputError
 from resources.files import BYTES, FOLDER
 from tests.integration.conftest import Ferry, by_range
+from tests.integration.crashing import Command, crash, reopen
 
 FREEBCP = shutil.which("freebcp")
 pytestmark = [
@@ -86,6 +89,13 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    one = Command(tmp_path)
+    yield one
+    one.close()
+
+
 def wrapper(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a shell script in front of freebcp: `$TOOL` is it, `$3` the data file."""
     path = folder / "freebcp-wrapper"
@@ -128,6 +138,75 @@ def test_a_terminator_in_the_data_is_noticed_and_others_are_taken(
     assert name == [("😀 ~aaaaaaaaf ~aaaaaaaar  ",)]
 
 
+SMALL = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text)",
+    "INSERT INTO {t} SELECT g, 'name ' || g FROM generate_series(1, 500) g",
+)
+
+
+def artifacts_of(event: object) -> list[dict[str, object]]:
+    """The files that an event of a range lists."""
+    return [dict(one.data) for one in event.metadata["artifacts"].records]  # type: ignore[attr-defined]
+
+
+def test_each_range_records_what_it_went_through(
+    ferry: Make, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BYTES, "600")
+    one = ferry(chain("text"), *SMALL, ranges="{count: 1}")
+    view = one.run()
+    assert view.good, view.errors
+    first, second = (
+        next(
+            record.asset_materialization
+            for record in one.session.instance.fetch_materializations(
+                dg.AssetKey([*place, one.table]), limit=5
+            ).records
+            if record.asset_materialization.metadata["rows"].value
+        )
+        for place in (("sqlserver", "dbo"), ("clickhouse", "warehouse"))
+    )
+    files = artifacts_of(first)
+    count, size = (first.metadata[name].value for name in ("artifact_count", "bytes"))
+    assert size / 600 < count < size / 500
+    assert len(files) == 20 < count, "the record stays small"
+    assert [one["file"] for one in files[:2]] == ["000001.dat", "000002.dat"]
+    assert all(500 < int(str(one["bytes"])) <= 600 for one in files)
+    assert all(int(str(one["rows"])) > 10 and len(str(one["sha256"])) == 64 for one in files)
+    text = "".join(f"{number}\tname {number}\n" for number in range(1, 501)).encode()
+    assert artifacts_of(second) == [
+        {
+            "file": "rows.tsv",
+            "rows": 500,
+            "bytes": len(text),
+            "sha256": hashlib.sha256(text).hexdigest(),
+        }
+    ]
+
+
+def test_the_files_stay_until_the_commit(
+    ferry: Make, artifacts: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed right before the commit, the files that the record lists are there; after it, none."""
+    hop = "[{{to: 'sqlserver://dbo.{t}', wire: text}}]"
+    one = ferry(hop, *SMALL, ranges="{count: 1}", profile="safe")
+    one.session.instance.dispose()
+    crash(command, one.table, "inside_finalise")
+    reopen(one)
+    loaded = one.session.instance.fetch_observations(
+        dg.AssetKey(["sqlserver", "dbo", one.table]), limit=1
+    ).records[0]
+    listed = artifacts_of(loaded.asset_observation)
+    assert [file["rows"] for file in listed] == [500]
+    found = {path.name: path.read_bytes() for path in artifacts.glob("*/*.dat")}
+    assert {name: hashlib.sha256(data).hexdigest() for name, data in found.items()} == {
+        file["file"]: file["sha256"] for file in listed
+    }
+    one.session.instance.dispose()
+    crash(command, one.table, "after_commit")
+    assert list(artifacts.iterdir()) == [], "the next run removed those, and the commit its own"
+
+
 FAILURES = {
     "cut short": 'truncate -s -20 "$3"; exec $TOOL "$@"',
     "rows changed": 'sed -i "s/^./x/" "$3"; exec $TOOL "$@"',
@@ -156,6 +235,21 @@ def test_a_failure_of_the_tool_leaves_nothing(
     monkeypatch.delenv("TABLEFERRY_BCP")
     again = one.run()
     assert again.good, again.errors
+
+
+def test_a_tool_that_hangs_is_ended_and_its_range_tried_again(
+    ferry: Make, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = tmp_path / "hung"
+    once = f"if [ ! -e {hung}-$2 ]; then : > {hung}-$2; exec sleep 600; fi"
+    wrapper(tmp_path, f'{once}; exec $TOOL "$@"', monkeypatch)
+    monkeypatch.setenv("TABLEFERRY_BCP_TIMEOUT", "2")
+    one = ferry(chain("text"), *SMALL, ranges="{count: 1}")
+    view = one.run()
+    assert view.good, view.errors
+    for hop in (1, 2):
+        assert sorted({row.attempts for row in by_range(view, hop).values()}) == [1, 2]
+    assert [len(rows) for rows in targets(one)] == [500, 500]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from resources.clickhouse_types import declared_type
 from resources.delimited import Framing, framed_rows
 from resources.dialects import qualified, quote
 from resources.errors import ValueRefused
+from resources.files import workspace
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
@@ -131,13 +132,16 @@ class SqlServerEnd:
     def load_text(self, plan: CopyPlan, source: PostgresEnd) -> None:
         """A new table of the plan's target, filled by bcp."""
         framing = Framing.fresh()
-        with self.resource.connection() as connection:
+        folder = self.resource.artifact_folder_path()
+        with self.resource.connection() as connection, workspace(folder) as files:
             connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
             connection.execute(create_staging(plan, plan.target))
             sql = framing.in_query(plan.select(EVERYTHING, "text"))
             with source.resource.read_arrow(sql) as batches:
                 rows = framed_rows(batches, framing, len(plan.columns))
-                load_files(self.resource, connection, plan, plan.target, rows, framing)
+                load_files(
+                    self.resource, connection, plan, EVERYTHING, plan.target, rows, framing, files
+                )
 
     def read(self, table: TableRef, expression: str) -> list[Any]:
         """By ODBC, in the order of the ids."""

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from resources.bcp import BcpTool, Encryption, Result, find_tool, require_rows, running
+from resources import bcp
+from resources.bcp import (
+    SILENT_SECONDS,
+    TIMEOUT,
+    BcpTool,
+    Encryption,
+    Result,
+    find_tool,
+    require_rows,
+    running,
+    silent_seconds,
+)
 from resources.connection import ConnectionSettings
 from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
+from resources.retry import is_transient
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)
@@ -54,8 +68,16 @@ def test_another_count_is_a_mismatch(output: str) -> None:
         require_rows(FREEBCP, Result(0, output, ""), 12, "t")
 
 
-def test_the_password_prompt_is_no_complaint() -> None:
-    require_rows(BCP, Result(0, GOOD, "Password: \n"), 12, "t")
+@pytest.mark.parametrize("errors", ["", "Password: \n", "Password: \n\n", "\n"])
+def test_the_password_prompt_is_no_complaint(errors: str) -> None:
+    result = Result(0, GOOD, errors)
+    assert result.complaint() is None
+    assert result.rows == 12
+    require_rows(BCP, result, 12, "t")
+
+
+def test_what_follows_the_password_prompt_is_a_complaint() -> None:
+    assert Result(0, GOOD, "Password: Login failed.\n").complaint() == "Password: Login failed."
 
 
 def test_a_guard_of_the_query_names_its_value() -> None:
@@ -119,7 +141,74 @@ def test_a_tool_that_asks_on_its_terminal_is_answered(tmp_path: Path) -> None:
     program.chmod(0o755)
     tool = find_tool(str(program))
     command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
-    with running(tool, command, SETTINGS, "", tmp_path) as work:
+    with running(tool, command, SETTINGS, "", tmp_path, task="t") as work:
         result = work.wait(SETTINGS)
     assert result.rows == 3
     assert SECRET not in result.output + result.errors
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended, be it waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def eventually(true: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether it becomes true in time."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.05)
+    return true()
+
+
+HANGING = {
+    "sleeps": "exec sleep 600",
+    "ignores SIGTERM and SIGHUP": "trap '' TERM HUP; sleep 600; sleep 600",
+    "leaves a child behind": "trap '' HUP; sleep 600 & echo $! >> pids; exit 0",
+}
+
+
+@pytest.mark.parametrize("script", HANGING.values(), ids=HANGING)
+@pytest.mark.parametrize("name", ["freebcp", "bcp"])
+def test_a_hung_tool_is_ended_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
+) -> None:
+    monkeypatch.setattr(bcp, "TERM_SECONDS", 0.5)
+    program = tmp_path / name
+    program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
+    program.chmod(0o755)
+    tool = find_tool(str(program))
+    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
+    task = "sqlserver://dbo.orders range ..7"
+    with (
+        pytest.raises(StatementFailed, match=rf"{name}: {task}: no sign of life for 1 s") as caught,
+        running(tool, command, SETTINGS, "", tmp_path, task=task, timeout=1) as work,
+    ):
+        work.wait(SETTINGS)
+    assert is_transient(caught.value)
+    pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    assert pids and eventually(lambda: all(map(gone, pids))), "all that it started is gone"
+
+
+def test_a_tool_that_says_something_is_not_hung(tmp_path: Path) -> None:
+    program = tmp_path / "freebcp"
+    program.write_text(
+        "#!/bin/sh\nfor i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done; echo '6 rows copied.'\n"
+    )
+    program.chmod(0o755)
+    tool = find_tool(str(program))
+    with running(tool, [tool.path], SETTINGS, "", tmp_path, task="t", timeout=1.5) as work:
+        assert work.wait(SETTINGS).rows == 6
+
+
+def test_how_long_a_tool_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TIMEOUT, raising=False)
+    assert (silent_seconds(), silent_seconds(5)) == (SILENT_SECONDS, 5)
+    monkeypatch.setenv(TIMEOUT, "12.5")
+    assert (silent_seconds(), silent_seconds(5)) == (12.5, 5)
+    for text in ("0", "-1", "ten", "nan", "inf"):
+        monkeypatch.setenv(TIMEOUT, text)
+        with pytest.raises(InputError, match="TABLEFERRY_BCP_TIMEOUT should be a number of sec"):
+            silent_seconds()
