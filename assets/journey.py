@@ -169,7 +169,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             if inexact:
                 raise InputError(
                     f"{transfer.transfer}: hop {number} cannot use the wire format text "
-                    f"for {', '.join(inexact)}"
+                    f"for {', '.join(inexact)}: exclude them, or use 'wire: arrow'"
                 )
             if "sqlserver" in (source.system, spec.to.system):
                 servers.sqlserver.bcp_tool()

@@ -51,6 +51,7 @@ INSERT: Mapping[str, str | int] = {
     "input_format_allow_errors_ratio": 0,
     "input_format_skip_unknown_fields": 0,
     "date_time_input_format": "best_effort",
+    "precise_float_parsing": 1,
     # the answer must mean that the rows are there
     "async_insert": 0,
     # Replacing- and other collapsing engines would merge rows inside the block, and counts differ

@@ -34,6 +34,9 @@ LONG_CALENDAR = days("0001-01-01"), days("9999-12-31")
 LONG_CALENDAR_SINCE = (26, 9)
 """From year 0 on, in fact (ClickHouse pull requests 107907 and 111534; measured on 26.9.2)."""
 
+EXACT_FLOATS_SINCE = (26, 7)
+"""Before, the last bits may differ, whatever the settings (ClickHouse pull request 109086)."""
+
 INTEGERS = {
     **{f"Int{bits}": signed(bits) for bits in (8, 16, 32, 64)},
     **{f"UInt{bits}": unsigned(bits) for bits in (8, 16, 32, 64)},
@@ -56,10 +59,17 @@ SHORT_DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256
 
 def has_long_calendar(version: str) -> bool:
     """Whether a server of a version, for example `26.9.2.1`, holds the years 1 to 9999."""
+    return _release(version) >= LONG_CALENDAR_SINCE
+
+
+def reads_floats_exactly(version: str) -> bool:
+    """Whether a server of a version reads the nearest float out of a text format."""
+    return _release(version) >= EXACT_FLOATS_SINCE
+
+
+def _release(version: str) -> tuple[int, int]:
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if not numbers:
-        return False
-    return (int(numbers[1]), int(numbers[2])) >= LONG_CALENDAR_SINCE
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
 def slot(declared: str, long_calendar: bool = False) -> Slot | None:

@@ -11,9 +11,9 @@ from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
 from resources.tables import Column, System, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
 from resources.types.bcptext import bcp_expression
-from resources.types.clickhouse import has_long_calendar
+from resources.types.clickhouse import has_long_calendar, reads_floats_exactly
 from resources.types.export import Refusal
-from resources.types.kinds import Array
+from resources.types.kinds import Array, Float
 from resources.types.querytext import Where, guarded, text_expression
 from resources.types.route import (
     NoRoute,
@@ -63,7 +63,7 @@ def plan_copy(
         overrides: by source column name.
         exclude: source columns to leave out.
         target_version: of a ClickHouse target, as `ping` tells it; without it, dates are held to
-            what every release keeps.
+            what every release keeps, and floats do not travel as text.
 
     Raises:
         TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
@@ -79,15 +79,13 @@ def plan_copy(
         raise InputError(f"{source}: the key column {key!r} cannot be excluded")
     plans, refused = [], []
     key_sql = quote(source.system, key)
-    long_calendar = target.system == "clickhouse" and has_long_calendar(target_version or "")
+    version = (target_version or "") if target.system == "clickhouse" else ""
     for column in source_columns:
         if column.name in exclude:
             continue
         override = overrides.get(column.name, ColumnOverride())
         try:
-            plans.append(
-                _plan_column(source, column, target.system, override, key_sql, long_calendar)
-            )
+            plans.append(_plan_column(source, column, target.system, override, key_sql, version))
         except NoRoute as error:
             refused.append(f"column {column.name!r} of type {column.type}: {error}")
     if refused:
@@ -98,7 +96,9 @@ def plan_copy(
     primary_key = tuple(name for position, name in keys if position)
     if any(column.primary_key and column.name in exclude for column in source_columns):
         primary_key = ()
-    return CopyPlan(source, target, tuple(plans), by_source[key], primary_key, long_calendar)
+    return CopyPlan(
+        source, target, tuple(plans), by_source[key], primary_key, has_long_calendar(version)
+    )
 
 
 def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
@@ -128,9 +128,9 @@ def _plan_column(
     target: System,
     override: ColumnOverride,
     key_sql: str,
-    long_calendar: bool,
+    version: str,
 ) -> ColumnPlan:
-    source = table.system
+    source, long_calendar = table.system, has_long_calendar(version)
     target_type = _target_type(source, column, target, override)
     try:
         way = route(source, column.type, target, target_type, long_calendar)
@@ -158,12 +158,15 @@ def _plan_column(
         final = f"LowCardinality({target_type})"
     if isinstance(way.slot.kind, Array) and target == "clickhouse":
         nullable = False
+    text_sql = _text_sql(column, way, table, target, key_sql, override.on_overflow)
+    if isinstance(way.slot.kind, Float) and target == "clickhouse":
+        text_sql = text_sql if reads_floats_exactly(version) else None
     return ColumnPlan(
         source=column,
         target=Column(override.rename or column.name, final, nullable),
         arrow_sql=expression,
         arrow_type=way.arrow,
-        text_sql=_text_sql(column, way, table, target, key_sql, override.on_overflow),
+        text_sql=text_sql,
         on_overflow=override.on_overflow,
     )
 

@@ -85,7 +85,7 @@ def export(declared: str) -> Export | Refusal:
         return _export(Decimal(type_.number(0, 18), type_.number(1, 0)), "{}", 41)
     if name in ("float", "real"):
         bits = 32 if name == "real" or type_.number(0, 53) <= 24 else 64
-        # no cast to text is exact without a style, which Babelfish does not know
+        # no cast to text is exact without a style; see resources.types.tabtext for the wire text
         return Export(Float(bits, finite=True), "{}", None, None)  # type: ignore[arg-type]
     if name in ("char", "varchar", "text"):
         return _text(Text(_units(type_, name)))

@@ -1,6 +1,7 @@
 """Fields of SQL Server as ClickHouse's TabSeparated text, made by the server, guards included.
 
-Only what SQL Server 2019 and Babelfish print alike is used: no CONVERT style, no FORMAT.
+Only what SQL Server 2019 and Babelfish print alike is used: no FORMAT, and no CONVERT style but
+that of a float with 17 digits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from resources.types.kinds import (
     Boolean,
     Date,
     Decimal,
+    Float,
     Integer,
     Text,
     Time,
@@ -33,6 +35,7 @@ EMPTY = "~tableferry empty~"
 bcp writes an empty text as a byte of 0, as it does a text of one NUL character."""
 
 NULL = r"\N"
+INEXACT = "is not what the server reads out of its own text; the wire format arrow carries it"
 ESCAPES = (
     ("N'\\'", "N'\\\\'"),
     ("NCHAR(9)", "N'\\t'"),
@@ -47,8 +50,7 @@ def tab_separated(
 ) -> str | None:
     """The T-SQL expression of a field, never NULL; None if there is no exact one.
 
-    There is none for floats, which print with 17 digits only by a style that Babelfish ignores, and
-    none for bytes.
+    There is none for bytes, whose hexadecimal style Babelfish ignores.
 
     Args:
         column: of SQL Server.
@@ -63,6 +65,10 @@ def tab_separated(
     text = _text(column, way, name)
     if text is None:
         return None
+    if isinstance(way.source.kind, Float):
+        # so that it is exact also where a server prints or reads otherwise than documented
+        where = Where(str(source), column.name, key, name)
+        text = _guarded(text, f"CAST({text} AS float) <> {name}", where, INEXACT)
     # not ISNULL, which would cut the mark to the length of a bit's text
     expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
     for step in reversed(way.steps):
@@ -91,6 +97,10 @@ def _text(column: Column, way: Route, name: str) -> str | None:
             | (Uuid(), Uuid())
         ):
             return (way.source.as_text or "").replace("{}", name) or None
+        case Float(), Float():
+            # style 3 is documented as lossless; a real is exact as a float, the only one of the two
+            # for which Babelfish has it, and it pads
+            return f"LTRIM(RTRIM(CONVERT(varchar(40), CAST({name} AS float), 3)))"
         case Timestamp(digits=digits, zone="offset"), Timestamp():
             return f"CAST(CAST({name} AS datetime2({digits})) AS nvarchar(27))"
         case Timestamp(), Timestamp():

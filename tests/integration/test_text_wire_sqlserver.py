@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-NO_TEXT = ("float", "real", "varbinary", "binary", "image")
+NO_TEXT = ("varbinary", "binary", "image")
 """Types that travel out of SQL Server as Arrow only."""
 
 

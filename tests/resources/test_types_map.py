@@ -322,6 +322,19 @@ def test_compatible(system, planned, actual, reason):
 
 
 @pytest.mark.parametrize(
+    ("version", "exact"),
+    [(None, False), ("24.8.4.13", False), ("26.6.9", False), ("26.7.1", True), ("27.1", True)],
+)
+@pytest.mark.parametrize(
+    ("source", "types"), [(POSTGRES, ("double precision", "real")), (SQLSERVER, ("float", "real"))]
+)
+def test_floats_are_text_where_clickhouse_reads_them_exactly(source, types, version, exact):
+    columns = [Column("id", "int", False), *(Column(type_, type_) for type_ in types)]
+    plan = plan_copy(source, columns, CLICKHOUSE, key="id", target_version=version)
+    assert [column.text_sql is not None for column in plan.columns] == [True, exact, exact]
+
+
+@pytest.mark.parametrize(
     ("version", "long_calendar"),
     [
         (None, False),

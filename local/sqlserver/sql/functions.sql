@@ -161,7 +161,7 @@ CREATE FUNCTION sys.float_text(x float8, style int) RETURNS text LANGUAGE plpgsq
 DECLARE digits int := CASE style WHEN 0 THEN 6 WHEN 1 THEN 8 WHEN 2 THEN 16 ELSE 17 END;
   shown text; mantissa text; exponent int;
 BEGIN
-  IF x = 0 THEN RETURN '0'; END IF;
+  IF x = 0 AND style = 0 THEN RETURN '0'; END IF;
   shown := btrim(to_char(x, '9.' || repeat('9', digits - 1) || 'EEEE'));
   mantissa := split_part(lower(shown), 'e', 1);
   exponent := split_part(lower(shown), 'e', 2)::int;
