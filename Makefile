@@ -28,10 +28,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@echo "Installing into .venv (about 1.5 GB)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt \
-			--editable '.[local,expectations,dev]' \
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
+			--constraint constraints.txt --editable '.[local,expectations,dev]' \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 			--constraint constraints.txt --editable '.[local,expectations,dev]'
+	@$(BIN)/python -m compileall -q $(ROOMS)
 	@touch $@
 
 demo: install ## Move the demo's data through three databases, and show what arrived

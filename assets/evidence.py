@@ -9,7 +9,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 
-from checks import Differences, Verdict
+from checks.verdict import Differences, Verdict
 
 
 def conclusion(verdict: Verdict) -> str:

@@ -12,8 +12,9 @@ from assets.drift import new_columns, target_columns
 from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
 from assets.manifest import HopSpec, Transfer
 from assets.ranges import extend_ranges, plan_ranges, top_bound
-from checks import CHECK_NAMES, Level, count_by_range
+from checks.counts import count_by_range
 from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.verdict import CHECK_NAMES, Level
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint

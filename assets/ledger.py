@@ -26,7 +26,7 @@ from dagster._core.storage.asset_check_execution_record import (
 from assets.artifacts import artifact_metadata
 from assets.evidence import conclusion, latest_materialization, verdict_metadata
 from assets.manifest import Transfer
-from checks import CHECK_NAMES, Verdict
+from checks.verdict import CHECK_NAMES, Verdict
 from resources.files import Artifact
 
 DATA_VERSION = "dagster/data_version"

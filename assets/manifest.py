@@ -11,9 +11,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from assets.profiles import DEFAULT, profile
-from checks import CHECK_NAMES, WHOLE_TABLE_CHECKS, Level
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.expectations import ExpectationSpec
+from checks.verdict import CHECK_NAMES, Level
+from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireFormat, WriteMode
 from resources.tables import System, TableRef

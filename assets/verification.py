@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from assets.journey import ALL_CHECKS, Hop, Servers, known_ranges, levels_of, resolve_hops
 from assets.ledger import EventLogger, Writer, committed
 from assets.manifest import Transfer
-from checks import Level, Verdict, drill_down, reconcile_all
+from checks.drilldown import drill_down
 from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.reconcile import reconcile_all
+from checks.verdict import Level, Verdict
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 

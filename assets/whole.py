@@ -8,7 +8,7 @@ from assets.evidence import conclusion, latest_materialization, verdict_metadata
 from assets.journey import ALL_CHECKS, Servers, asset_key, known_ranges, resolve_hops
 from assets.ledger import committed
 from assets.manifest import Transfer
-from checks import WHOLE_TABLE_CHECKS, whole_table
+from checks.whole_table import WHOLE_TABLE_CHECKS, whole_table
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",

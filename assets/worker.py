@@ -19,8 +19,10 @@ from assets.ledger import RangeRecord, Reason, State, Writer
 from assets.source import Reading, SourceMoved, SourceState
 from assets.stream import Prefetch
 from assets.verification import explained
-from checks import Level, Verdict, reconcile, row_count_of
+from checks.counts import row_count_of
 from checks.expectations import run_suite
+from checks.reconcile import reconcile
+from checks.verdict import Level, Verdict
 from resources.debug import reached
 from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch, TableferryError, describe

@@ -17,7 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.guards import CREATE, EVERYTHING
-from checks import LEVELS, drill_down, reconcile, rowhash
+from checks import rowhash
+from checks.drilldown import drill_down
+from checks.reconcile import reconcile
+from checks.verdict import LEVELS
 from local.stack import Stack
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget

@@ -8,8 +8,7 @@ from checks.atoms import Side, digests
 from checks.buckets import bucket, in_buckets
 from checks.checksum import Grouped, both_sides
 from checks.fields import Field, fields, observed
-from checks.rowhash import Sink, compare_rows
-from checks.verdict import Differences
+from checks.verdict import Differences, Sink
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
@@ -50,6 +49,9 @@ def drill_down(
         thorough: read all rows of the range, which misses nothing, instead of bisecting.
         sink: gets every difference, slab by slab in key order.
     """
+    # polars takes half a second to import, and most runs have nothing to drill into
+    from checks.rowhash import compare_rows
+
     plan = observed(plan, target)
     where: dict[Side, str] = {
         "source": plan.source_range(key_range),

@@ -10,7 +10,6 @@ from checks.atoms import Side
 from checks.buckets import in_sample
 from checks.checksum import ROWS, Figures, Grouped, both_sides, disagreeing, empty
 from checks.fields import Field, fields, not_compared, observed
-from checks.rowhash import compare_rows
 from checks.verdict import CHECK_NAMES, Level, Verdict
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
@@ -107,6 +106,9 @@ def _by_rows(
     level: Level,
     snapshot: str | None,
 ) -> Verdict:
+    # polars takes half a second to import, and most runs need no rows
+    from checks.rowhash import compare_rows
+
     began = time.monotonic()
     where: dict[Side, str] = {
         "source": plan.source_range(key_range),

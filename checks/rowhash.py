@@ -11,7 +11,7 @@ so it is never stored, only compared within one process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +21,10 @@ import pyarrow as pa
 from checks.atoms import Side, atoms
 from checks.canonical import canonical, is_atomic, reading, shown
 from checks.fields import Field, fields, key_field
-from checks.verdict import Difference, DifferenceKind, Differences
+from checks.verdict import Difference, DifferenceKind, Differences, Sink
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
 from resources.plan import CopyPlan
-
-Sink = Callable[[Sequence[Difference]], None]
-"""Receives the differences of one slab after the other, all of them."""
 
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger ones were no faster in benchmarks/reconcile.py."""

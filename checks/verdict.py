@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -47,6 +47,10 @@ class Difference:
             return self.source or "NULL", self.target or "NULL"
         quote = ascii if alike else repr
         return _quoted(self.source, quote), _quoted(self.target, quote)
+
+
+Sink = Callable[[Sequence[Difference]], None]
+"""Receives the differences of one slab after the other, all of them."""
 
 
 @dataclass(frozen=True)

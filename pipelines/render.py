@@ -14,7 +14,7 @@ from rich.table import Table
 from assets import progress
 from assets.ledger import State
 from assets.verification import Checked
-from checks import Differences
+from checks.verdict import Differences
 from pipelines.runner import RangeView, TransferView
 
 PHASES = ("export", "load", "finalise", "reconcile")

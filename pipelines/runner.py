@@ -37,7 +37,8 @@ from assets.runs import (
 )
 from assets.transfer import reasons_of
 from assets.verification import Checked, collecting
-from checks import Differences, Level, drill_down
+from checks.drilldown import drill_down
+from checks.verdict import Differences, Level
 from pipelines.definitions import build
 from pipelines.differences import difference_file
 from pipelines.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assets.evidence import conclusion, verdict_metadata
-from checks import Difference, Differences, Verdict
+from checks.verdict import Difference, Differences, Verdict
 
 
 def failed() -> Verdict:

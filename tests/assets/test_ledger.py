@@ -8,7 +8,7 @@ import pytest
 from assets import ledger
 from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer, decide
 from assets.manifest import Transfer
-from checks import Verdict
+from checks.verdict import Verdict
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
 CHECK = "row_count"

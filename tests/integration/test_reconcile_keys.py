@@ -11,8 +11,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from checks import LEVELS, Difference, drill_down, reconcile, reconcile_all, whole_table
 from checks.buckets import in_sample
+from checks.drilldown import drill_down
+from checks.reconcile import reconcile, reconcile_all
+from checks.verdict import LEVELS, Difference
+from checks.whole_table import whole_table
 from resources.clickhouse import ClickHouseResource
 from resources.dialects import qualified, quote
 from resources.endpoint import BATCH_ROWS, Endpoint

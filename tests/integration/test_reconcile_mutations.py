@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from checks import LEVELS, drill_down, reconcile
 from checks.claims import CLAIMS, Claim
+from checks.drilldown import drill_down
+from checks.reconcile import reconcile
+from checks.verdict import LEVELS
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint

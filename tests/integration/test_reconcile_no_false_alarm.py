@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
-from checks import LEVELS, drill_down, reconcile, reconcile_all
+from checks.drilldown import drill_down
+from checks.reconcile import reconcile, reconcile_all
+from checks.verdict import LEVELS
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.endpoint import Endpoint
