@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from assets.journey import ALL_CHECKS, Hop, Servers, known_ranges, levels_of, resolve_hops
+from assets.kept import allowing_kept
 from assets.ledger import EventLogger, Writer, committed
 from assets.manifest import Transfer
 from checks.drilldown import drill_down
@@ -96,10 +97,11 @@ def _verdicts(
     source = servers.endpoint(hop.plan.source.system)
     target = servers.endpoint(hop.plan.target.system)
     found = reconcile_all(hop.plan, source, target, ranges, level)
-    return {
-        key_range.name: explained(hop.plan, servers, key_range, found[key_range.name])
-        for key_range in ranges
-    }
+    verdicts = {}
+    for key_range in ranges:
+        (verdict,) = allowing_kept(hop, servers, key_range, [found[key_range.name]])
+        verdicts[key_range.name] = explained(hop.plan, servers, key_range, verdict)
+    return verdicts
 
 
 def explained(

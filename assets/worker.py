@@ -15,6 +15,7 @@ import pyarrow as pa
 from assets import progress
 from assets.drift import column_schema
 from assets.journey import Hop, Journey, Servers
+from assets.kept import allowing_kept
 from assets.ledger import RangeRecord, Reason, State, Writer
 from assets.source import Reading, SourceMoved, SourceState
 from assets.stream import Prefetch
@@ -173,9 +174,10 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
         verdicts = _verdicts(work, hop, key_range, reading)
     else:
         verdicts = (_reconcile(work, hop, key_range, "count", reading),)
-    failed = [verdict for verdict in verdicts if not verdict.passed]
-    if failed:
+    if not all(verdict.passed for verdict in verdicts):
         _require_unmoved(work, hop, key_range, reading)
+        verdicts = _allowing_kept(work, hop, key_range, reading, verdicts)
+    failed = _blocking(work, verdicts)
     record = RangeRecord(
         range=key_range.name,
         state=State.SKIPPED_UNCHANGED,
@@ -323,16 +325,13 @@ def _prove(
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
     if not all(verdict.passed for verdict in verdicts):
         _require_unmoved(work, hop, key_range, reading)
+        verdicts = _allowing_kept(work, hop, key_range, reading, verdicts)
         snapshot = reading.snapshot if hop.number == 1 else None
         verdicts = tuple(
             explained(hop.written_plan, work.servers, key_range, verdict, snapshot=snapshot)
             for verdict in verdicts
         )
-    blocking = [
-        verdict
-        for verdict in verdicts
-        if not verdict.passed and work.journey.transfer.check_spec(verdict.check).blocking
-    ]
+    blocking = _blocking(work, verdicts)
     if blocking:
         for verdict in verdicts:
             writer.checked(name, verdict)
@@ -351,6 +350,22 @@ def _prove(
         writer.checked(name, verdict)
     work.tell(hop, name, "committed")
     return Outcome(hop, record, reason, verdicts)
+
+
+def _blocking(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """The failed ones that keep a range from being committed."""
+    return [
+        verdict
+        for verdict in verdicts
+        if not verdict.passed and work.journey.transfer.check_spec(verdict.check).blocking
+    ]
+
+
+def _allowing_kept(
+    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, verdicts: tuple[Verdict, ...]
+) -> tuple[Verdict, ...]:
+    snapshot = reading.snapshot if hop.number == 1 else None
+    return allowing_kept(hop, work.servers, key_range, verdicts, snapshot=snapshot)
 
 
 def _verdicts(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> tuple[Verdict, ...]:

@@ -85,21 +85,36 @@ def _unique_key(plan: CopyPlan, target: Endpoint) -> Callable[[float], Verdict]:
     if not names or len(names) < len(plan.primary_key):
         why = {"not_checked": "the source has no primary key whose columns all travel"}
         return lambda seconds: Verdict(UNIQUE, True, {}, {}, seconds, metadata=why)
-    table = qualified(plan.target)
     compared = [_exact(plan, by_name[name]) for name in names]
-    listed = ", ".join(compared)
-    twice = f"SELECT COUNT(*) AS ferry__n FROM {table} GROUP BY {listed} HAVING COUNT(*) > 1"
-    keys, rows = target.query(f"SELECT COUNT(*), SUM(ferry__n) FROM ({twice}) q")[0]
+    keys, rows = repeated_keys(plan, target)
     examples = _examples(plan, target, names, compared) if keys else []
     return lambda seconds: Verdict(
         check=UNIQUE,
         passed=not keys,
         source={"repeated_keys": 0},
-        target={"repeated_keys": int(keys)},
+        target={"repeated_keys": keys},
         seconds=seconds,
         disagreeing=tuple(names) if keys else (),
-        metadata={"rows_with_repeated_keys": int(rows), "examples": examples} if keys else {},
+        metadata={"rows_with_repeated_keys": rows, "examples": examples} if keys else {},
     )
+
+
+def repeated_keys(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> tuple[int, int]:
+    """How many primary keys more than one row of the target has, and how many rows those are.
+
+    Args:
+        plan: the hop; all of its primary key must travel.
+        target: where `plan.target` is.
+        where: which rows of it.
+    """
+    by_name = {column.target.name: column.target for column in plan.columns}
+    listed = ", ".join(_exact(plan, by_name[name]) for name in plan.primary_key)
+    twice = (
+        f"SELECT COUNT(*) AS ferry__n FROM {qualified(plan.target)} WHERE {where} "
+        f"GROUP BY {listed} HAVING COUNT(*) > 1"
+    )
+    keys, rows = target.query(f"SELECT COUNT(*), SUM(ferry__n) FROM ({twice}) q")[0]
+    return int(keys), int(rows or 0)
 
 
 def _examples(
