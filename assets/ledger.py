@@ -37,7 +37,8 @@ VERSION = "tableferry/data_version"
 
 
 COLUMN_SCHEMA = "dagster/column_schema"
-EVALUATED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
+EVALUATED = {PASSED, AssetCheckExecutionRecordStatus.FAILED}
 """Left out: checks that a run planned and has not come to, or that it failed to evaluate."""
 
 
@@ -219,42 +220,23 @@ def committed(
 ) -> dict[str, Committed]:
     """The committed ranges of one hop, by partition key.
 
-    Takes 2 queries and one per check, however many ranges there are. A verdict counts only when it
-    is newer than the materialization, which itself is proof of green checks at commit. (The
-    partition info of Dagster's own check API is no use here: planned checks of the current run
-    mask earlier verdicts in it.)
+    Takes 2 queries and one per check, and one more per check that a run has planned and not come
+    to, however many ranges there are. A verdict counts only when it is newer than the
+    materialization, which itself is proof of green checks at commit.
     """
     log = instance.event_log_storage
     ids = log.get_latest_storage_id_by_partition(asset, dg.DagsterEventType.ASSET_MATERIALIZATION)
     tags = log.get_latest_tags_by_partition(
         asset, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
     )
-    limit = 4 * len(ids) + 100
     failed: set[str] = set()
     unchecked: set[str] = set()
     for name in checks:
-        seen: dict[str, bool] = {}
-        history = log.get_asset_check_execution_history(
-            dg.AssetCheckKey(asset, name),
-            limit=limit,
-            status=EVALUATED,
-        )
-        oldest = 0
-        for record in history:
-            range_name = record.partition
-            evaluation = record.evaluation
-            target = evaluation.target_materialization_data if evaluation else None
-            if target and len(history) == limit:
-                oldest = target.storage_id
-            if range_name is None or range_name in seen or range_name not in ids:
-                continue
-            if target is not None and target.storage_id < ids[range_name]:
-                continue
-            seen[range_name] = record.status is AssetCheckExecutionRecordStatus.SUCCEEDED
+        seen, unknown = _newer_verdicts(instance, dg.AssetCheckKey(asset, name), ids)
         failed |= {range_name for range_name, passed in seen.items() if not passed}
         if name == CHECK_NAMES["count"]:
-            # the last to be recorded of every materialization; those before `oldest` were not read
-            unchecked = {one for one, id in ids.items() if one not in seen and id >= oldest}
+            # the last to be recorded of every materialization
+            unchecked = set(ids) - set(seen) - unknown
     return {
         name: Committed(
             DataVersion.parse(found[DATA_VERSION]), ids[name], name in failed, name in unchecked
@@ -262,6 +244,44 @@ def committed(
         for name, found in tags.items()
         if DATA_VERSION in found and name in ids
     }
+
+
+def _newer_verdicts(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, ids: Mapping[str, int]
+) -> tuple[dict[str, bool], set[str]]:
+    """Whether a check passed, per range, where that is known to be newer than its materialization.
+
+    The second result names the ranges of which it is not known whether there is such a verdict.
+    """
+    log = instance.event_log_storage
+    seen: dict[str, bool] = {}
+    masked: set[str] = set()
+    for latest in log.get_asset_check_partition_info([check]):
+        name = latest.partition_key
+        if name is None or name not in ids:
+            continue
+        if latest.latest_execution_status not in EVALUATED:
+            masked.add(name)
+            continue
+        at = latest.latest_target_materialization_storage_id
+        if (latest.latest_check_event_storage_id if at is None else at) >= ids[name]:
+            seen[name] = latest.latest_execution_status is PASSED
+    if not masked:
+        return seen, set()
+    # a check that is planned hides the verdict before it
+    limit = 4 * len(ids) + 100
+    history = log.get_asset_check_execution_history(check, limit=limit, status=EVALUATED)
+    oldest = 0
+    for record in history:
+        name = record.partition
+        target = record.evaluation.target_materialization_data if record.evaluation else None
+        if target and len(history) == limit:
+            oldest = target.storage_id
+        if name not in masked or name in seen:
+            continue
+        if target is None or target.storage_id >= ids[name]:
+            seen[name] = record.status is PASSED
+    return seen, {name for name in masked if ids[name] < oldest}
 
 
 def decide(
@@ -355,10 +375,7 @@ def verdicts(
 ) -> dict[str, dict[str, bool]]:
     """The latest verdict of each check per range: `{range: {check: passed}}`."""
     return {
-        range_name: {
-            name: record.status is AssetCheckExecutionRecordStatus.SUCCEEDED
-            for name, record in by_check.items()
-        }
+        range_name: {name: record.status is PASSED for name, record in by_check.items()}
         for range_name, by_check in evaluations(instance, asset, checks).items()
         if range_name is not None
     }

@@ -4,6 +4,11 @@ from collections.abc import Callable, Iterator
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationPlanned,
+)
+from dagster._core.definitions.partitions.subset.default import DefaultPartitionsSubset
+from dagster._core.events import DagsterEvent, DagsterEventType
 
 from assets import ledger
 from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer, decide
@@ -45,6 +50,26 @@ def write(instance: dg.DagsterInstance, act: Callable[[Writer], None]) -> None:
         instance=instance,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     ).success
+
+
+@dg.job
+def nothing() -> None:
+    pass
+
+
+def plan_check(instance: dg.DagsterInstance, *ranges: str) -> None:
+    """Leave what a run leaves that was to check these ranges and died before."""
+    event = DagsterEvent(
+        DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value,
+        nothing.name,
+        event_specific_data=AssetCheckEvaluationPlanned(
+            asset_key=ASSET,
+            check_name=CHECK,
+            partitions_subset=DefaultPartitionsSubset(set(ranges)),
+        ),
+    )
+    run = instance.create_run_for_job(nothing)
+    instance.report_dagster_event(event, run.run_id)
 
 
 def record(name: str, state: State = State.COMMITTED, version: DataVersion = V1) -> RangeRecord:
@@ -122,6 +147,23 @@ def test_a_commit_without_a_verdict_is_committed(instance: dg.DagsterInstance) -
     assert ledger.committed(instance, ASSET, [CHECK])["a"].unchecked is False
 
 
+def test_a_planned_check_does_not_hide_the_verdict_before_it(instance: dg.DagsterInstance) -> None:
+    def act(writer: Writer) -> None:
+        for name in ("good", "bad", "open"):
+            writer.commit(record(name))
+        writer.checked("good", verdict(True))
+        writer.checked("bad", verdict(False))
+
+    write(instance, act)
+    plan_check(instance, "good", "bad", "open")
+    found = ledger.committed(instance, ASSET, [CHECK])
+    assert {name: (one.check_failed, one.unchecked) for name, one in found.items()} == {
+        "good": (False, False),
+        "bad": (True, False),
+        "open": (False, True),
+    }
+
+
 def test_a_verdict_that_was_not_looked_at_is_not_missed(instance: dg.DagsterInstance) -> None:
     def commit(writer: Writer) -> None:
         for name in ("a", "b"):
@@ -135,6 +177,7 @@ def test_a_verdict_that_was_not_looked_at_is_not_missed(instance: dg.DagsterInst
             writer.checked("b", verdict(True))
 
     write(instance, again)
+    plan_check(instance, "a", "b")
     found = ledger.committed(instance, ASSET, [CHECK])
     assert not any(one.unchecked for one in found.values())
 
@@ -153,6 +196,7 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
     for method in (
         "get_latest_storage_id_by_partition",
         "get_latest_tags_by_partition",
+        "get_asset_check_partition_info",
         "get_asset_check_execution_history",
     ):
         original = getattr(storage, method)
