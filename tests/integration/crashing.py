@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -25,35 +24,35 @@ Row = tuple[Any, ...]
 
 
 class Command:
-    """`ferry` as a process: see `warm_ferry.py`. One command runs at a time."""
+    """`ferry` as a process of its own. One command runs at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._output = folder / "output"
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.warm_ferry"],
-            cwd=ROOT,
-            # its threads would not survive the fork
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._answer() == "ready"
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str, **environment: str) -> int:
         """Start the command with these arguments; returns its process id."""
-        assert self._server.stdin is not None
-        command = {
-            "arguments": arguments,
-            "environment": {**os.environ, **environment},
-            "output": str(self._output),
-        }
-        print(json.dumps(command), file=self._server.stdin, flush=True)
-        return int(self._answer())
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.cli", *arguments],
+                cwd=ROOT,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the command that was started last has not ended yet."""
+        assert self._process is not None
+        return self._process.poll() is None
 
     def wait(self) -> int:
         """The return code of the command that was started last, as `subprocess` has it."""
-        return int(self._answer())
+        assert self._process is not None
+        return self._process.wait()
 
     def run(self, *arguments: str, **environment: str) -> int:
         """Start the command and wait for its return code."""
@@ -64,14 +63,6 @@ class Command:
     def output(self) -> str:
         """What the command has said."""
         return self._output.read_text()
-
-    def close(self) -> None:
-        """End the server of commands."""
-        self._server.communicate(timeout=30)
-
-    def _answer(self) -> Any:
-        assert self._server.stdout is not None
-        return json.loads(self._server.stdout.readline())
 
 
 def crash(command: Command, table: str, point: str, *arguments: str) -> None:

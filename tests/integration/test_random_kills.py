@@ -8,14 +8,20 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from tests.integration.conftest import Ferry
-from tests.integration.crashing import Command, ask_clickhouse, reopen, staging_tables
+from tests.integration.crashing import (
+    Command,
+    ask_clickhouse,
+    reopen,
+    runs_by_status,
+    staging_tables,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -26,12 +32,8 @@ FIGURES = "count(*), min(id), max(id), sum(id), sum(v)"
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
-    folder = tmp_path / "command"
-    folder.mkdir()
-    made = Command(folder)
-    yield made
-    made.close()
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
 
 
 @pytest.mark.timeout(600)
@@ -49,8 +51,12 @@ def test_twenty_random_kills_in_a_row(ferry: Callable[..., Ferry], command: Comm
     )
     killed = 0
     while killed < KILLS:
+        runs = len(runs_by_status(one))
         process = command.start("run", one.table)
-        time.sleep(chance.uniform(0.5, 6))
+        # most kills are to meet a run at work, some the command while it starts and plans
+        while chance.random() > 0.02 and command.running and len(runs_by_status(one)) == runs:
+            time.sleep(0.1)
+        time.sleep(chance.uniform(0, 5))
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         code = command.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -29,12 +29,8 @@ Make = Callable[..., Ferry]
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
-    folder = tmp_path / "command"
-    folder.mkdir()
-    made = Command(folder)
-    yield made
-    made.close()
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
 
 
 @pytest.mark.parametrize(("system", "hops"), [("clickhouse", DIRECT), ("sqlserver", ONE_HOP)])

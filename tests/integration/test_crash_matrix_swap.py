@@ -1,0 +1,76 @@
+"""The command is killed at the points of a swap: readers see all ranges change at once, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.stack import Stack
+from tests.integration.crash_bench import ALL, CHANGED, Benches, added
+from tests.integration.crashing import crash, reopen, rows_of, staging_tables
+
+pytestmark = pytest.mark.integration
+
+BEFORE = ["during_load", "after_load", "inside_finalise", "after_shadowed", "before_swap"]
+AFTER = ["after_swap", "after_event"]
+
+
+@pytest.fixture(scope="module")
+def benches(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
+    made = Benches(stack, tmp_path_factory)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("point", [*BEFORE, "inside_swap", *AFTER])
+@pytest.mark.parametrize("route", ["direct", "half"])
+def test_a_swap_killed_at(benches: Benches, route: str, point: str) -> None:
+    with benches.of(route, "swap") as bench:
+        ferry, (system,) = bench.ferry, bench.systems
+        old = rows_of(ferry, "postgres")
+        commits, moves = bench.commits()[system], bench.moves()
+        bench.change()
+        new = rows_of(ferry, "postgres")
+
+        # of the points that every range passes, the second; a swap is but one
+        nth = 1 if point.endswith("_swap") else 2
+        crash(benches.command, ferry.table, f"{point}:{nth}", "--profile", "safe")
+
+        # on SQL Server the point is inside of a transaction
+        swapped = point in AFTER or (point == "inside_swap" and system == "clickhouse")
+        assert rows_of(ferry, system) == (new if swapped else old), "all at once, or nothing"
+        recorded = ["unchanged", "unchecked"] if point == "after_event" else []
+        assert len(added(bench.commits()[system], commits)) == len(recorded)
+
+        reopen(ferry)
+        reasons = [str(view.reason) for view in ferry.plan().ranges]
+        if swapped:
+            assert reasons == [*recorded, *["promoted"] * (len(ALL) - len(recorded))]
+        again = ferry.run()
+        assert again.good, again.errors
+        assert rows_of(ferry, system) == new
+        assert staging_tables(ferry, system) == []
+        assert added(bench.moves(), moves) == dict.fromkeys(ALL, 1), "nothing was moved twice"
+        assert added(bench.commits()[system], commits) == dict.fromkeys(ALL, 1)
+        assert {view.state for view in ferry.plan().ranges} == {"skip"}
+
+
+def test_what_a_dead_swap_put_in_place_is_proven_before_it_is_recorded(benches: Benches) -> None:
+    with benches.of("direct", "swap") as bench:
+        ferry = bench.ferry
+        before = bench.commits()
+        bench.change()
+        crash(benches.command, ferry.table, "after_swap", "--profile", "safe")
+        reopen(ferry)
+        ferry.session.servers.clickhouse.execute(
+            f"ALTER TABLE warehouse.{ferry.table} UPDATE amount = 0 WHERE id = 300 "
+            "SETTINGS mutations_sync = 2"
+        )
+        damaged = ferry.run()
+        assert not damaged.good
+        assert [view.range for view in damaged.ranges if view.state == "failed"] == [CHANGED[1]]
+        assert CHANGED[1] not in added(bench.commits()["clickhouse"], before["clickhouse"])
+        again = ferry.run()
+        assert again.good, again.errors
+        assert rows_of(ferry, "clickhouse") == rows_of(ferry, "postgres")
