@@ -99,13 +99,26 @@ def process_is_gone(tag: str) -> bool:
         return False
 
 
-def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
-    """Tells of a run id whether that run may still be working."""
+def owner_name(run_id: str) -> str:
+    """What a run of this process writes into its locks: who it is, also for other instances."""
+    return f"{run_id} {this_process()}"
 
-    def alive(run_id: str) -> bool:
+
+def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Tells of an owner's name whether that run may still be working.
+
+    A run of another Dagster instance is known by its process alone, and so on this host only.
+    """
+
+    def alive(owner: str) -> bool:
+        run_id, _, process = owner.partition(" ")
         run = instance.get_run_by_id(run_id)
-        if run is None or run.is_finished:
-            return False
-        return not process_is_gone(run.tags.get(PROCESS, ""))
+        if run is None:
+            here = process.rsplit(":", 2)[0] == socket.gethostname()
+            return here and not process_is_gone(process)
+        current = run.tags.get(PROCESS, "")
+        # a run that was resumed has another process now; the start time may be adjusted
+        resumed = process.rsplit(":", 1)[0] != current.rsplit(":", 1)[0]
+        return not (run.is_finished or resumed or process_is_gone(current))
 
     return alive

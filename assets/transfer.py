@@ -20,7 +20,7 @@ from assets.journey import (
 from assets.ledger import Reason, State, Writer, committed_schema
 from assets.manifest import Transfer
 from assets.profiles import profile
-from assets.runs import FORCE, PROCESS, PROFILE, run_is_alive, this_process
+from assets.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
 from assets.source import SourceState, shared_snapshot
 from assets.swap import promote, swap_reasons
 from assets.verification import verify
@@ -184,6 +184,7 @@ def execute(
             journey=journey,
             servers=servers,
             run_id=run.run_id,
+            owner=owner_name(run.run_id),
             alive=alive,
             source=SourceState(journey, servers, shared, snapshot),
             levels=levels_of(transfer),

@@ -69,6 +69,8 @@ class Work:
     journey: Journey
     servers: Servers
     run_id: str
+    owner: str
+    """The run as its locks name it."""
     alive: Callable[[str], bool]
     source: SourceState
     levels: tuple[Level, ...]
@@ -247,7 +249,7 @@ def _move(
             hop.plan,
             key_range,
             options,
-            owner=work.run_id,
+            owner=work.owner,
             data_version=version,
             alive=work.alive,
         )

@@ -33,9 +33,15 @@ def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
 
 
+@pytest.mark.parametrize("instances", [1, 2])
 @pytest.mark.parametrize(("system", "hops"), [("clickhouse", DIRECT), ("sqlserver", ONE_HOP)])
 def test_of_two_runs_of_a_range_one_wins(
-    ferry: Make, monkeypatch: pytest.MonkeyPatch, system: str, hops: str
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    system: str,
+    hops: str,
+    instances: int,
 ) -> None:
     """Without Dagster's pool, so that only the target's own lock stands between them."""
     one = ferry(hops, *TABLE, ranges="{count: 1}")
@@ -55,6 +61,8 @@ def test_of_two_runs_of_a_range_one_wins(
     def run(which: str, session: Session) -> None:
         found[which] = runner.run(session, one.table, ranges=[name])
 
+    if instances == 2:
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "another"))
     second = open_session()
     first = threading.Thread(target=run, args=("first", one.session))
     first.start()
