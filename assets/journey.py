@@ -317,11 +317,10 @@ def decisions(
 
 
 def target_rows(journey: Journey, plan: CopyPlan, servers: Servers) -> dict[str, int] | None:
-    """Rows per range in the plan's target; None if there is no such table."""
+    """Rows per range in the plan's target; None if there is no such table, or a column is gone."""
     endpoint = servers.endpoint(plan.target.system)
-    try:
-        endpoint.columns(plan.target)
-    except TableMissing:
+    actual = target_columns(endpoint, plan.target)
+    if actual is None or new_columns(plan, actual):
         return None
     return count_by_range(plan, endpoint, "target", list(journey.ranges.values()))
 

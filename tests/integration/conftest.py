@@ -29,9 +29,9 @@ class Ferry:
 
     def declare(self, hops: str, **settings: Any) -> None:
         """Write the transfer's file; settings are lines of YAML."""
-        lines = [f"transfer: {self.table}", f"source: postgres://public.{self.table}"]
-        lines += [f"hops: {hops.format(t=self.table)}"]
-        lines += [f"{key}: {value}" for key, value in {"key": "id", **settings}.items()]
+        lines = [f"transfer: {self.table}", f"hops: {hops.format(t=self.table)}"]
+        given = {"source": f"postgres://public.{self.table}", "key": "id", **settings}
+        lines += [f"{key}: {value}" for key, value in given.items()]
         (self.folder / "t.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         self.session = open_session()
 

@@ -181,28 +181,6 @@ def test_a_swap_shows_the_old_table_until_all_is_there(ferry: Make) -> None:
     assert target(one) == one.rows(SELECT)
 
 
-@pytest.mark.parametrize(
-    ("policy", "change", "good"),
-    [
-        ("fail", "ALTER TABLE {t} ADD extra text", False),
-        ("add_columns", "ALTER TABLE {t} ADD extra text", True),
-        ("ignore_new", "ALTER TABLE {t} ADD extra text", True),
-        ("fail", "ALTER TABLE {t} DROP name", False),
-        ("ignore_new", "ALTER TABLE {t} DROP name", True),
-        ("fail", "ALTER TABLE {t} ALTER amount TYPE text", False),
-        ("add_columns", "ALTER TABLE {t} ALTER amount TYPE text", False),
-    ],
-)
-def test_schema_drift_meets_the_policy(ferry: Make, policy: str, change: str, good: bool) -> None:
-    one = ferry(DIRECT, *TABLE, ranges="{rows: 500}", on_schema_drift=policy)
-    assert one.run().good
-    one.source(change, "UPDATE {t} SET id = 2000 WHERE id = 1000")
-    view = one.run()
-    assert view.good is good, view.errors
-    if not good:
-        assert "extra" in view.errors[0] or "name" in view.errors[0] or "amount" in view.errors[0]
-
-
 def test_unknown_ranges_and_hops_are_input_errors(ferry: Make) -> None:
     one = ferry(DIRECT, *TABLE)
     with pytest.raises(InputError, match="has no range 'nope'"):

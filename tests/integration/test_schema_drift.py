@@ -1,0 +1,247 @@
+"""Source or target have changed since the last run: what is refused, what is mended, what is left.
+
+The source is PostgreSQL or SQL Server, the target SQL Server or ClickHouse, also as the second hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from resources.tables import System, TableRef
+from tests.integration.conftest import Ferry
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
+Rows = list[dict[str, Any]]
+
+POLICIES = ("fail", "add_columns", "ignore_new")
+SCHEMAS: dict[System, str] = {"postgres": "public", "sqlserver": "dbo", "clickhouse": "warehouse"}
+ROUTES: dict[str, tuple[System, ...]] = {
+    "into clickhouse": ("postgres", "clickhouse"),
+    "into sqlserver": ("postgres", "sqlserver"),
+    "out of sqlserver": ("sqlserver", "clickhouse"),
+    "through sqlserver": ("postgres", "sqlserver", "clickhouse"),
+}
+COLUMNS = {"id": "int NOT NULL PRIMARY KEY", "name": "varchar(20) NULL", "amount": "int NOT NULL"}
+ROWS: Rows = [{"id": id, "name": f"name {id}", "amount": id * 10} for id in range(1, 21)]
+
+
+@dataclass
+class Moved:
+    """A transfer over a route, all of whose ranges are committed."""
+
+    ferry: Ferry
+    route: tuple[System, ...]
+
+    def run(self, policy: str) -> list[str]:
+        """Run under a policy; returns the errors."""
+        self.declare(policy)
+        view = self.ferry.run()
+        assert view.good is (not view.errors)
+        return view.errors
+
+    def declare(self, policy: str) -> None:
+        """Write the transfer's file."""
+        hops = [f"'{system}://{SCHEMAS[system]}.{{t}}'" for system in self.route[1:]]
+        source = f"{self.route[0]}://{SCHEMAS[self.route[0]]}.{self.ferry.table}"
+        self.ferry.session.instance.dispose()
+        self.ferry.declare(
+            f"[{', '.join(hops)}]", source=source, on_schema_drift=policy, ranges="{count: 1}"
+        )
+
+    def execute(self, system: System, *statements: str) -> None:
+        """Run statements on a server; `{t}` is the table."""
+        for statement in statements:
+            self.ferry.session.servers.endpoint(system).execute(
+                statement.format(t=f"{SCHEMAS[system]}.{self.ferry.table}")
+            )
+
+    def fill(self, columns: Mapping[str, str], rows: Rows) -> None:
+        """Put another table in the source's place."""
+        definitions = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        values = ", ".join(f"({', '.join(literal(row[name]) for name in columns)})" for row in rows)
+        self.execute(
+            self.route[0],
+            "DROP TABLE IF EXISTS {t}",
+            f"CREATE TABLE {{t}} ({definitions})",
+            f"INSERT INTO {{t}} ({', '.join(columns)}) VALUES {values}",
+        )
+
+    def shown(self) -> list[Rows]:
+        """What each target shows, by all the columns that it has."""
+        found = []
+        for system in self.route[1:]:
+            server = self.ferry.session.servers.endpoint(system)
+            names = [column.name for column in server.columns(self.table(system))]
+            sql = f"SELECT {', '.join(names)} FROM {SCHEMAS[system]}.{self.ferry.table} ORDER BY id"
+            found.append([dict(zip(names, row, strict=True)) for row in server.query(sql)])
+        return found
+
+    def table(self, system: System) -> TableRef:
+        """The table on a server."""
+        return TableRef(system, SCHEMAS[system], self.ferry.table)
+
+
+def literal(value: object) -> str:
+    """A value in the SQL of both sources."""
+    return "NULL" if value is None else str(value) if isinstance(value, int) else f"'{value}'"
+
+
+@pytest.fixture
+def moved(ferry: Make, request: pytest.FixtureRequest) -> Iterator[Moved]:
+    """The route that the test is parametrised with, with the table moved."""
+    one = Moved(ferry("['clickhouse://warehouse.{t}']"), ROUTES[request.param])
+    one.fill(COLUMNS, ROWS)
+    assert one.run("fail") == []
+    assert one.shown() == [ROWS] * len(one.route[1:])
+    yield one
+    one.execute(one.route[0], "DROP TABLE IF EXISTS {t}")
+
+
+def over(*routes: str) -> pytest.MarkDecorator:
+    """The routes of a test."""
+    return pytest.mark.parametrize("moved", routes, indirect=True)
+
+
+routes = over(*ROUTES)
+policies = pytest.mark.parametrize("policy", POLICIES)
+
+
+@routes
+@policies
+def test_the_source_has_a_column_more(moved: Moved, policy: str) -> None:
+    before = moved.shown()
+    rows = [{**row, "name": f"{row['name']}!", "extra": f"more {row['id']}"} for row in ROWS]
+    moved.fill({**COLUMNS, "extra": "varchar(9) NULL"}, rows)
+    errors = moved.run(policy)
+    if policy == "fail":
+        assert "'extra'" in errors[0] and "is missing" in errors[0]
+        assert moved.shown() == before
+    else:
+        assert errors == []
+        if policy == "ignore_new":
+            rows = [{name: row[name] for name in COLUMNS} for row in rows]
+        assert moved.shown() == [rows] * len(before)
+
+
+@routes
+@policies
+def test_the_source_has_a_column_less(moved: Moved, policy: str) -> None:
+    before = moved.shown()
+    moved.fill({name: COLUMNS[name] for name in ("id", "amount")}, ROWS)
+    errors = moved.run(policy)
+    if policy == "fail":
+        assert "no longer has 'name'" in errors[0]
+        assert moved.shown() == before
+    else:
+        assert errors == []
+        assert moved.shown() == [[{**row, "name": None} for row in ROWS]] * len(before)
+
+
+REFUSED = {
+    "dropped, though the target needs it": ({"amount": None}, "no longer has 'amount'"),
+    "retyped": ({"amount": "varchar(20) NOT NULL"}, "column 'amount': is"),
+    "nullable": ({"amount": "int NULL"}, "column 'amount': is NOT NULL, but the source allows"),
+}
+
+
+@routes
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_no_policy_mends(moved: Moved, change: dict[str, str | None], message: str) -> None:
+    before = moved.shown()
+    columns = {name: type_ for name, type_ in {**COLUMNS, **change}.items() if type_ is not None}
+    moved.fill(columns, [{**row, "name": "changed"} for row in ROWS])
+    for policy in POLICIES:
+        assert message in moved.run(policy)[0]
+        assert moved.shown() == before, "nothing moved"
+
+
+@over("through sqlserver")
+def test_the_source_has_a_narrower_column(moved: Moved) -> None:
+    rows = [{**row, "name": row["name"][:5]} for row in ROWS]
+    moved.fill({**COLUMNS, "name": "varchar(5) NOT NULL"}, rows)
+    assert moved.run("fail") == []
+    assert moved.shown() == [rows] * len(moved.route[1:])
+
+
+CHANGES: dict[str, dict[System, str]] = {
+    "dropped": {
+        "sqlserver": "ALTER TABLE {t} DROP COLUMN name",
+        "clickhouse": "ALTER TABLE {t} DROP COLUMN name",
+    },
+    "added": {
+        "sqlserver": "ALTER TABLE {t} ADD extra int NULL",
+        "clickhouse": "ALTER TABLE {t} ADD COLUMN extra Nullable(Int32)",
+    },
+    "retyped": {
+        "sqlserver": "ALTER TABLE {t} ALTER COLUMN amount smallint NOT NULL",
+        "clickhouse": "ALTER TABLE {t} MODIFY COLUMN amount Int16",
+    },
+    "not null": {
+        "sqlserver": "ALTER TABLE {t} ALTER COLUMN name nvarchar(20) NOT NULL",
+        "clickhouse": "ALTER TABLE {t} MODIFY COLUMN name String DEFAULT ''",
+    },
+}
+
+
+@over("into sqlserver", "out of sqlserver", "through sqlserver")
+@policies
+def test_the_target_has_lost_a_column(moved: Moved, policy: str) -> None:
+    system = moved.route[-1]
+    moved.execute(system, CHANGES["dropped"][system])
+    before = moved.shown()
+    errors = moved.run(policy)
+    if policy == "fail":
+        assert "'name'" in errors[0] and "is missing" in errors[0]
+        assert moved.shown() == before
+    else:
+        assert errors == []
+        *_, last = moved.shown()
+        if policy == "add_columns":
+            assert last == ROWS, "the column is back, with its values"
+        else:
+            assert last == [{"id": row["id"], "amount": row["amount"]} for row in ROWS]
+
+
+@over("into sqlserver", "through sqlserver")
+def test_the_target_has_a_column_of_somebody_else(moved: Moved) -> None:
+    system = moved.route[-1]
+    moved.execute(system, CHANGES["added"][system])
+    changed = {**ROWS[0], "name": "changed"}
+    moved.fill(COLUMNS, [changed, *ROWS[1:]])
+    for policy in POLICIES:
+        assert moved.run(policy) == []
+        *_, last = moved.shown()
+        assert last == [{**row, "extra": None} for row in [changed, *ROWS[1:]]]
+
+
+@over("into sqlserver", "out of sqlserver", "through sqlserver")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("retyped", "column 'amount': is"),
+        ("not null", "column 'name': is NOT NULL, but the source allows NULL"),
+    ],
+)
+def test_a_target_that_no_longer_holds_the_values(moved: Moved, change: str, message: str) -> None:
+    system = moved.route[-1]
+    moved.execute(system, CHANGES[change][system])
+    before = moved.shown()
+    moved.fill(COLUMNS, [{**row, "name": "changed"} for row in ROWS])
+    for policy in POLICIES:
+        assert message in moved.run(policy)[0]
+        assert moved.shown()[-1] == before[-1]
+
+
+@over("into sqlserver")
+def test_a_column_of_somebody_else_that_must_not_be_null(moved: Moved) -> None:
+    """ClickHouse has a default for every column."""
+    moved.execute("sqlserver", "TRUNCATE TABLE {t}", "ALTER TABLE {t} ADD extra int NOT NULL")
+    for policy in POLICIES:
+        assert "must not be NULL: 'extra'" in moved.run(policy)[0]
+    assert moved.shown() == [[]]
