@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,12 +15,14 @@ from assets import worker
 from local import watch
 from local.stack import Stack
 from pipelines.session import open_session
+from resources import debug
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import reopen, rows_of, staging_tables
 
 pytestmark = pytest.mark.integration
 
 SYSTEMS = {"sqlserver": "dbo", "clickhouse": "warehouse"}
+HOPS = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +53,18 @@ def ferry(own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2) NOT NULL)",
         "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.5 FROM generate_series(1, 800) g",
     )
-    one.declare("['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']", ranges="{rows: 200}")
+    one.declare(HOPS, ranges="{rows: 200}")
     yield one
     one.session.instance.dispose()
 
 
 def kill_at(
-    monkeypatch: pytest.MonkeyPatch, stack: Stack, servers: list[str], point: str, nth: int
+    monkeypatch: pytest.MonkeyPatch,
+    stack: Stack,
+    servers: list[str],
+    point: str,
+    nth: int,
+    module: ModuleType = worker,
 ) -> Callable[[], None]:
     """Kill servers when the run is at a point the nth time, and start them again after a moment.
 
@@ -82,7 +90,7 @@ def kill_at(
                 stack.kill(server)
             threading.Thread(target=restart).start()
 
-    monkeypatch.setattr(worker, "reached", reached)
+    monkeypatch.setattr(module, "reached", reached)
 
     def wait() -> None:
         assert back.wait(60), f"{servers} did not come back"
@@ -104,6 +112,18 @@ def test_a_run_survives_the_restart_of_a_server(
     nth = 3 if servers == ["clickhouse"] else 1
     with pytest.MonkeyPatch.context() as patch:
         wait = kill_at(patch, ferry.stack, servers, point, nth)
+        view = ferry.run()
+        wait()
+    assert view.good, view.errors
+    settled(ferry)
+
+
+@pytest.mark.parametrize(("server", "hop"), [("sqlserver", 1), ("clickhouse", 2)])
+def test_a_swap_survives_the_restart_of_the_server(ferry: Ferry, server: str, hop: int) -> None:
+    """On SQL Server before its transaction commits, on ClickHouse after the exchange."""
+    ferry.declare(HOPS, ranges="{rows: 200}", write="swap")
+    with pytest.MonkeyPatch.context() as patch:
+        wait = kill_at(patch, ferry.stack, [server], "inside_swap", hop, debug)
         view = ferry.run()
         wait()
     assert view.good, view.errors
