@@ -112,6 +112,14 @@ class Journey:
     growth: Growth
     fingerprints: dict[str, SourceFingerprint]
 
+    def fingerprinted(
+        self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
+    ) -> Journey:
+        """The journey with the fingerprints of these ranges, and of no others."""
+        ranges = [key_range for name, key_range in self.ranges.items() if name in names]
+        found = fingerprints_of(self.transfer, self.hops[0], servers, ranges, snapshot=snapshot)
+        return replace(self, fingerprints=found)
+
     def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
         """What a range of a hop is committed as, when its source rows have this fingerprint.
 
@@ -216,6 +224,22 @@ def resolve(
 ) -> Journey:
     """Plan a transfer: its hops, its ranges (known ones stay), their fingerprints.
 
+    The arguments are those of `resolve_ranges`.
+    """
+    journey = resolve_ranges(transfer, servers, instance, names=names, snapshot=snapshot)
+    return journey.fingerprinted(servers, journey.ranges, snapshot=snapshot)
+
+
+def resolve_ranges(
+    transfer: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    names: Sequence[str] | None = None,
+    snapshot: str | None = None,
+) -> Journey:
+    """Plan a transfer without fingerprints, so that the source is not read from end to end.
+
     Args:
         transfer: the declaration.
         servers: where its tables are.
@@ -234,8 +258,7 @@ def resolve(
     else:
         wanted = set(names)
         known = [key_range for key_range in known if key_range.name in wanted]
-    found = fingerprints_of(transfer, hops[0], servers, known, snapshot=snapshot)
-    return Journey(transfer, hops, {r.name: r for r in known}, growth, found)
+    return Journey(transfer, hops, {r.name: r for r in known}, growth, {})
 
 
 def fingerprints_of(

@@ -18,6 +18,7 @@ from assets.journey import (
     known_ranges,
     resolve,
     resolve_hops,
+    resolve_ranges,
 )
 from assets.ledger import RangeRecord, Reason, State
 from assets.manifest import Transfer
@@ -146,16 +147,15 @@ def run(
         InputError: the transfer, hop or a range does not exist.
     """
     transfer = session.transfer(name)
-    journey, planned = plan(session, name, force=force)
+    journey = resolve_ranges(transfer, session.servers, session.instance)
     hops = _chosen_hops(name, journey.hops, hop)
     _require_ranges(name, ranges, list(journey.ranges))
     wanted = set(ranges) or set(journey.ranges)
+    stale = _stale(session, journey, hops, force=force)
     apply_growth(transfer, journey.growth, session.servers, session.instance)
     unsettled = _unsettled(session, transfer, hops)
     if failed:
         wanted &= unsettled
-    numbers = {one.number for one in hops}
-    stale = {view.range for view in planned.ranges if view.hop in numbers and view.state == "run"}
     # an unchanged range whose latest attempt failed is settled by looking at it
     todo = wanted & (stale | unsettled)
     emit(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
@@ -286,6 +286,24 @@ def _require_ranges(name: str, wanted: Sequence[str], known: Sequence[str]) -> N
         raise InputError(
             f"{name} has no range {unknown[0]!r}; `ferry plan {name}` lists its {len(known)} ranges"
         )
+
+
+def _stale(session: Session, journey: Journey, hops: Sequence[Hop], *, force: bool) -> set[str]:
+    """Ranges that one of the hops has to move; the source of those that are sure is not read."""
+    names = set(journey.ranges)
+    if force:
+        return names
+    surely: set[str] = set()
+    if journey.transfer.write != "swap":
+        for hop in hops:
+            surely |= names - set(ledger.committed(session.instance, hop.asset, ()))
+    journey = journey.fingerprinted(session.servers, names - surely)
+    return surely | {
+        name
+        for hop in hops
+        for name, reason in reasons_of(journey, hop, session.servers, session.instance).items()
+        if reason is not Reason.UNCHANGED
+    }
 
 
 def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
