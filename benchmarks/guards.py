@@ -1,20 +1,26 @@
-"""What the value guards cost: `python -m benchmarks.guards [--rows N]`.
+"""What the value guards cost: `python -m benchmarks.guards [--rows N] [--pairs N]`.
 
 Moves a wide table from PostgreSQL to ClickHouse over both wires, with guards and without: on the
 servers of the environment's URLs, or on a local stack of its own. Measured, nothing asserted.
+
+A shared machine drifts by more than the guards cost. So both run next to each other, in turns as to
+which is first, and the ratio of each pair counts: the median, the interval that holds that median
+with 95 %, and the middle half of the ratios. What one process does is measured by its CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 
 from local.stack import Stack
@@ -46,70 +52,142 @@ FROM generate_series(1, {rows}) i
 def main() -> None:
     """Run and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--pairs", type=int, default=25)
     arguments = parser.parse_args()
     if postgres_url := os.environ.get("TABLEFERRY_POSTGRES_URL"):
         clickhouse_url = os.environ["TABLEFERRY_CLICKHOUSE_URL"]
-        _measure(postgres_url, clickhouse_url, arguments.rows, arguments.repeat)
+        _measure(postgres_url, clickhouse_url, arguments.rows, arguments.pairs)
         return
     folder = Path(tempfile.mkdtemp(prefix="tableferry-guards-"))
     folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
     stack = Stack(folder)
     try:
         stack.up()
-        _measure(stack.postgres_url, stack.clickhouse_url, arguments.rows, arguments.repeat)
+        _measure(stack.postgres_url, stack.clickhouse_url, arguments.rows, arguments.pairs)
     finally:
         stack.remove()
 
 
-def _measure(postgres_url: str, clickhouse_url: str, rows: int, repeat: int) -> None:
+@dataclass(frozen=True)
+class Pairs:
+    """Seconds of two things that ran next to each other, again and again."""
+
+    one: list[float]
+    other: list[float]
+
+    def more(self) -> list[float]:
+        """What the one took more than the other, as a part of the other."""
+        return [one / other - 1 for one, other in zip(self.one, self.other, strict=True)]
+
+    def share_of(self, whole: float) -> list[float]:
+        """What the one took more than the other, as a part of something else."""
+        return [(one - other) / whole for one, other in zip(self.one, self.other, strict=True)]
+
+
+def paired(one: Callable[[], float], other: Callable[[], float], pairs: int) -> Pairs:
+    """Measure both so many times, after a pair that does not count.
+
+    Args:
+        one: does it, and returns the seconds it took.
+        other: the same for what it is compared with.
+        pairs: how often.
+    """
+    found = Pairs([], [])
+    for number in range(-1, pairs):
+        if number % 2:
+            first, second = one(), other()
+        else:
+            second, first = other(), one()
+        if number >= 0:
+            found.one.append(first)
+            found.other.append(second)
+    return found
+
+
+def shown(values: list[float]) -> str:
+    """The median, the interval that holds it with 95 %, and the middle half, in percent."""
+    low, high = interval(values)
+    first, middle, third = statistics.quantiles(values, n=4)
+    return f"{middle:+7.1%}  [{low:+6.1%}, {high:+6.1%}]  {first:+.1%} to {third:+.1%}"
+
+
+def interval(values: list[float], resamples: int = 5000) -> tuple[float, float]:
+    """The interval that holds the median with 95 %, by bootstrap."""
+    generator = random.Random(1)
+    medians = sorted(
+        statistics.median(generator.choices(values, k=len(values))) for _ in range(resamples)
+    )
+    return medians[resamples * 25 // 1000], medians[resamples * 975 // 1000]
+
+
+def _measure(postgres_url: str, clickhouse_url: str, rows: int, pairs: int) -> None:
     source = PostgresResource(url=postgres_url)
     target = ClickHouseResource(url=clickhouse_url)
     source.execute("DROP TABLE IF EXISTS wide")
     source.execute(CREATE.format(rows=rows))
+    source.execute("VACUUM (ANALYZE, FREEZE) wide")
     table = TableRef("postgres", "public", "wide")
     database = str(target.query("SELECT currentDatabase()")[0][0])
     warehouse = TableRef("clickhouse", database, "guards")
-    columns = source.columns(table)
-    plan = plan_copy(table, columns, warehouse, key="id")
+    columns, version = source.columns(table), target.ping()
+    plan = plan_copy(table, columns, warehouse, key="id", target_version=version)
     # an array has no text form
-    text_plan = plan_copy(table, columns, warehouse, key="id", exclude=["pair"])
-    unguarded = replace(
+    text_plan = plan_copy(
+        table, columns, warehouse, key="id", exclude=["pair"], target_version=version
+    )
+    bare = replace(
         text_plan,
         columns=tuple(
             replace(column, text_sql=quote("postgres", column.source.name))
             for column in text_plan.columns
         ),
     )
-    runs: dict[str, Callable[[], None]] = {
-        "arrow, guarded": lambda: _arrow(source, target, plan, conform),
-        "arrow, casts only": lambda: _arrow(source, target, plan, _cast),
-        "text, guarded": lambda: _text(source, target, text_plan),
-        "text, bare columns": lambda: _text(source, target, unguarded),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeat):
-        for name, run in runs.items():
-            _recreate(target, text_plan if name.startswith("text") else plan)
+
+    def moved(plan: CopyPlan, move: Callable[[], None]) -> Callable[[], float]:
+        def run() -> float:
+            _recreate(target, plan)
             started = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - started)
-    guards = min(_conform_seconds(source, plan, conform) for _ in range(repeat))
-    casts = min(_conform_seconds(source, plan, _cast) for _ in range(repeat))
-    print(f"{rows} rows, {len(plan.columns)} columns, median of {repeat}")
-    for name, values in seconds.items():
-        median = statistics.median(values)
-        print(f"{name:20} {median:7.2f} s {rows / median:10.0f} rows/s")
-    arrow = statistics.median(seconds["arrow, casts only"])
-    bare = min(seconds["text, bare columns"])
-    copies = [
-        min(_copy_seconds(source, each) for _ in range(3 * repeat))
-        for each in (text_plan, unguarded)
-    ]
-    print(f"guards alone, arrow: {guards - casts:.2f} CPU-s, {(guards - casts) / arrow:.1%} of it")
-    guards = copies[0] - copies[1]
-    print(f"guards in the query, text: {guards:.2f} s, {guards / bare:.1%} of it")
+            move()
+            return time.perf_counter() - started
+
+        return run
+
+    guards = {
+        "text": paired(
+            lambda: _copy_seconds(postgres_url, text_plan),
+            lambda: _copy_seconds(postgres_url, bare),
+            pairs,
+        ),
+        "arrow": paired(
+            lambda: _conform_seconds(source, plan, conform),
+            lambda: _conform_seconds(source, plan, _cast),
+            pairs,
+        ),
+    }
+    moves = {
+        "text": paired(
+            moved(text_plan, lambda: _text(source, target, text_plan)),
+            moved(bare, lambda: _text(source, target, bare)),
+            pairs,
+        ),
+        "arrow": paired(
+            moved(plan, lambda: _arrow(source, target, plan, conform)),
+            moved(plan, lambda: _arrow(source, target, plan, _cast)),
+            pairs,
+        ),
+    }
+    print(f"{rows} rows, {len(plan.columns)} columns, {pairs} pairs, load {os.getloadavg()[0]:.1f}")
+    print(f"{'what the guards cost':32}  median  [95 % of the median]  middle half")
+    for wire, place in (("text", "COPY in the server"), ("arrow", "conversion")):
+        move = statistics.median(moves[wire].other)
+        cpu = statistics.median(guards[wire].other)
+        print(
+            f"{wire}: move without them {move:.2f} s, {rows / move:.0f} rows/s; {place} {cpu:.3f} s"
+        )
+        print(f"  {'CPU, of the move':30} {shown(guards[wire].share_of(move))}")
+        print(f"  {f'CPU, of the {place}':30} {shown(guards[wire].more())}")
+        print(f"  {'clock, of the move':30} {shown(moves[wire].more())}")
 
 
 def _arrow(
@@ -145,12 +223,23 @@ def _cast(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.R
     return pa.RecordBatch.from_arrays(columns, schema=schema(plan))
 
 
-def _copy_seconds(source: PostgresResource, plan: CopyPlan) -> float:
-    started = time.perf_counter()
-    with source.read_text(plan.select(EVERYTHING, "text")) as chunks:
-        for _ in chunks:
-            pass
-    return time.perf_counter() - started
+def _copy_seconds(url: str, plan: CopyPlan) -> float:
+    """CPU seconds of the server's process for a COPY; those of the clock, if it is elsewhere."""
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        here = connection.info.hostaddr in ("127.0.0.1", "::1")
+        process = connection.info.backend_pid if here else None
+        before = _spent(process)
+        with cursor.copy(f"COPY ({plan.select(EVERYTHING, 'text')}) TO STDOUT") as copy:
+            for _ in copy:
+                pass
+        return _spent(process) - before
+
+
+def _spent(process: int | None) -> float:
+    if process is None:
+        return time.perf_counter()
+    # nanoseconds; the times in `stat` are in hundredths of a second
+    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _conform_seconds(
