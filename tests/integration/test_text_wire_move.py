@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -90,10 +90,8 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
-    one = Command(tmp_path)
-    yield one
-    one.close()
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
 
 
 def wrapper(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +182,7 @@ def test_each_range_records_what_it_went_through(
     ]
 
 
-def test_the_files_stay_until_the_commit(
-    ferry: Make, artifacts: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_stay_until_the_commit(ferry: Make, artifacts: Path, command: Command) -> None:
     """Killed right before the commit, the files that the record lists are there; after it, none."""
     hop = "[{{to: 'sqlserver://dbo.{t}', wire: text}}]"
     one = ferry(hop, *SMALL, ranges="{count: 1}", profile="safe")
