@@ -311,7 +311,7 @@ def test_a_missing_tool_is_told_when_planning(ferry: Make, monkeypatch: pytest.M
 
 def test_columns_without_an_exact_text_are_told_when_planning(ferry: Make) -> None:
     one = ferry(chain("text"), "CREATE TABLE {t} (id integer PRIMARY KEY, x float8, b bytea)")
-    with pytest.raises(InputError, match="hop 2 cannot use .* text for b: .*'wire: arrow'"):
+    with pytest.raises(InputError, match=r"hop 2 cannot use .* text for b: .*'wire: arrow'"):
         runner.plan(one.session, one.table)
 
 
