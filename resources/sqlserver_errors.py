@@ -60,8 +60,17 @@ _CONNECTING = {
     "login timeout expired": "no answer",
     "tcp provider": "no answer",
     "connection refused": "connection refused",
+    # a server that starts or stops, or a proxy in front of it
+    "handshakes before login": "the connection was closed before the login",
+    "communication link failure": "the connection was closed during the login",
 }
-_TRY_AGAIN = ("login timeout expired", "tcp provider", "connection refused")
+_TRY_AGAIN = (
+    "login timeout expired",
+    "tcp provider",
+    "connection refused",
+    "handshakes before login",
+    "communication link failure",
+)
 
 LIBRARIES = "libkrb5-3, libgssapi-krb5-2 and libltdl7"
 

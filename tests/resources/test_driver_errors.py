@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
+import threading
 
 import pytest
 import urllib3.exceptions
@@ -11,6 +14,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 from resources import clickhouse_errors, sqlserver_errors
 from resources.connection import parse_url
 from resources.errors import ConnectionFailed, StatementFailed
+from resources.retry import is_transient
 from resources.sqlserver import SqlServerResource
 
 CLICKHOUSE = parse_url("clickhouse", "http://app:s3cret@host:8123/shop")
@@ -129,16 +133,37 @@ def test_sqlserver_statement(error: Exception, message: str, transient: bool, br
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "message", "transient"),
     [
-        ("Login failed for user 'sa'.", "login of user 'sa' refused"),
-        ("Cannot open database 'shop'", "database 'shop' does not exist, or may not be used"),
-        ("Login timeout expired", "no answer"),
+        ("Login failed for user 'sa'.", "login of user 'sa' refused", False),
+        (
+            "Cannot open database 'shop'",
+            "database 'shop' does not exist, or may not be used",
+            False,
+        ),
+        ("Login timeout expired", "no answer", True),
+        ("Communication link failure", "the connection was closed during the login", True),
     ],
 )
-def test_sqlserver_connection(text: str, message: str) -> None:
+def test_sqlserver_connection(text: str, message: str, transient: bool) -> None:
     failed = sqlserver_errors.connecting(Odbc("", PREFIX + text), SQLSERVER)
     assert str(failed) == f"cannot connect to sqlserver at host:1433: {message}"
+    assert is_transient(failed) is transient
+
+
+def test_a_sqlserver_that_hangs_up_before_the_login_may_be_back_later() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        port = server.getsockname()[1]
+        with pytest.raises(ConnectionFailed, match="closed before the login") as caught:
+            SqlServerResource(url=f"mssql://sa:s3cret@127.0.0.1:{port}/shop?encrypt=no").ping()
+    assert caught.value.transient
 
 
 def test_missing_system_library_is_named() -> None:
