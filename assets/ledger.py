@@ -232,7 +232,7 @@ def committed(
     failed: set[str] = set()
     unchecked: set[str] = set()
     for name in checks:
-        seen, unknown = _newer_verdicts(instance, dg.AssetCheckKey(asset, name), ids)
+        seen, unknown = _latest_verdicts(instance, dg.AssetCheckKey(asset, name), ids)
         failed |= {range_name for range_name, passed in seen.items() if not passed}
         if name == CHECK_NAMES["count"]:
             # the last to be recorded of every materialization
@@ -246,30 +246,39 @@ def committed(
     }
 
 
-def _newer_verdicts(
-    instance: dg.DagsterInstance, check: dg.AssetCheckKey, ids: Mapping[str, int]
+def _latest_verdicts(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, since: Mapping[str, int] | None = None
 ) -> tuple[dict[str, bool], set[str]]:
-    """Whether a check passed, per range, where that is known to be newer than its materialization.
+    """Whether a check passed when it was last evaluated, per range.
 
-    The second result names the ranges of which it is not known whether there is such a verdict.
+    Args:
+        instance: whose event log.
+        check: which check.
+        since: storage ids of materializations, by range: only newer verdicts count, and no other
+            ranges.
+
+    Returns:
+        The verdicts, and the ranges of which it is not known whether there is such a verdict.
     """
     log = instance.event_log_storage
     seen: dict[str, bool] = {}
     masked: set[str] = set()
-    for latest in log.get_asset_check_partition_info([check]):
+    found = log.get_asset_check_partition_info([check])
+    for latest in found:
         name = latest.partition_key
-        if name is None or name not in ids:
+        if name is None or (since is not None and name not in since):
             continue
         if latest.latest_execution_status not in EVALUATED:
             masked.add(name)
             continue
         at = latest.latest_target_materialization_storage_id
-        if (latest.latest_check_event_storage_id if at is None else at) >= ids[name]:
+        at = latest.latest_check_event_storage_id if at is None else at
+        if since is None or at >= since[name]:
             seen[name] = latest.latest_execution_status is PASSED
     if not masked:
         return seen, set()
     # a check that is planned hides the verdict before it
-    limit = 4 * len(ids) + 100
+    limit = 4 * len(found) + 100
     history = log.get_asset_check_execution_history(check, limit=limit, status=EVALUATED)
     oldest = 0
     for record in history:
@@ -277,11 +286,11 @@ def _newer_verdicts(
         target = record.evaluation.target_materialization_data if record.evaluation else None
         if target and len(history) == limit:
             oldest = target.storage_id
-        if name not in masked or name in seen:
+        if name is None or name not in masked or name in seen:
             continue
-        if target is None or target.storage_id >= ids[name]:
+        if since is None or target is None or target.storage_id >= since[name]:
             seen[name] = record.status is PASSED
-    return seen, {name for name in masked if ids[name] < oldest}
+    return seen, {name for name in masked if since is not None and since[name] < oldest}
 
 
 def decide(
@@ -374,11 +383,12 @@ def verdicts(
     instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
 ) -> dict[str, dict[str, bool]]:
     """The latest verdict of each check per range: `{range: {check: passed}}`."""
-    return {
-        range_name: {name: record.status is PASSED for name, record in by_check.items()}
-        for range_name, by_check in evaluations(instance, asset, checks).items()
-        if range_name is not None
-    }
+    found: dict[str, dict[str, bool]] = {}
+    for name in checks:
+        seen, _ = _latest_verdicts(instance, dg.AssetCheckKey(asset, name))
+        for range_name, passed in seen.items():
+            found.setdefault(range_name, {})[name] = passed
+    return found
 
 
 class Writer:

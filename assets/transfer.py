@@ -116,12 +116,11 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
                 outcomes = execute(context, transfer, servers)
             else:  # "Execute" on the page of a check: compare, move nothing
                 verify(transfer, servers, context)
+                _check_whole_tables(context, transfer, servers, None)
                 outcomes = []
-            failed = [outcome for outcome in outcomes if not outcome.good]
-            if not failed:
-                check_whole_tables(context, transfer, servers)
         except TableferryError as error:
             raise dg.Failure(str(error), allow_retries=False) from None
+        failed = [outcome for outcome in outcomes if not outcome.good]
         if failed:
             raise dg.Failure(
                 "\n".join(str(outcome.record.error) for outcome in failed),
@@ -195,10 +194,30 @@ def execute(
             exports=threading.BoundedSemaphore(parallel.export or knobs.export),
             loads=threading.BoundedSemaphore(parallel.load or knobs.load),
         )
-        if transfer.write != "swap":
-            return run_ranges(work, selected, reasons)
-        known = instance.get_dynamic_partitions(transfer.partitions_name)
-        return _swap(work, selected, reasons, known)
+        if transfer.write == "swap":
+            known = instance.get_dynamic_partitions(transfer.partitions_name)
+            outcomes = _swap(work, selected, reasons, known)
+        else:
+            outcomes = run_ranges(work, selected, reasons)
+        if all(outcome.good for outcome in outcomes):
+            # a new one, should the run's have been lost with its server
+            snapshot = shared.name() if shared else None
+            _check_whole_tables(context, transfer, servers, snapshot)
+        return outcomes
+
+
+def _check_whole_tables(
+    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers, snapshot: str | None
+) -> None:
+    for checked in check_whole_tables(
+        context,
+        transfer,
+        servers,
+        selected=context.selected_asset_check_keys,
+        snapshot=snapshot,
+    ):
+        if not checked.verdict.passed:
+            context.log.error(f"{checked.hop.plan.target}: {checked.verdict.summary()}")
 
 
 def _prepare(

@@ -21,11 +21,18 @@ from resources.plan import CopyPlan
 
 @dataclass(frozen=True)
 class Checked:
-    """One verdict about one range of one hop."""
+    """One verdict about one range of one hop, or about a whole target table."""
 
     hop: Hop
-    range: str
+    range: str | None
+    """None of a whole table."""
     verdict: Verdict
+    warning: bool = False
+    """A failure is no more than a hint, e.g. because ranges are not committed yet."""
+
+    @property
+    def failed(self) -> bool:
+        return not self.verdict.passed and not self.warning
 
 
 _collected: ContextVar[list[Checked] | None] = ContextVar("collected", default=None)
@@ -33,13 +40,19 @@ _collected: ContextVar[list[Checked] | None] = ContextVar("collected", default=N
 
 @contextmanager
 def collecting() -> Iterator[list[Checked]]:
-    """All verdicts of `verify` in this thread meanwhile, for whoever started the run in-process."""
+    """What is `collected` in this thread meanwhile, for whoever started the run in-process."""
     found: list[Checked] = []
     token = _collected.set(found)
     try:
         yield found
     finally:
         _collected.reset(token)
+
+
+def collected(found: Sequence[Checked]) -> None:
+    """Tell these verdicts also to whoever started the run in-process."""
+    if (listening := _collected.get()) is not None:
+        listening += found
 
 
 def verify(
@@ -86,8 +99,7 @@ def verify(
             # failed ones last: the check's page opens with the latest
             for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
                 writer.checked(name, verdicts[name])
-    if (collected := _collected.get()) is not None:
-        collected += found
+    collected(found)
     return found
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import dagster as dg
 
 from assets.evidence import conclusion, latest_materialization, verdict_metadata
-from assets.journey import ALL_CHECKS, Servers, asset_key, known_ranges, resolve_hops
+from assets.journey import ALL_CHECKS, Hop, Servers, asset_key, known_ranges, resolve_hops
 from assets.kept import keeps_rows
-from assets.ledger import committed
+from assets.ledger import EventLogger, committed
 from assets.manifest import Transfer
+from assets.verification import Checked, collected
 from checks.verdict import Verdict
 from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 
@@ -30,48 +33,78 @@ def whole_table_specs(transfer: Transfer) -> list[dg.AssetCheckSpec]:
 
 
 def check_whole_tables(
-    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers
-) -> None:
-    """Record the selected checks of whole tables in the event log.
+    context: EventLogger,
+    transfer: Transfer,
+    servers: Servers,
+    *,
+    selected: Collection[dg.AssetCheckKey] | None = None,
+    snapshot: str | None = None,
+) -> list[Checked]:
+    """Check whole tables, and record the verdicts in the event log.
 
-    They belong to the op that moves the ranges, which yields no outputs: Dagster would skip an op
-    of their own, as one that waits for outputs. While ranges are not committed yet, a failure is
-    only a warning: the table is incomplete.
+    The checks belong to the op that moves the ranges, which yields no outputs: Dagster would skip
+    an op of their own, as one that waits for outputs. While ranges are not committed yet, a failure
+    is only a warning: the table is incomplete.
+
+    Args:
+        context: of the run that reports the verdicts.
+        transfer: whose tables.
+        servers: where they are.
+        selected: the checks to record; all when None.
+        snapshot: of a PostgreSQL source, which may have changed since the ranges were read.
     """
     hops = resolve_hops(transfer, servers)
     ranges = known_ranges(transfer, hops[0].plan.key.source, context.instance)
+    found: list[Checked] = []
     for hop in hops:
-        selected = {
-            key.name for key in context.selected_asset_check_keys if key.asset_key == hop.asset
-        }
-        if not selected & set(WHOLE_TABLE_CHECKS):
+        names = [
+            name
+            for name in WHOLE_TABLE_CHECKS
+            if selected is None or dg.AssetCheckKey(hop.asset, name) in selected
+        ]
+        done = committed(context.instance, hop.asset, ALL_CHECKS) if names else {}
+        if not done:
             continue
-        done = committed(context.instance, hop.asset, ALL_CHECKS)
-        open_ranges = [one.name for one in ranges if one.name not in done]
-        source = servers.endpoint(hop.plan.source.system)
-        target = servers.endpoint(hop.plan.target.system)
-        for verdict in whole_table(hop.plan, source, target, ranges) if done else ():
-            if verdict.check not in selected:
-                continue
-            if not verdict.passed:
-                context.log.error(f"{hop.plan.target}: {verdict.summary()}")
-            # the ranges' own checks tell whether a row of the source is missing
-            kept = keeps_rows(hop) and verdict.check == TOTAL_ROWS and _more_in_target(verdict)
-            warning = open_ranges or kept or transfer.check_spec(verdict.check).severity == "warn"
-            context.log_event(
-                dg.AssetCheckEvaluation(
-                    asset_key=hop.asset,
-                    check_name=verdict.check,
-                    passed=verdict.passed,
-                    severity=dg.AssetCheckSeverity.WARN if warning else dg.AssetCheckSeverity.ERROR,
-                    target_materialization_data=latest_materialization(context.instance, hop.asset),
-                    description=conclusion(verdict),
-                    metadata={
-                        **verdict_metadata(verdict),
-                        "ranges_not_committed": len(open_ranges),
-                    },
+        missing = [one.name for one in ranges if one.name not in done]
+        verdicts = whole_table(
+            hop.plan,
+            servers.endpoint(hop.plan.source.system),
+            servers.endpoint(hop.plan.target.system),
+            ranges,
+            snapshot=snapshot if hop.number == 1 else None,
+        )
+        for verdict in verdicts:
+            if verdict.check in names:
+                checked = Checked(
+                    hop, None, verdict, bool(missing) or _hint(transfer, hop, verdict)
                 )
-            )
+                _record(context, checked, len(missing))
+                found.append(checked)
+    collected(found)
+    return found
+
+
+def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
+    if transfer.check_spec(verdict.check).severity == "warn":
+        return True
+    # the ranges' own checks tell whether a row of the source is missing
+    return keeps_rows(hop) and verdict.check == TOTAL_ROWS and _more_in_target(verdict)
+
+
+def _record(context: EventLogger, checked: Checked, missing: int) -> None:
+    hop, verdict = checked.hop, checked.verdict
+    severity = dg.AssetCheckSeverity.WARN if checked.warning else dg.AssetCheckSeverity.ERROR
+    context.log_event(
+        dg.AssetCheckEvaluation(
+            asset_key=hop.asset,
+            check_name=verdict.check,
+            passed=verdict.passed,
+            severity=severity,
+            target_materialization_data=latest_materialization(context.instance, hop.asset),
+            description=conclusion(verdict),
+            metadata={**verdict_metadata(verdict), "ranges_not_committed": missing},
+        )
+    )
 
 
 def _more_in_target(verdict: Verdict) -> bool:

@@ -9,6 +9,7 @@ from assets.journey import Servers
 from assets.manifest import Transfer
 from assets.runs import check_job_name, move_job_name
 from assets.verification import verify
+from assets.whole import check_whole_tables
 from checks.verdict import LEVELS
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
@@ -31,7 +32,7 @@ class CheckConfig(dg.Config):
     level: str | None = None
     """One of count, checksum, sample_hash, full_hash; the transfer's own when not given."""
     ranges: list[str] = []  # noqa: RUF012  Dagster's config classes are pydantic models
-    """Partition keys; all committed ranges when empty."""
+    """Partition keys; all committed ranges, and the tables as a whole, when empty."""
 
 
 def check_job(transfer: Transfer) -> dg.JobDefinition:
@@ -49,16 +50,14 @@ def check_job(transfer: Transfer) -> dg.JobDefinition:
         level = next((known for known in LEVELS if known == config.level), None)
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
-        found = verify(
-            transfer,
-            Servers(postgres, sqlserver, clickhouse),
-            context,
-            level=level,
-            names=config.ranges,
-        )
-        bad = [one for one in found if not one.verdict.passed]
+        servers = Servers(postgres, sqlserver, clickhouse)
+        found = verify(transfer, servers, context, level=level, names=config.ranges)
+        if not config.ranges:
+            found += check_whole_tables(context, transfer, servers)
+        bad = [one for one in found if one.failed]
         for one in bad:
-            context.log.error(f"{one.hop.plan.target} {one.range}: {one.verdict.summary()}")
+            where = one.range or "as a whole"
+            context.log.error(f"{one.hop.plan.target} {where}: {one.verdict.summary()}")
         if bad:
             raise dg.Failure(f"{len(bad)} of {len(found)} checks failed", allow_retries=False)
         return {"checks": len(found)}

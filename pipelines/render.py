@@ -89,7 +89,7 @@ def check_table(transfer: str, found: Sequence[Checked]) -> Table:
         colour = "green" if one.verdict.passed else "red"
         table.add_row(
             str(one.hop.plan.target),
-            one.range,
+            one.range or "(whole table)",
             f"[{colour}]{one.verdict.summary()}[/{colour}]",
             _seconds(one.verdict.seconds),
         )

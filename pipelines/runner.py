@@ -161,6 +161,7 @@ def run(
     emit(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
     errors: list[str] = []
     run_ids: list[str] = []
+    checked: list[Checked] = []
     job = build().resolve_job_def(move_job_name(name)) if todo else None
     order = session.instance.get_dynamic_partitions(transfer.partitions_name)
     # a run that spans what it was not asked for may only find it unchanged
@@ -170,15 +171,19 @@ def run(
         tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
         tags |= {FORCE: "true"} if force else {}
         tags |= {PROFILE: profile} if profile else {}
-        result = job.execute_in_process(
-            instance=session.instance,
-            tags=tags,
-            asset_selection=[one.asset for one in hops],
-            raise_on_error=False,
-            run_config=QUIET,
-        )
+        with collecting() as found:
+            result = job.execute_in_process(
+                instance=session.instance,
+                tags=tags,
+                asset_selection=[one.asset for one in hops],
+                raise_on_error=False,
+                run_config=QUIET,
+            )
         run_ids.append(result.run_id)
         errors += _failures(result)
+        checked = found
+    # of several runs, the last has seen the table with all ranges in it
+    errors += [f"{one.hop.plan.target}: {one.verdict.summary()}" for one in checked if one.failed]
     views = _results(session, journey, hops, wanted, todo)
     good = not errors and all(_is_good(view) for view in views)
     return TransferView(name, views, good, errors, run_ids)
@@ -214,7 +219,7 @@ def check(
             raise_on_error=False,
             run_config={**QUIET, "ops": {f"{job.name}_ranges": {"config": config}}},
         )
-    if not result.success and all(one.verdict.passed for one in found):
+    if not result.success and not any(one.failed for one in found):
         raise TableferryError("; ".join(_failures(result)))
     return found
 

@@ -1,0 +1,66 @@
+"""What the ranges cannot show of a table, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assets import transfer
+from pipelines import runner
+from tests.integration.conftest import Ferry
+
+pytestmark = pytest.mark.integration
+
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text)",
+    "INSERT INTO {t} SELECT g, 'name ' || g FROM generate_series(1, 100) g",
+)
+HOPS = "['clickhouse://warehouse.{t}']"
+REPLACE_ONE_ROW_BY_ANOTHER = (
+    "ALTER TABLE warehouse.{t} DELETE WHERE id = 60 SETTINGS mutations_sync = 2",
+    "INSERT INTO warehouse.{t} (id, name) VALUES (61, 'name 61')",
+)
+WHOLE = {"total_rows", "unique_key", "no_stray_rows", "schema"}
+Make = Callable[..., Ferry]
+
+
+def test_a_failure_of_the_whole_table_fails_the_run_and_the_check(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    found = runner.check(one.session, one.table)
+    assert {checked.verdict.check for checked in found if checked.range is None} == WHOLE
+    assert not any(checked.failed for checked in found)
+
+    for statement in REPLACE_ONE_ROW_BY_ANOTHER:
+        one.session.servers.clickhouse.execute(statement.format(t=one.table))
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
+    view = one.run()
+    assert all(row.state in ("committed", "skipped_unchanged") for row in view.ranges)
+    assert all(all(row.checks.values()) for row in view.ranges), "no range knows of it"
+    assert not view.good
+    assert [error.partition(": ")[2].partition(":")[0] for error in view.errors] == [
+        "unique_key FAILED"
+    ]
+    checks = runner.check(one.session, one.table, level="count")
+    assert {(one.range, one.verdict.check) for one in checks if one.failed} == {
+        (None, "unique_key")
+    }
+
+
+def test_rows_that_arrive_during_a_run_are_no_failure(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 50}")
+    run_ranges = transfer.run_ranges
+
+    def and_then_the_source_grows(*arguments: Any) -> Any:
+        outcomes = run_ranges(*arguments)
+        one.source("INSERT INTO {t} VALUES (101, 'late')")
+        return outcomes
+
+    monkeypatch.setattr(transfer, "run_ranges", and_then_the_source_grows)
+    view = one.run()
+    assert view.good, view.errors
+    assert sum(row.rows or 0 for row in view.ranges) == 100
