@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from assets.drift import new_columns, target_columns
-from assets.ledger import Committed, DataVersion, Reason, committed, decide, digest
+from assets.ledger import Committed, committed, decide
 from assets.manifest import HopSpec, Transfer
 from assets.ranges import extend_ranges, plan_ranges, top_bound
+from assets.records import DataVersion, Reason, digest
 from checks.counts import count_by_range
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level

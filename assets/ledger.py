@@ -10,11 +10,9 @@ Nothing else in the project knows which events mean what:
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import dagster as dg
@@ -23,91 +21,23 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from assets.artifacts import artifact_metadata
 from assets.evidence import conclusion, latest_materialization, verdict_metadata
 from assets.manifest import Transfer
+from assets.records import (
+    COLUMN_SCHEMA,
+    DATA_VERSION,
+    STATE,
+    USER_PROVIDED,
+    VERSION,
+    DataVersion,
+    RangeRecord,
+    Reason,
+)
 from checks.verdict import CHECK_NAMES, Verdict
-from resources.files import Artifact
 
-DATA_VERSION = "dagster/data_version"
-USER_PROVIDED = "dagster/data_version_is_user_provided"
-STATE = "tableferry/state"
-VERSION = "tableferry/data_version"
-"""Tag of observations; Dagster's own would make them versions of the asset."""
-
-
-COLUMN_SCHEMA = "dagster/column_schema"
 PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
 EVALUATED = {PASSED, AssetCheckExecutionRecordStatus.FAILED}
 """Left out: checks that a run planned and has not come to, or that it failed to evaluate."""
-
-
-class State(StrEnum):
-    """How far a range has come, in order."""
-
-    EXPORTED = "exported"
-    LOADED = "loaded"
-    FINALISED = "finalised"
-    SHADOWED = "shadowed"
-    """Checked and waiting in the shadow table of a swap."""
-    COMMITTED = "committed"
-    FAILED = "failed"
-    SKIPPED_UNCHANGED = "skipped_unchanged"
-
-
-class Reason(StrEnum):
-    """Why a range is run or skipped."""
-
-    MISSING = "missing"
-    SOURCE_CHANGED = "source_changed"
-    SCHEMA_CHANGED = "schema_changed"
-    SETTINGS_CHANGED = "settings_changed"
-    LAST_CHECK_FAILED = "last_check_failed"
-    TARGET_MISSING = "target_missing"
-    FORCED = "forced"
-    SWAP = "swap"
-    """Unchanged, but other ranges are not, and a swap replaces the whole table."""
-    SHADOWED = "shadowed"
-    """Already in the shadow table, by an earlier run."""
-    PROMOTED = "promoted"
-    """In the target since a swap whose run died before it recorded the range."""
-    UNCHECKED = "unchecked"
-    """Unchanged, but the run that committed it died before it recorded the checks."""
-    UNCHANGED = "unchanged"
-
-
-def digest(*parts: object) -> str:
-    """A short hash of values whose `repr` says all about them."""
-    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True)
-class DataVersion:
-    """What a committed range was made from; its text is the partition's Dagster data version."""
-
-    source: str
-    """Hash of the source rows' fingerprint, or of the data version of the hop before."""
-    schema: str
-    settings: str
-
-    def __str__(self) -> str:
-        return f"{self.source}.{self.schema}.{self.settings}"
-
-    @classmethod
-    def parse(cls, text: str) -> DataVersion:
-        """The inverse of `str`; a foreign data version is one that nothing equals."""
-        parts = text.rsplit(".", 2)
-        return cls(*parts) if len(parts) == 3 else cls(text, "", "")
-
-    def change_since(self, committed: DataVersion) -> Reason | None:
-        """The first reason for which a range committed as `committed` is out of date, if any."""
-        if self.schema != committed.schema:
-            return Reason.SCHEMA_CHANGED
-        if self.settings != committed.settings:
-            return Reason.SETTINGS_CHANGED
-        if self.source != committed.source:
-            return Reason.SOURCE_CHANGED
-        return None
 
 
 @dataclass(frozen=True)
@@ -118,92 +48,6 @@ class Committed:
     storage_id: int
     check_failed: bool = False
     unchecked: bool = False
-
-
-@dataclass(frozen=True)
-class RangeRecord:
-    """What one hop of one range did, for the event log and for those who read it."""
-
-    range: str
-    state: State
-    data_version: str | None = None
-    run_id: str | None = None
-    timestamp: float | None = None
-    rows: int | None = None
-    bytes: int | None = None
-    wire: str | None = None
-    fingerprint: str | None = None
-    """Of the source rows of the first hop."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    attempts: int = 1
-    error: str | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Values changed by an `on_overflow` opt-in, per column."""
-    schema: dg.TableSchema | None = None
-    """The columns that were written."""
-    shadow: str | None = None
-    """Identity of the table that a swap gathered the range in."""
-    artifacts: Sequence[Artifact] = ()
-    """What the rows went through as bcp's files, in their order."""
-
-    def metadata(self) -> dict[str, Any]:
-        """Dagster metadata: numbers stay numbers, so that the UI plots them."""
-        total = sum(self.seconds.values())
-        found: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
-        if self.rows is not None:
-            found |= {"rows": self.rows, "dagster/partition_row_count": self.rows}
-        if self.bytes is not None:
-            found["bytes"] = self.bytes
-        if self.wire:
-            found["wire_format"] = self.wire
-        if self.fingerprint:
-            found["fingerprint"] = self.fingerprint
-        if self.seconds:
-            found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
-            found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
-            if self.rows and total > 0:
-                found["rows_per_second"] = round(self.rows / total, 1)
-        if self.error:
-            found["error"] = self.error
-        if self.schema:
-            found[COLUMN_SCHEMA] = self.schema
-        if self.shadow:
-            found["shadow"] = self.shadow
-        if self.counts:
-            found |= {f"overflow_{column}": number for column, number in self.counts.items()}
-        return found | artifact_metadata(self.artifacts)
-
-    @classmethod
-    def read(cls, entry: dg.EventLogEntry) -> RangeRecord:
-        """The record in a stored materialization or observation."""
-        event = entry.asset_materialization or entry.asset_observation
-        assert event is not None, "only materializations and observations hold range records"
-        values = {name: value.value for name, value in event.metadata.items()}
-        seconds = {
-            name.removeprefix("seconds_"): float(value)  # type: ignore[arg-type]
-            for name, value in values.items()
-            if name.startswith("seconds_")
-        }
-        return cls(
-            range=event.partition or "",
-            state=State(str(values.get(STATE, State.COMMITTED))),
-            data_version=(event.tags or {}).get(DATA_VERSION) or (event.tags or {}).get(VERSION),
-            run_id=entry.run_id,
-            timestamp=entry.timestamp,
-            rows=values.get("rows"),  # type: ignore[arg-type]
-            bytes=values.get("bytes"),  # type: ignore[arg-type]
-            wire=values.get("wire_format"),  # type: ignore[arg-type]
-            fingerprint=values.get("fingerprint"),  # type: ignore[arg-type]
-            seconds=seconds,
-            attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
-            error=values.get("error"),  # type: ignore[arg-type]
-            shadow=values.get("shadow"),  # type: ignore[arg-type]
-            counts={
-                name.removeprefix("overflow_"): int(value)  # type: ignore[arg-type]
-                for name, value in values.items()
-                if name.startswith("overflow_")
-            },
-        )
 
 
 class EventLogger(Protocol):

@@ -8,8 +8,9 @@ from dataclasses import replace
 import dagster as dg
 
 from assets.journey import Hop, Journey, Servers, target_rows
-from assets.ledger import Reason, State, records
-from assets.worker import SETTLED, Outcome, Work
+from assets.ledger import records
+from assets.records import Reason, State
+from assets.work import SETTLED, Outcome, Work
 from resources.debug import reached
 from resources.errors import TableferryError
 from resources.retry import retrying

@@ -17,15 +17,17 @@ from assets.journey import (
     levels_of,
     resolve,
 )
-from assets.ledger import Reason, State, Writer, committed_schema
+from assets.ledger import Writer, committed_schema
 from assets.manifest import Transfer
 from assets.profiles import profile
+from assets.records import Reason, State
 from assets.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
 from assets.source import SourceState, shared_snapshot
 from assets.swap import promote, swap_reasons
 from assets.verification import verify
 from assets.whole import check_whole_tables, whole_table_specs
-from assets.worker import SETTLED, Outcome, Work, run_ranges
+from assets.work import SETTLED, Outcome, Work
+from assets.worker import run_ranges
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.postgres import PostgresResource

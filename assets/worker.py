@@ -7,23 +7,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 
-from assets import progress
 from assets.drift import column_schema
-from assets.journey import Hop, Journey, Servers
-from assets.kept import allowing_kept
-from assets.ledger import RangeRecord, Reason, State, Writer
-from assets.source import Reading, SourceMoved, SourceState
+from assets.journey import Hop
+from assets.proof import (
+    allowing_kept_rows,
+    blocking_failures,
+    prove,
+    reconcile_range,
+    require_unmoved,
+    verdicts_of,
+)
+from assets.records import RangeRecord, Reason, State
+from assets.source import Reading, SourceMoved
 from assets.stream import Prefetch
-from assets.verification import explained
-from checks.counts import row_count_of
-from checks.expectations import run_suite
-from checks.reconcile import reconcile
-from checks.verdict import Level, Verdict
+from assets.work import SETTLED, Outcome, Work
 from resources.debug import reached
 from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch, TableferryError, describe
@@ -33,62 +35,6 @@ from resources.retry import retrying
 from resources.sqlserver_export import read_tab_separated
 from resources.target import RangeLoad
 from resources.types import conform, schema
-
-SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
-"""The range is in the target already; there is at most something to check and to record."""
-
-
-class CheckFailed(TableferryError):
-    """Source and target of a range do not agree; the check's metadata shows how."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one range in one hop."""
-
-    hop: Hop
-    record: RangeRecord
-    reason: Reason
-    verdicts: tuple[Verdict, ...] = ()
-
-    @property
-    def good(self) -> bool:
-        """Whether the range is committed, was and is, or waits for its swap."""
-        return self.record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED, State.SHADOWED)
-
-
-@dataclass
-class Work:
-    """All that the workers of one run share.
-
-    `exports` and `loads` bound how many ranges are read and written at a time. A range takes its
-    export slot first, reads a little ahead, and then waits for a load slot; it never waits for an
-    export slot while it holds a load slot, so the two cannot deadlock.
-    """
-
-    journey: Journey
-    servers: Servers
-    run_id: str
-    owner: str
-    """The run as its locks name it."""
-    alive: Callable[[str], bool]
-    source: SourceState
-    levels: tuple[Level, ...]
-    batch_rows: int
-    workers: int
-    writers: Mapping[int, Writer]
-    shadows: Mapping[int, str | None]
-    """Identities of the tables that a swap gathers ranges in, by hop."""
-    exports: threading.BoundedSemaphore
-    loads: threading.BoundedSemaphore
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
-        progress.emit(
-            progress.Progress(
-                self.journey.transfer.transfer, str(hop.plan.target), name, phase, rows
-            )
-        )
 
 
 def run_ranges(
@@ -173,13 +119,13 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
     Without a materialization Dagster would call a backfill with skipped ranges failed.
     """
     if reason is Reason.UNCHECKED:
-        verdicts = _verdicts(work, hop, key_range, reading)
+        verdicts = verdicts_of(work, hop, key_range, reading)
     else:
-        verdicts = (_reconcile(work, hop, key_range, "count", reading),)
+        verdicts = (reconcile_range(work, hop, key_range, "count", reading),)
     if not all(verdict.passed for verdict in verdicts):
-        _require_unmoved(work, hop, key_range, reading)
-        verdicts = _allowing_kept(work, hop, key_range, reading, verdicts)
-    failed = _blocking(work, verdicts)
+        require_unmoved(work, hop, key_range, reading)
+        verdicts = allowing_kept_rows(work, hop, key_range, reading, verdicts)
+    failed = blocking_failures(work, verdicts)
     record = RangeRecord(
         range=key_range.name,
         state=State.SKIPPED_UNCHANGED,
@@ -210,14 +156,14 @@ def _promoted(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, attem
         attempts=attempt,
         schema=column_schema(hop.plan),
     )
-    return _prove(work, hop, key_range, reading, record, Reason.PROMOTED)
+    return prove(work, hop, key_range, reading, record, Reason.PROMOTED)
 
 
 def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
     """A range that an earlier run left in the shadow table, counted anew."""
-    verdict = _reconcile(work, hop, key_range, "count", reading)
+    verdict = reconcile_range(work, hop, key_range, "count", reading)
     if not verdict.passed:
-        _require_unmoved(work, hop, key_range, reading)
+        require_unmoved(work, hop, key_range, reading)
     work.tell(hop, key_range.name, "shadowed")
     record = RangeRecord(
         range=key_range.name,
@@ -288,13 +234,13 @@ def _move(
             seconds["finalise"] = time.perf_counter() - started
     reached("after_commit")
     writer.progress(replace(record, state=State.FINALISED))
-    return _prove(work, hop, key_range, reading, record, reason)
+    return prove(work, hop, key_range, reading, record, reason)
 
 
 def _staged(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, load: RangeLoad) -> int:
     """Rows that arrived; they must be those that the fingerprint counted, and still stands for."""
     staged, expected = load.staged_rows(), reading.fingerprint.rows
-    _require_unmoved(work, hop, key_range, reading)
+    require_unmoved(work, hop, key_range, reading)
     if hop.number == 1 and staged != expected:
         # without a snapshot, a row whose key moved past the reader is missed or read twice
         kind = SourceMoved if reading.snapshot is None else ReceiptMismatch
@@ -303,102 +249,6 @@ def _staged(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, load: R
             "staging table; nothing was committed"
         )
     return staged
-
-
-def _require_unmoved(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> None:
-    """Raise `SourceMoved` if the difference may be the source's own; later hops read our tables."""
-    if hop.number == 1:
-        work.source.require_unmoved(key_range, reading)
-
-
-def _prove(
-    work: Work,
-    hop: Hop,
-    key_range: KeyRange,
-    reading: Reading,
-    record: RangeRecord,
-    reason: Reason,
-) -> Outcome:
-    """Reconcile a finalised range, and record it as committed if the checks are green."""
-    name, writer = key_range.name, work.writers[hop.number]
-    work.tell(hop, name, "reconcile")
-    started = time.perf_counter()
-    verdicts = _verdicts(work, hop, key_range, reading)
-    seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
-    if not all(verdict.passed for verdict in verdicts):
-        _require_unmoved(work, hop, key_range, reading)
-        verdicts = _allowing_kept(work, hop, key_range, reading, verdicts)
-        snapshot = reading.snapshot if hop.number == 1 else None
-        verdicts = tuple(
-            explained(hop.written_plan, work.servers, key_range, verdict, snapshot=snapshot)
-            for verdict in verdicts
-        )
-    blocking = _blocking(work, verdicts)
-    if blocking:
-        for verdict in verdicts:
-            writer.checked(name, verdict)
-        raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
-    if hop.options.mode == "swap":
-        shadow = work.shadows[hop.number]
-        record = replace(record, state=State.SHADOWED, seconds=seconds, shadow=shadow)
-        writer.progress(record)
-        reached("after_shadowed")
-        work.tell(hop, name, "shadowed")
-        return Outcome(hop, record, reason, verdicts)
-    record = replace(record, state=State.COMMITTED, seconds=seconds)
-    writer.commit(record)
-    reached("after_event")
-    for verdict in reversed(verdicts):
-        writer.checked(name, verdict)
-    work.tell(hop, name, "committed")
-    return Outcome(hop, record, reason, verdicts)
-
-
-def _blocking(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """The failed ones that keep a range from being committed."""
-    return [
-        verdict
-        for verdict in verdicts
-        if not verdict.passed and work.journey.transfer.check_spec(verdict.check).blocking
-    ]
-
-
-def _allowing_kept(
-    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, verdicts: tuple[Verdict, ...]
-) -> tuple[Verdict, ...]:
-    snapshot = reading.snapshot if hop.number == 1 else None
-    return allowing_kept(hop, work.servers, key_range, verdicts, snapshot=snapshot)
-
-
-def _verdicts(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> tuple[Verdict, ...]:
-    """The row count's verdict, the declared level's, and that of the expectations if there are.
-
-    They are recorded in reverse: the ledger takes the row count for the sign that all are there.
-    """
-    *_, level = work.levels
-    verdict = _reconcile(work, hop, key_range, level, reading)
-    verdicts = [verdict]
-    if level == "checksum":
-        verdicts.insert(0, row_count_of(verdict))
-    elif level != "count":
-        verdicts.insert(0, _reconcile(work, hop, key_range, "count", reading))
-    if suite := work.journey.transfer.suite:
-        target = work.servers.endpoint(hop.plan.target.system)
-        verdicts.append(run_suite(suite, hop.written_plan, target, key_range))
-    return tuple(verdicts)
-
-
-def _reconcile(
-    work: Work, hop: Hop, key_range: KeyRange, level: Level, reading: Reading
-) -> Verdict:
-    return reconcile(
-        hop.written_plan,
-        work.servers.endpoint(hop.plan.source.system),
-        work.servers.endpoint(hop.plan.target.system),
-        key_range,
-        level,
-        snapshot=reading.snapshot if hop.number == 1 else None,
-    )
 
 
 def _export(

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from assets import progress
-from assets.ledger import State
+from assets.records import State
 from assets.verification import Checked
 from checks.verdict import Differences
 from pipelines.runner import RangeView, TransferView

@@ -20,9 +20,9 @@ from assets.journey import (
     resolve_hops,
     resolve_ranges,
 )
-from assets.ledger import RangeRecord, Reason, State
 from assets.manifest import Transfer
 from assets.progress import Progress, emit
+from assets.records import RangeRecord, Reason, State
 from assets.runs import (
     FORCE,
     MOST_RUNS,

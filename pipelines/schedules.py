@@ -3,8 +3,8 @@
 import dagster as dg
 
 from assets.journey import Servers, apply_growth, resolve
-from assets.ledger import Reason
 from assets.manifest import Transfer
+from assets.records import Reason
 from assets.runs import check_job_name, move_job_name, run_requests
 from assets.transfer import reasons_of
 from resources.clickhouse import ClickHouseResource

@@ -6,8 +6,9 @@ import time
 import dagster as dg
 
 from assets.journey import asset_key, checks_of
-from assets.ledger import State, records, verdicts
+from assets.ledger import records, verdicts
 from assets.manifest import Transfer
+from assets.records import State
 from assets.runs import move_job_name, run_requests
 
 MOST_TRIES = 3

@@ -11,8 +11,9 @@ from dagster._core.definitions.partitions.subset.default import DefaultPartition
 from dagster._core.events import DagsterEvent, DagsterEventType
 
 from assets import ledger
-from assets.ledger import Committed, DataVersion, RangeRecord, Reason, State, Writer, decide
+from assets.ledger import Committed, Writer, decide
 from assets.manifest import Transfer
+from assets.records import DataVersion, RangeRecord, Reason, State
 from checks.verdict import Verdict
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])

@@ -52,16 +52,24 @@ def all_in(state: str) -> dict[str, object]:
     return dict.fromkeys(PARTS, state)
 
 
-def servers_answer(stack: Stack) -> None:
+def servers_answer(stack: Stack) -> bool:
+    return ask(
+        stack,
+        postgres="SELECT current_database(), current_setting('timezone')",
+        clickhouse="SELECT currentDatabase(), timezone()",
+        sqlserver="SELECT DB_NAME(), SUSER_SNAME()",
+    ) == [[("demo", "UTC")], [("warehouse", "UTC")], [("tableferry", "sa")]]
+
+
+def ask(stack: Stack, *, postgres: str, clickhouse: str, sqlserver: str) -> list[object]:
+    """The rows of one query to each server."""
     with psycopg.connect(stack.postgres_url) as connection:
-        row = connection.execute("SELECT current_database(), current_setting('timezone')")
-        assert row.fetchone() == ("demo", "UTC")
+        found: list[object] = [connection.execute(postgres).fetchall()]
     with clickhouse_connect.get_client(dsn=stack.clickhouse_url) as client:
-        rows = client.query("SELECT currentDatabase(), timezone()").result_rows
-        assert rows == [("warehouse", "UTC")]
+        found.append(client.query(clickhouse).result_rows)
     with closing(sql_server(stack)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT DB_NAME(), SUSER_SNAME()")
-        assert cursor.fetchall() == [("tableferry", "sa")]
+        cursor.execute(sqlserver)
+        return [*found, cursor.fetchall()]
 
 
 def sql_server(stack: Stack) -> pymssql.Connection:
@@ -86,14 +94,12 @@ def keep_something(stack: Stack) -> None:
         cursor.execute("CREATE TABLE dbo.kept (a int); INSERT INTO dbo.kept VALUES (1)")
 
 
-def has_it_still(stack: Stack) -> None:
-    with psycopg.connect(stack.postgres_url) as connection:
-        assert connection.execute("SELECT a FROM kept").fetchall() == [(1,)]
-    with clickhouse_connect.get_client(dsn=stack.clickhouse_url) as client:
-        assert client.query("SELECT a FROM kept").result_rows == [(1,)]
-    with closing(sql_server(stack)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT a FROM dbo.kept")
-        assert cursor.fetchall() == [(1,)]
+def has_it_still(stack: Stack) -> bool:
+    kept = "SELECT a FROM kept"
+    return (
+        ask(stack, postgres=kept, clickhouse=kept, sqlserver="SELECT a FROM dbo.kept")
+        == [[(1,)]] * 3
+    )
 
 
 def command(*arguments: str) -> Result:
@@ -101,7 +107,7 @@ def command(*arguments: str) -> Result:
 
 
 def test_servers_answer(stack: Stack) -> None:
-    servers_answer(stack)
+    assert servers_answer(stack)
 
 
 def test_up_twice_changes_nothing(stack: Stack) -> None:
@@ -120,7 +126,7 @@ def test_commands(another: Stack) -> None:
 
     up = command("up", *here)
     assert up.exit_code == 0, up.output
-    servers_answer(another)
+    assert servers_answer(another)
     status = command("status", *here)
     assert (status.exit_code, status.stdout.count("running on 127.0.0.1:")) == (0, 3)
     document = json.loads(command("status", "--json", *here).stdout)
@@ -155,7 +161,7 @@ def test_two_side_by_side(stack: Stack, another: Stack) -> None:
         assert connection.execute("SELECT to_regclass('only_here')").fetchone() == (None,)
     another.down()
     assert states(stack) == all_in("running")
-    servers_answer(stack)
+    assert servers_answer(stack)
 
 
 def test_data_survive_down_and_up(another: Stack) -> None:
@@ -163,7 +169,7 @@ def test_data_survive_down_and_up(another: Stack) -> None:
     keep_something(another)
     another.down()
     another.up()
-    has_it_still(another)
+    assert has_it_still(another)
 
 
 def test_killed_parts_come_back_with_port_and_data(another: Stack) -> None:
@@ -176,7 +182,7 @@ def test_killed_parts_come_back_with_port_and_data(another: Stack) -> None:
         another.restart(name)
         assert another.status()[name]["state"] == "running"
     assert another.environment() == settings
-    has_it_still(another)
+    assert has_it_still(another)
 
 
 def test_leftovers_of_a_crash_are_cleaned(another: Stack) -> None:
@@ -194,7 +200,7 @@ def test_leftovers_of_a_crash_are_cleaned(another: Stack) -> None:
     assert states(another) == all_in("down")
     another.up()
     assert states(another) == all_in("running")
-    servers_answer(another)
+    assert servers_answer(another)
     assert process.identity(backend) is None
     assert all(process.identity(int(str(pid))) is None for pid in pids)
     assert len(clickhouse.leftovers(another.folder)) == 1
@@ -228,7 +234,7 @@ def test_up_on_another_port_moves_the_part(another: Stack) -> None:
     port = process.free_port()
     another.up(ports={"postgres": port})
     assert another.status()["postgres"]["port"] == port
-    servers_answer(another)
+    assert servers_answer(another)
     assert states(another) == all_in("running")
 
 
@@ -302,7 +308,7 @@ def test_root_in_a_private_home(tmp_path: Path) -> None:
     up = [sys.executable, "-m", "local.cli", "up", "--folder", str(stack.folder)]
     try:
         subprocess.run(up, cwd=ROOT, env=environment, check=True, capture_output=True)
-        servers_answer(stack)
+        assert servers_answer(stack)
         place = postgres.home(stack.folder)
         assert place.parent == Path("/var/tmp")
         assert place.stat().st_mode & 0o077 == 0
@@ -316,7 +322,7 @@ def test_root_in_a_private_home(tmp_path: Path) -> None:
         stack.down()
         shutil.rmtree(stack.folder)
         subprocess.run(up, cwd=ROOT, env=environment, check=True, capture_output=True)
-        servers_answer(stack)
+        assert servers_answer(stack)
     finally:
         stack.remove()
     assert not place.exists()
@@ -352,7 +358,7 @@ def test_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
 
     try:
         assert run("up").count("running on") == 3
-        servers_answer(Stack(stack))
+        assert servers_answer(Stack(stack))
         pid = int(str(Stack(stack).status()["clickhouse"]["pid"]))
         assert psutil.Process(pid).uids().real == user.pw_uid
         assert run("status").count("running on") == 3

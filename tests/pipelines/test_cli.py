@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,3 +111,12 @@ def test_every_command_explains_itself(command: str) -> None:
     result = ferry(command, "--help")
     assert result.exit_code == 0
     assert "Usage:" in result.output
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, pipelines.cli\n"
+        "print(sorted({'dagster', 'pyarrow', 'polars', 'psycopg'} & sys.modules.keys()))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
