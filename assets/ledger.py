@@ -19,6 +19,7 @@ import dagster as dg
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
+    AssetCheckPartitionInfo,
 )
 
 from assets.evidence import conclusion, latest_materialization, verdict_metadata
@@ -64,7 +65,7 @@ def committed(
 ) -> dict[str, Committed]:
     """The committed ranges of one hop, by partition key.
 
-    Takes 2 queries and one per check, and one more per check that a run has planned and not come
+    Takes two queries, a few per check, and one more per check that a run has planned and not come
     to, however many ranges there are. A verdict counts only when it is newer than the
     materialization, which itself is proof of green checks at commit.
     """
@@ -75,8 +76,7 @@ def committed(
     )
     failed: set[str] = set()
     unchecked: set[str] = set()
-    for name in checks:
-        seen, unknown = _latest_verdicts(instance, dg.AssetCheckKey(asset, name), ids)
+    for name, (seen, unknown) in _latest_verdicts(instance, asset, checks, ids).items():
         failed |= {range_name for range_name, passed in seen.items() if not passed}
         if name == CHECK_NAMES["count"]:
             # the last to be recorded of every materialization
@@ -91,39 +91,58 @@ def committed(
 
 
 def _latest_verdicts(
-    instance: dg.DagsterInstance, check: dg.AssetCheckKey, since: Mapping[str, int] | None = None
-) -> tuple[dict[str, bool], set[str]]:
-    """Whether a check passed when it was last evaluated, per range.
+    instance: dg.DagsterInstance,
+    asset: dg.AssetKey,
+    checks: Sequence[str],
+    since: Mapping[str, int] | None = None,
+) -> dict[str, tuple[dict[str, bool], set[str]]]:
+    """Whether each check passed when it was last evaluated, per range.
 
     Args:
         instance: whose event log.
-        check: which check.
+        asset: the hop's.
+        checks: names.
         since: storage ids of materializations, by range: only newer verdicts count, and no other
             ranges.
 
     Returns:
-        The verdicts, and the ranges of which it is not known whether there is such a verdict.
+        Per check the verdicts, and the ranges of which it is not known whether there is one.
     """
     log = instance.event_log_storage
-    seen: dict[str, bool] = {}
-    masked: set[str] = set()
-    found = log.get_asset_check_partition_info([check])
-    for latest in found:
-        name = latest.partition_key
-        if name is None or (since is not None and name not in since):
-            continue
-        if latest.latest_execution_status not in EVALUATED:
-            masked.add(name)
-            continue
-        at = latest.latest_target_materialization_storage_id
-        at = latest.latest_check_event_storage_id if at is None else at
-        if since is None or at >= since[name]:
-            seen[name] = latest.latest_execution_status is PASSED
-    if not masked:
-        return seen, set()
-    # a check that is planned hides the verdict before it
-    limit = 4 * len(found) + 100
-    history = log.get_asset_check_execution_history(check, limit=limit, status=EVALUATED)
+    keys = [dg.AssetCheckKey(asset, name) for name in checks]
+    found: dict[str, list[AssetCheckPartitionInfo]] = {name: [] for name in checks}
+    for info in log.get_asset_check_partition_info(keys) if keys else ():
+        if info.partition_key is not None and (since is None or info.partition_key in since):
+            found[info.check_key.name].append(info)
+    verdicts: dict[str, tuple[dict[str, bool], set[str]]] = {}
+    for key in keys:
+        seen: dict[str, bool] = {}
+        masked: set[str] = set()
+        for info in found[key.name]:
+            name = str(info.partition_key)
+            at = info.latest_target_materialization_storage_id
+            at = info.latest_check_event_storage_id if at is None else at
+            if info.latest_execution_status not in EVALUATED:
+                masked.add(name)
+            elif since is None or at >= since[name]:
+                seen[name] = info.latest_execution_status is PASSED
+        unknown = _unmask(instance, key, masked, seen, since) if masked else set()
+        verdicts[key.name] = (seen, unknown)
+    return verdicts
+
+
+def _unmask(
+    instance: dg.DagsterInstance,
+    check: dg.AssetCheckKey,
+    masked: set[str],
+    seen: dict[str, bool],
+    since: Mapping[str, int] | None,
+) -> set[str]:
+    """Add to `seen` the verdicts that a planned evaluation hides; returns where that is unsure."""
+    limit = 4 * (len(masked) + len(seen)) + 100
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=limit, status=EVALUATED
+    )
     oldest = 0
     for record in history:
         name = record.partition
@@ -134,7 +153,7 @@ def _latest_verdicts(
             continue
         if since is None or target is None or target.storage_id >= since[name]:
             seen[name] = record.status is PASSED
-    return seen, {name for name in masked if since is not None and since[name] < oldest}
+    return {name for name in masked if since is not None and since[name] < oldest}
 
 
 def decide(
@@ -228,8 +247,7 @@ def verdicts(
 ) -> dict[str, dict[str, bool]]:
     """The latest verdict of each check per range: `{range: {check: passed}}`."""
     found: dict[str, dict[str, bool]] = {}
-    for name in checks:
-        seen, _ = _latest_verdicts(instance, dg.AssetCheckKey(asset, name))
+    for name, (seen, _) in _latest_verdicts(instance, asset, checks).items():
         for range_name, passed in seen.items():
             found.setdefault(range_name, {})[name] = passed
     return found
