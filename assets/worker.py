@@ -202,7 +202,8 @@ def _move(
         exports = _export(work, hop, key_range, reading, counts, options.framing, artifacts)
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
             started = time.perf_counter()
-            watched = _watched(work, hop, name, stream)
+            row_end = framing.row.encode() if framing else b"\n"
+            watched = _watched(work, hop, name, stream, row_end)
             if hop.spec.wire == "text":
                 receipt = load.load_text(watched)
             else:
@@ -288,12 +289,15 @@ def _export(
     return chunks if hop.spec.wire == "text" else batches
 
 
-def _watched(work: Work, hop: Hop, name: str, items: Iterable[Any]) -> Iterator[Any]:
-    """Pass a stream on, telling how far it is."""
+def _watched(
+    work: Work, hop: Hop, name: str, items: Iterable[Any], row_end: bytes
+) -> Iterator[Any]:
+    """Pass a stream on, telling how many rows of it have gone; `row_end` ends each row of text."""
     for item in items:
         reached("during_export")
         yield item
-        work.tell(hop, name, "load", item.num_rows if isinstance(item, pa.RecordBatch) else 0)
+        rows = item.num_rows if isinstance(item, pa.RecordBatch) else item.count(row_end)
+        work.tell(hop, name, "load", rows)
         reached("during_load")
     reached("after_export")
 
