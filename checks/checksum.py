@@ -80,7 +80,7 @@ def one_side(
     found: dict[int, Figures] = {}
     for part in _parts(plan, fields, side, code_points):
         sql, names = _query(plan, side, part, grouped)
-        for row in _rows(endpoint, sql, snapshot):
+        for row in endpoint.query(sql, snapshot=snapshot):
             figures = found.setdefault(int(row[0]), {})
             figures[ROWS] = int(row[1])
             for (column, figure), value in zip(names, row[2:], strict=True):
@@ -163,13 +163,6 @@ def _sum(system: System, sql: str) -> str:
     if system == "sqlserver":
         return f"CAST(SUM(CAST({sql} AS decimal(38,0))) AS varchar(40))"
     return f"toString(sum(toInt128({sql})))"
-
-
-def _rows(endpoint: Endpoint, sql: str, snapshot: str | None) -> list[tuple[Any, ...]]:
-    if snapshot is None:
-        return endpoint.query(sql)
-    with endpoint.read_arrow(sql, snapshot=snapshot) as reader:
-        return [tuple(row.values()) for batch in reader for row in batch.to_pylist()]
 
 
 def _counts_code_points(endpoint: Endpoint) -> bool:

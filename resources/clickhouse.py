@@ -19,7 +19,7 @@ from resources.clickhouse_errors import from_driver, translate
 from resources.clickhouse_types import split_type
 from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import qualified, quote, string_literal
-from resources.endpoint import BATCH_ROWS
+from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import (
     InputError,
     TableMissing,
@@ -110,8 +110,13 @@ class ClickHouseResource(ServerResource):
             columns.append(Column(name, type_, nullable=nullable, generated=generated))
         return columns
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a small result."""
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result.
+
+        Raises:
+            InputError: a snapshot was given.
+        """
+        refuse_snapshot(self.system, snapshot)
         with self._translated():
             return [tuple(row) for row in self._client().query(sql).result_rows]
 
@@ -196,8 +201,7 @@ class ClickHouseResource(ServerResource):
     def _stream(
         self, sql: str, fmt: str, settings: Mapping[str, str | int], snapshot: str | None
     ) -> Iterator[_Answer]:
-        if snapshot is not None:
-            raise InputError("clickhouse has no snapshots to read from")
+        refuse_snapshot(self.system, snapshot)
         with self._translated():
             response = self._client().raw_stream(sql, fmt=fmt, settings=dict(settings))
         answer = _Answer(response, self.settings())

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from resources.errors import InputError
 from resources.tables import Column, System, TableRef
 
 BATCH_ROWS = 65_536
@@ -39,8 +40,13 @@ class Endpoint(Protocol):
         """
         ...
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a small result: catalog and control SQL, never a table's data."""
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result: catalog and control SQL and aggregates, no table's data.
+
+        Args:
+            sql: A single statement.
+            snapshot: As of `read_arrow`.
+        """
         ...
 
     def execute(self, sql: str) -> None:
@@ -58,6 +64,12 @@ class Endpoint(Protocol):
             snapshot: Of `PostgresResource.snapshot()`; other systems refuse it.
         """
         ...
+
+
+def refuse_snapshot(system: System, snapshot: str | None) -> None:
+    """Raise `InputError` if a snapshot was given to a system that has none to share."""
+    if snapshot is not None:
+        raise InputError(f"{system} has no snapshots to read from")
 
 
 class TextEndpoint(Endpoint, Protocol):

@@ -93,7 +93,7 @@ def fingerprints(
             f"SELECT r, {_count(system)}{figures} FROM (SELECT {number_of} AS r{selected}"
             f" FROM {qualified(table)} WHERE {within(chunk, key, system)}) AS counted GROUP BY r"
         )
-        for number, rows, *values in _read(endpoint, sql, snapshot):
+        for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:
                 value = _value(method, rows, values)
                 found[chunk[number].name] = SourceFingerprint(int(rows), value)
@@ -145,14 +145,6 @@ def _value(method: str, rows: int, values: Sequence[Any]) -> str:
     if method == "none":
         return "none"
     return ":".join([method, str(rows), *("" if value is None else str(value) for value in values)])
-
-
-def _read(endpoint: Endpoint, sql: str, snapshot: str | None) -> list[tuple[Any, ...]]:
-    if snapshot is None:
-        return endpoint.query(sql)
-    with endpoint.read_arrow(sql, snapshot=snapshot) as reader:
-        table = reader.read_all()
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _count(system: System) -> str:

@@ -130,15 +130,20 @@ class PostgresResource(ServerResource):
             raise TableMissing(f"{table} does not exist")
         return [Column(*row) for row in rows]
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of a small result.
 
         Dates outside of 0001-9999 and infinite ones have no Python value: select them as text.
 
+        Args:
+            sql: A single statement.
+            snapshot: As of `read_arrow`.
+
         Raises:
             StatementFailed: the server refused the statement.
+            SnapshotLost: the snapshot does not stand any more.
         """
-        return self._fetch(sql)
+        return self._fetch(sql, snapshot=snapshot)
 
     def execute(self, sql: str) -> None:
         """Run one or several statements, separated by semicolons, in one transaction.
@@ -261,8 +266,12 @@ class PostgresResource(ServerResource):
         finally:
             shared.close()
 
-    def _fetch(self, sql: str, params: tuple[object, ...] | None = None) -> list[tuple[Any, ...]]:
-        with self._connect() as connection, self._translated():
+    def _fetch(
+        self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
+    ) -> list[tuple[Any, ...]]:
+        with self._connect() as connection, self._translated(snapshot):
+            for statement in _begin(snapshot):
+                connection.execute(statement.encode())
             cursor = connection.execute(sql.encode(), params)
             return cursor.fetchall() if cursor.description else []
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from resources.bcp import BcpTool, Encryption, find_tool, silent_seconds
 from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import string_literal
-from resources.endpoint import BATCH_ROWS
+from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableMissing
 from resources.files import artifact_folder, most_bytes
 from resources.sqlserver_errors import connecting, driver_missing, from_driver, translate
@@ -140,8 +140,13 @@ class SqlServerResource(ServerResource):
             for name, kind, length, precision, scale, fraction, nullable in columns
         ]
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a small result."""
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result.
+
+        Raises:
+            InputError: a snapshot was given.
+        """
+        refuse_snapshot(self.system, snapshot)
         with self.connection() as connection:
             return connection.query(sql)
 
@@ -163,8 +168,7 @@ class SqlServerResource(ServerResource):
             InputError: a snapshot was given; SQL Server cannot share one between connections.
             StatementFailed: the server refused the query, or broke off.
         """
-        if snapshot is not None:
-            raise InputError("sqlserver has no snapshots to read from")
+        refuse_snapshot(self.system, snapshot)
         with self.connection() as connection, connection.translated():
             connection.execute(USE_SNAPSHOT)
             cursor = connection.raw.cursor()

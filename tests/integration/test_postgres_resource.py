@@ -250,6 +250,9 @@ def test_readers_of_one_snapshot_see_one_state(source: PostgresResource) -> None
             assert set(pool.map(lambda _: count(source, "moving", snapshot), range(4))) == {10}
         with source.read_text(f"SELECT n FROM {SCHEMA}.moving", snapshot=snapshot) as chunks:
             assert b"".join(chunks).count(b"\n") == 10
+        counted = f"SELECT count(*) FROM {SCHEMA}.moving"
+        assert source.query(counted, snapshot=snapshot) == [(10,)]
+        assert source.query(counted) == [(13,)]
         snapshot.check()
     assert count(source, "moving") == 13
 
@@ -270,6 +273,8 @@ def test_a_lost_snapshot_is_told_by_its_holder_and_its_readers(source: PostgresR
             count(source, "numbers", snapshot)
         with pytest.raises(SnapshotLost):
             source.read_text("SELECT 1", snapshot=snapshot).__enter__()
+        with pytest.raises(SnapshotLost):
+            source.query("SELECT 1", snapshot=snapshot)
 
 
 def test_a_shared_snapshot_is_renewed_once_for_all_threads(source: PostgresResource) -> None:
