@@ -14,7 +14,6 @@ import argparse
 import os
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
-from local.stack import Stack
+from local.temporary import servers
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_types import declared_type
 from resources.dialects import qualified, quote
@@ -55,18 +54,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--pairs", type=int, default=25)
     arguments = parser.parse_args()
-    if postgres_url := os.environ.get("TABLEFERRY_POSTGRES_URL"):
-        clickhouse_url = os.environ["TABLEFERRY_CLICKHOUSE_URL"]
-        _measure(postgres_url, clickhouse_url, arguments.rows, arguments.pairs)
-        return
-    folder = Path(tempfile.mkdtemp(prefix="tableferry-guards-"))
-    folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
-    stack = Stack(folder)
-    try:
-        stack.up()
-        _measure(stack.postgres_url, stack.clickhouse_url, arguments.rows, arguments.pairs)
-    finally:
-        stack.remove()
+    with servers() as (environment, _):
+        _measure(
+            environment["TABLEFERRY_POSTGRES_URL"],
+            environment["TABLEFERRY_CLICKHOUSE_URL"],
+            arguments.rows,
+            arguments.pairs,
+        )
 
 
 @dataclass(frozen=True)

