@@ -87,8 +87,11 @@ def check_whole_tables(
 def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     if transfer.check_spec(verdict.check).severity == "warn":
         return True
+    if verdict.check != TOTAL_ROWS:
+        return False
     # the ranges' own checks tell whether a row of the source is missing
-    return keeps_rows(hop) and verdict.check == TOTAL_ROWS and _more_in_target(verdict)
+    moving = hop.number == 1 and hop.plan.source.system != "postgres"
+    return moving or (keeps_rows(hop) and _more_in_target(verdict))
 
 
 def _record(context: EventLogger, checked: Checked, missing: int) -> None:

@@ -53,14 +53,34 @@ def test_rows_that_arrive_during_a_run_are_no_failure(
     ferry: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = ferry(HOPS, *TABLE, ranges="{rows: 50}")
-    run_ranges = transfer.run_ranges
-
-    def and_then_the_source_grows(*arguments: Any) -> Any:
-        outcomes = run_ranges(*arguments)
-        one.source("INSERT INTO {t} VALUES (101, 'late')")
-        return outcomes
-
-    monkeypatch.setattr(transfer, "run_ranges", and_then_the_source_grows)
+    late = "INSERT INTO {t} VALUES (101, 'late')"
+    after_the_ranges(monkeypatch, lambda: one.source(late))
     view = one.run()
     assert view.good, view.errors
     assert sum(row.rows or 0 for row in view.ranges) == 100
+
+
+def test_nor_are_those_of_a_source_without_snapshots(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ferry("['sqlserver://dbo.{t}']", *TABLE)
+    assert first.run().good
+    first.declare(HOPS, source=f"sqlserver://dbo.{first.table}")
+    server, late = first.session.servers.sqlserver, f"INSERT INTO dbo.{first.table} VALUES "
+    after_the_ranges(monkeypatch, lambda: server.execute(f"{late}(101, N'late')"))
+    view = first.run()
+    assert view.good, view.errors
+    failed = [one for one in runner.check(first.session, first.table) if not one.verdict.passed]
+    assert ("total_rows", True) in {(one.verdict.check, one.warning) for one in failed}
+
+
+def after_the_ranges(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Let something happen when a run's ranges are done, before it checks the whole tables."""
+    run_ranges = transfer.run_ranges
+
+    def and_then(*arguments: Any) -> Any:
+        outcomes = run_ranges(*arguments)
+        act()
+        return outcomes
+
+    monkeypatch.setattr(transfer, "run_ranges", and_then)
