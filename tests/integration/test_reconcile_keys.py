@@ -67,9 +67,9 @@ class Counting:
     def execute(self, sql: str) -> None:
         self.inner.execute(sql)
 
-    def query(self, sql: str) -> list[tuple[object, ...]]:
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[object, ...]]:
         self.scans.append(sql)
-        return self.inner.query(sql)
+        return self.inner.query(sql, snapshot=snapshot)
 
     @contextmanager
     def read_arrow(
