@@ -49,7 +49,7 @@ def mssql_url(stack: Stack) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is under tests/integration, so that `-m "not integration"` works too."""
+    """Mark what is under an `integration` folder, so that `-m "not integration"` works too."""
     for item in items:
         if "integration" in item.path.parts:
             item.add_marker("integration")
