@@ -213,7 +213,7 @@ def diff(
 @user_errors
 def report(transfer: str, form: str, output: str | None, as_json: bool) -> None:
     """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
-    from checks.report import Format, render
+    from pipelines.report import Format, render
     from pipelines.reporting import report as collect
     from pipelines.session import open_session
 

@@ -13,9 +13,9 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from assets import ledger
 from assets.journey import ALL_CHECKS
 from assets.manifest import HopSpec, Transfer
-from checks.report import CheckEntry, HopEntry, RangeEntry, Report
 from checks.verdict import Difference, DifferenceKind
 from checks.whole_table import WHOLE_TABLE_CHECKS
+from pipelines.report import CheckEntry, HopEntry, RangeEntry, Report
 from pipelines.session import Session
 from resources.errors import TableferryError
 from resources.tables import System

@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from checks.report import CheckEntry, HopEntry, RangeEntry, Report, render
 from checks.verdict import Difference, Differences, Verdict
+from pipelines.report import CheckEntry, HopEntry, RangeEntry, Report, render
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "report.schema.json"
 NASTY = "<script>alert('|')</script>\r\n`&"

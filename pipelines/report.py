@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from checks.report_html import render_html
 from checks.verdict import Difference, Verdict
+from pipelines.report_html import render_html
 
 SCHEMA_VERSION = 1
 """Counted up when a field of the JSON report changes its meaning or goes away; see

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from checks.report import CheckEntry, HopEntry, RangeEntry, Report
+    from pipelines.report import CheckEntry, HopEntry, RangeEntry, Report
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #18794e; --bad: #cd2b31; }
