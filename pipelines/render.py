@@ -14,7 +14,7 @@ from rich.table import Table
 from assets import progress
 from assets.records import State
 from assets.verification import Checked
-from checks.verdict import Differences
+from checks.verdict import Differences, shown_value
 from pipelines.runner import RangeView, TransferView
 
 PHASES = ("export", "load", "finalise", "reconcile")
@@ -97,14 +97,16 @@ def check_table(transfer: str, found: Sequence[Checked]) -> Table:
 
 
 def difference_table(differences: Differences) -> Table:
-    """One row per differing value."""
-    table = Table()
-    for name in ("key", "what", "column", "source", "target"):
-        table.add_column(name)
+    """One row per differing value, named by the columns that tell it from others."""
+    table = Table(caption=f"rows are named by their {escape(differences.naming())}")
+    for name in differences.named_by:
+        table.add_column(escape(name), style="bold", overflow="fold")
+    for name in ("what", "column", "source", "target"):
+        table.add_column(name, overflow="fold")
     for one in differences.examples:
-        table.add_row(
-            str(one.key), one.kind.replace("_", " "), one.column or "", *map(escape, one.shown())
-        )
+        names = map(shown_value, one.row.values())
+        cells = (*names, one.kind.replace("_", " "), one.column or "", *one.shown())
+        table.add_row(*map(escape, cells))
     return table
 
 
