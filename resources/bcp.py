@@ -31,6 +31,14 @@ PLACES = ("/opt/mssql-tools18/bin",)
 
 COPIED = re.compile(r"^(\d+) rows copied", re.MULTILINE)
 NOISE = re.compile(r"^\s*(?:Password:\s*)?$")
+COMPLAINT = re.compile(r"(SQLState|Error) ?=")
+INFORMATION = re.compile(
+    r"^Msg -?\d+, Level (?:\d|10)(?:, State -?\d+)?$\n(?:Server '.*\n)?(?:\t.*(?:\n|\Z))?"
+    r"|^SQLState = 01000, NativeError = \d+\nWarning = .*(?:\n|\Z)",
+    re.MULTILINE,
+)
+"""What a server says besides: messages of a level of 10 or less, or of SQLSTATE 01000 to ODBC.
+https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities"""
 SECTION = "tableferry"
 SAY = 1000
 """Characters of a tool's message that an error repeats."""
@@ -80,11 +88,10 @@ class Result:
 
         An exit code of 0 means nothing: freebcp ends so after failed batches and skipped rows.
         """
-        lines = [line for line in self.errors.splitlines() if not NOISE.match(line)]
+        errors, output = (INFORMATION.sub("", text) for text in (self.errors, self.output))
+        lines = [line for line in errors.splitlines() if not NOISE.match(line)]
         # bcp puts its errors among its output
-        lines += [
-            line for line in self.output.splitlines() if re.match(r"(SQLState|Error) ?=", line)
-        ]
+        lines += [line for line in output.splitlines() if COMPLAINT.match(line)]
         if lines:
             return " ".join(" ".join(lines).split())[:SAY]
         return f"exit code {self.exit_code}" if self.exit_code else None
@@ -138,6 +145,8 @@ class BcpTool:
         if direction == "in":
             # the first bad row is one too many
             command += ["-m", "1", "-h", "TABLOCK", "-e", f"{file}.errors"]
+        # names are in quotation marks, which are names only then; bcp switches it off otherwise
+        command += ["-O", "SET QUOTED_IDENTIFIER ON"] if self.kind == "freebcp" else ["-q"]
         if self.kind == "freebcp":
             # -: the password is the first line of standard input
             command += ["-S", SECTION, "-D", settings.database, "-P", "-"]

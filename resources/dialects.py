@@ -13,15 +13,17 @@ from resources.tables import Column, System, TableRef
 def quote(system: System, identifier: str) -> str:
     """An identifier, quoted so that case, spaces, reserved words and quotes survive.
 
+    On SQL Server by quotation marks, which need QUOTED_IDENTIFIER to be ON, as it is for ODBC and
+    OLE DB clients, and as bcp is told to set it. Babelfish has no escape for `]` within brackets.
+    https://learn.microsoft.com/sql/t-sql/statements/set-quoted-identifier-transact-sql
+
     Raises:
         InputError: the identifier is empty or holds NUL, which no server can name.
     """
     if not identifier or "\0" in identifier:
         raise InputError(f"{identifier!r} is not a possible name in {system}")
-    if system == "postgres":
+    if system in ("postgres", "sqlserver"):
         return '"' + identifier.replace('"', '""') + '"'
-    if system == "sqlserver":
-        return "[" + identifier.replace("]", "]]") + "]"
     return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 

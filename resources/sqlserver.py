@@ -60,12 +60,13 @@ ORDER BY k.ORDINAL_POSITION
 """
 
 
-USE_SNAPSHOT = """
-IF EXISTS (
-    SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
-) SET TRANSACTION ISOLATION LEVEL SNAPSHOT
+ALLOWS_SNAPSHOT = """
+SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
 """
-"""READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
+USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
+"""A batch of its own: Babelfish refuses it after any other statement of the same batch.
+
+READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
 
 
 class SqlServerResource(ServerResource):
@@ -169,8 +170,9 @@ class SqlServerResource(ServerResource):
             StatementFailed: the server refused the query, or broke off.
         """
         refuse_snapshot(self.system, snapshot)
-        with self.connection() as connection, connection.translated():
-            connection.execute(USE_SNAPSHOT)
+        with self.connection() as connection, connection.translated(sql):
+            if connection.query(ALLOWS_SNAPSHOT):
+                connection.execute(USE_SNAPSHOT)
             cursor = connection.raw.cursor()
             cursor.execute(sql, use_prepare=False)
             reader = cursor.arrow_reader(batch_rows)
@@ -287,7 +289,7 @@ class SqlServerConnection:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a small result: of the batch's first statement that has any."""
-        with self.translated(), self.raw.cursor() as cursor:
+        with self.translated(sql), self.raw.cursor() as cursor:
             cursor.execute(sql, use_prepare=False)
             while cursor.description is None and cursor.nextset():
                 pass
@@ -295,7 +297,7 @@ class SqlServerConnection:
 
     def execute(self, sql: str) -> int:
         """Run a statement; returns the number of rows that it changed, or -1."""
-        with self.translated(), self.raw.cursor() as cursor:
+        with self.translated(sql), self.raw.cursor() as cursor:
             cursor.execute(sql, use_prepare=False)
             rows = int(cursor.rowcount)
             while cursor.nextset():  # an error of a later statement of the batch comes only here
@@ -311,14 +313,14 @@ class SqlServerConnection:
                 raise
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Turn the driver's errors into ours."""
+    def translated(self, statement: str = "") -> Iterator[None]:
+        """Turn the driver's errors into ours; see `sqlserver_errors.translate`."""
         try:
             yield
         except Exception as error:
             if not from_driver(error):
                 raise
-            raise translate(error, self._settings) from None
+            raise translate(error, self._settings, statement) from None
 
 
 class _Reader:

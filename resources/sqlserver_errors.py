@@ -74,6 +74,10 @@ _TRY_AGAIN = (
     "communication link failure",
 )
 
+_MISSING_RELATION = re.compile(r'relation "((?:[^"]|"")+)" does not exist', re.IGNORECASE)
+"""Babelfish's words (error 33557097) where a catalog query meets a table that is dropped meanwhile,
+and in some of its paths for a missing table too."""
+
 LIBRARIES = "libkrb5-3, libgssapi-krb5-2 and libltdl7"
 
 
@@ -104,14 +108,39 @@ def connecting(error: BaseException, settings: ConnectionSettings) -> Tableferry
     return settings.failed(text)
 
 
-def translate(error: BaseException, settings: ConnectionSettings) -> StatementFailed:
-    """Why a statement failed; its `code` is the SQLSTATE where the driver tells it."""
+def translate(
+    error: BaseException, settings: ConnectionSettings, statement: str = ""
+) -> StatementFailed:
+    """Why a statement failed; its `code` is the SQLSTATE where the driver tells it.
+
+    Args:
+        error: the driver's.
+        settings: whose password must not be in the message.
+        statement: what was asked, or the name of the table that was bulk copied into: a missing
+            table that it does not name is another session's, which the server's own catalog query
+            met while it was dropped.
+    """
     text = _plain(error)
     state = STATES.get(str(getattr(error, "driver_error", "")))
-    transient = state in _TRANSIENT_STATES or bool(_TRANSIENT_TEXT.search(text))
+    transient = (
+        state in _TRANSIENT_STATES
+        or bool(_TRANSIENT_TEXT.search(text))
+        or met_a_vanishing_table(text, statement)
+    )
     return StatementFailed(
         "sqlserver", settings.redact(text) or "unknown error", code=state, transient=transient
     )
+
+
+def met_a_vanishing_table(message: str, statement: str) -> bool:
+    """Whether a missing table made a statement fail that does not name it."""
+    found = _MISSING_RELATION.search(message)
+    if found is None or not statement:
+        return False
+    # the server may write it with its own schema before it, and names without case
+    name = found[1].replace('""', '"').casefold()
+    named = statement.replace('""', '"').replace("''", "'").casefold()
+    return name not in named and name.rpartition(".")[2] not in named
 
 
 def broke(error: StatementFailed) -> bool:

@@ -93,7 +93,8 @@ class SqlServerLoad:
                     )
             except Exception as error:
                 # the driver's own checks of the values raise ValueError
-                raise (source.error or translate(error, self.resource.settings())) from None
+                settings, table = self.resource.settings(), qualified(self.staging)
+                raise (source.error or translate(error, settings, table)) from None
         if result["rows_copied"] != source.rows:
             raise ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: the driver copied "

@@ -59,7 +59,8 @@ def load_files(
     """
     tool, landed = resource.bcp_tool(), replace(staging, name=f"{staging.name}_text")
     ways = [landing(column.target.type) for column in plan.columns]
-    columns = [quote("sqlserver", column.name) for column in plan.target_columns]
+    # bcp itself quotes the columns' names, and not as every server wants it
+    columns = [quote("sqlserver", f"c{number}") for number, _ in enumerate(ways, start=1)]
     definitions = ", ".join(
         f"{name} {way.type} NULL" for name, way in zip(columns, ways, strict=True)
     )

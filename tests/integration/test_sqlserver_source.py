@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from resources.errors import InputError
 from resources.fingerprints import fingerprints
 from resources.keykind import key_kind
 from resources.keyrange import KeyRange
-from resources.sqlserver import SqlServerResource
+from resources.sqlserver import ALLOWS_SNAPSHOT, SqlServerConnection, SqlServerResource
 from resources.statistics import key_statistics
 from resources.tables import TableRef
 
@@ -92,6 +93,25 @@ def test_content_sees_two_rows_exchange_a_value(source: SqlServerResource) -> No
     before = content(source)
     source.execute(f"UPDATE {T} SET a = N'a', b = N'bc'")
     assert content(source) != before
+
+
+def test_snapshot_isolation_is_set_by_a_batch_of_its_own(
+    source: SqlServerResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[str] = []
+    for name in ("query", "execute"):
+        run = getattr(SqlServerConnection, name)
+
+        def recorded(self: SqlServerConnection, sql: str, run: Any = run) -> Any:
+            batches.append(" ".join(sql.split()))
+            return run(self, sql)
+
+        monkeypatch.setattr(SqlServerConnection, name, recorded)
+    allowed = source.query(ALLOWS_SNAPSHOT)
+    with source.read_arrow("SELECT 1 AS one") as reader:
+        assert reader.read_all().num_rows == 1
+    set_by = [batch for batch in batches if "SET TRANSACTION" in batch]
+    assert set_by == ["SET TRANSACTION ISOLATION LEVEL SNAPSHOT"] * len(allowed)
 
 
 def test_row_version_needs_a_rowversion_column(source: SqlServerResource) -> None:

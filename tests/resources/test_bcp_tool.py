@@ -62,6 +62,49 @@ def test_any_complaint_is_a_failure_whatever_the_exit_code(result: Result) -> No
         require_rows(FREEBCP, result, 12, "t")
 
 
+INFORMATION = {
+    "Babelfish": (
+        "Msg 0, Level 0, State 1\nServer 'BABELFISH', Line 0\n"
+        "\tChanged database context to 'shop'.\n"
+    ),
+    "no line": "Msg 0, Level 0, State 1\nServer 'x', \n\tChanged language setting.\n",
+    "SQL Server": "Msg 5701, Level 10, State 1\nServer 'x', Line 1\n\tChanged database.\n",
+    "print": "Msg 50000, Level 9, State 1\nServer 'x', Line 1\n\thello\n",
+    "the last line": "Msg 8153, Level 10, State 1\nServer 'x', Line 1\n\tNull is left out.",
+    "no server": "Msg 5703, Level 10\n",
+}
+ERRORS = {
+    "level 11": "Msg 0, Level 11, State 1\nServer 'x', Line 1\n\tno such thing\n",
+    "level 100": "Msg 0, Level 100, State 1\n",
+    "level 16": "Msg 5701, Level 16, State 1\nServer 'x', Line 1\n\tno\n",
+}
+
+
+@pytest.mark.parametrize("text", INFORMATION.values(), ids=INFORMATION)
+def test_a_message_of_level_10_or_less_is_no_complaint(text: str) -> None:
+    require_rows(FREEBCP, Result(0, GOOD, text), 12, "t")
+    require_rows(FREEBCP, Result(0, GOOD, text + "\n" + text), 12, "t")
+
+
+@pytest.mark.parametrize("information", INFORMATION.values(), ids=INFORMATION)
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_an_error_beside_information_is_a_complaint(information: str, error: str) -> None:
+    for text in (f"{information}\n{error}", error + information):
+        found = Result(0, GOOD, text).complaint()
+        assert found == " ".join(error.split())
+
+
+def test_odbcs_information_is_no_complaint() -> None:
+    said = (
+        "SQLState = 01000, NativeError = 5701\n"
+        "Warning = [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]Changed database context "
+        "to 'shop'.\n"
+    )
+    require_rows(BCP, Result(0, said + GOOD, ""), 12, "t")
+    cut = said.replace("01000", "01004").replace("5701", "0")
+    assert Result(0, cut + GOOD, "").complaint() == "SQLState = 01004, NativeError = 0"
+
+
 @pytest.mark.parametrize("output", [GOOD.replace("12", "11"), ""])
 def test_another_count_is_a_mismatch(output: str) -> None:
     with pytest.raises(ReceiptMismatch, match="t: 12 rows, but freebcp says"):
@@ -96,6 +139,14 @@ def test_no_command_line_holds_the_password(tool: BcpTool, direction: str) -> No
     command = tool.command("[t]", direction, Path("/f"), FRAMING, SETTINGS, Encryption())  # type: ignore[arg-type]
     assert not any(SECRET in word for word in command)
     assert "-c" in command
+
+
+@pytest.mark.parametrize("direction", ["in", "queryout"])
+def test_quotation_marks_hold_names(direction: str) -> None:
+    arguments = ('"t"', direction, Path("/f"), FRAMING, SETTINGS, Encryption())
+    assert "-q" in BCP.command(*arguments)  # type: ignore[arg-type]
+    options = FREEBCP.command(*arguments)  # type: ignore[arg-type]
+    assert options[options.index("-O") + 1] == "SET QUOTED_IDENTIFIER ON"
 
 
 def test_freetds_verifies_the_certificate_unless_told_otherwise() -> None:

@@ -146,6 +146,26 @@ def test_sqlserver_statement(error: Exception, message: str, transient: bool, br
 
 
 @pytest.mark.parametrize(
+    ("relation", "statement", "transient"),
+    [
+        ("__ferry_1_2", "SELECT name FROM sys.columns", True),
+        ("master_dbo.other", '"dbo"."__ferry_1_2"', True),
+        ('a""b', '"dbo"."__ferry_1_2"', True),
+        ("__ferry_1_2", '"dbo"."__Ferry_1_2"', False),
+        ("master_dbo.orders", 'SELECT * FROM "dbo"."Orders"', False),
+        ('say ""hi""', 'SELECT * FROM "dbo"."Say ""hi"""', False),
+        ("it's", "EXEC sp_rename N'\"dbo\".\"it''s\"', N'x', 'OBJECT'", False),
+        ("orders", "", False),
+    ],
+)
+def test_a_table_that_vanishes_matters_if_it_is_ours(
+    relation: str, statement: str, transient: bool
+) -> None:
+    error = RuntimeError(f'SQL Server Error 33557097: relation "{relation}" does not exist')
+    assert sqlserver_errors.translate(error, SQLSERVER, statement).transient is transient
+
+
+@pytest.mark.parametrize(
     ("text", "message", "transient"),
     [
         ("Login failed for user 'sa'.", "login of user 'sa' refused", False),

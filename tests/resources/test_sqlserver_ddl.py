@@ -40,15 +40,15 @@ def _with(key: ColumnPlan, *others: ColumnPlan, primary_key: tuple[str, ...]) ->
 
 def test_primary_key_on_the_key_column_needs_no_index() -> None:
     assert create_table(PLAN, TARGET) == [
-        "CREATE TABLE [shop]]s].[orders] "
-        "([id] bigint NOT NULL, [note] nvarchar(40) NULL, PRIMARY KEY ([id]))"
+        'CREATE TABLE "shop]s"."orders" '
+        '("id" bigint NOT NULL, "note" nvarchar(40) NULL, PRIMARY KEY ("id"))'
     ]
 
 
 PRIMARY_KEYS = {
     "no primary key": (_with(KEY, primary_key=()), None, True),
-    "key first": (_with(KEY, _column("n", "int"), primary_key=("id", "n")), "[id], [n]", False),
-    "key second": (_with(KEY, _column("n", "int"), primary_key=("n", "id")), "[n], [id]", True),
+    "key first": (_with(KEY, _column("n", "int"), primary_key=("id", "n")), '"id", "n"', False),
+    "key second": (_with(KEY, _column("n", "int"), primary_key=("n", "id")), '"n", "id"', True),
     "text is equal where it differs": (
         _with(KEY, _column("code", "nvarchar(9)"), primary_key=("id", "code")),
         None,
@@ -56,7 +56,7 @@ PRIMARY_KEYS = {
     ),
     "bytes": (
         _with(KEY, _column("b", "varbinary(8)"), primary_key=("id", "b")),
-        "[id], [b]",
+        '"id", "b"',
         False,
     ),
     "too long": (_with(KEY, _column("b", "varbinary(893)"), primary_key=("id", "b")), None, True),
@@ -75,32 +75,32 @@ def test_primary_key_where_it_can_be_one(case: str) -> None:
         assert statements[0].endswith(f"PRIMARY KEY ({primary_key}))")
     assert len(statements) == 1 + index
     if index:
-        assert statements[1].endswith("ON [shop]]s].[orders] ([id])")
+        assert statements[1].endswith('ON "shop]s"."orders" ("id")')
 
 
 def test_staging_is_a_heap() -> None:
     assert create_staging(PLAN, STAGING) == (
-        "CREATE TABLE [shop]]s].[stage] ([id] bigint NOT NULL, [note] nvarchar(40) NULL)"
+        'CREATE TABLE "shop]s"."stage" ("id" bigint NOT NULL, "note" nvarchar(40) NULL)'
     )
 
 
 def test_upsert_compares_numbers_plainly() -> None:
     assert update_known(PLAN, TARGET, STAGING) == (
-        "UPDATE t SET [note] = s.[note] FROM [shop]]s].[orders] AS t "
-        "INNER JOIN [shop]]s].[stage] AS s ON t.[id] = s.[id]"
+        'UPDATE t SET "note" = s."note" FROM "shop]s"."orders" AS t '
+        'INNER JOIN "shop]s"."stage" AS s ON t."id" = s."id"'
     )
     assert insert_new(PLAN, TARGET, STAGING) == (
-        "INSERT INTO [shop]]s].[orders] ([id], [note]) SELECT [id], [note] "
-        "FROM [shop]]s].[stage] AS s WHERE NOT EXISTS "
-        "(SELECT 1 FROM [shop]]s].[orders] AS t WHERE t.[id] = s.[id])"
+        'INSERT INTO "shop]s"."orders" ("id", "note") SELECT "id", "note" '
+        'FROM "shop]s"."stage" AS s WHERE NOT EXISTS '
+        '(SELECT 1 FROM "shop]s"."orders" AS t WHERE t."id" = s."id")'
     )
 
 
 def test_upsert_compares_text_by_code_points_and_length() -> None:
     statement = insert_new(replace(PLAN, primary_key=("note",)), TARGET, STAGING)
     assert statement.endswith(
-        "WHERE t.[note] = s.[note] COLLATE Latin1_General_BIN2 "
-        "AND DATALENGTH(t.[note]) = DATALENGTH(s.[note]))"
+        'WHERE t."note" = s."note" COLLATE Latin1_General_BIN2 '
+        'AND DATALENGTH(t."note") = DATALENGTH(s."note"))'
     )
 
 
@@ -109,8 +109,8 @@ def test_nothing_to_update_where_all_is_key() -> None:
 
 
 def test_names_are_quoted_as_literals_too() -> None:
-    odd = TableRef("sqlserver", "it's", "o]")
-    assert create_schema(odd) == ("IF SCHEMA_ID(N'it''s') IS NULL EXEC(N'CREATE SCHEMA [it''s]')")
-    assert rename(odd, "new'") == "EXEC sp_rename N'[it''s].[o]]]', N'new''', 'OBJECT'"
-    assert "TABLE_SCHEMA = N'it''s' AND TABLE_NAME = N'o]'" in table_exists(odd)
+    odd = TableRef("sqlserver", "it's", 'o]"')
+    assert create_schema(odd) == ("IF SCHEMA_ID(N'it''s') IS NULL EXEC(N'CREATE SCHEMA \"it''s\"')")
+    assert rename(odd, "new'") == ("EXEC sp_rename N'\"it''s\".\"o]\"\"\"', N'new''', 'OBJECT'")
+    assert "TABLE_SCHEMA = N'it''s' AND TABLE_NAME = N'o]\"'" in table_exists(odd)
     assert "@Resource = N'it''s', " in get_lock("it's", 0)

@@ -129,11 +129,11 @@ REFUSED = [
     (POSTGRES, "numeric[]", CLICKHOUSE, '{x: {type: "Array(Nullable(Decimal(76, 10)))"}}'),
     (POSTGRES, "numeric(39,0)", SQLSERVER, '{x: {type: "nvarchar(max)"}}'),
     (POSTGRES, "numeric(77,0)", CLICKHOUSE, '{x: {type: "String"}}'),
-    (SQLSERVER, "sql_variant", CLICKHOUSE, "CAST([x] AS nvarchar(4000))"),
-    (SQLSERVER, "hierarchyid", CLICKHOUSE, "[x].ToString()"),
-    (SQLSERVER, "geometry", CLICKHOUSE, "[x].STAsText()"),
-    (SQLSERVER, "geography", CLICKHOUSE, "[x].STAsText()"),
-    (SQLSERVER, "timestamp", CLICKHOUSE, "CAST(CAST([x] AS bigint) AS nvarchar(20))"),
+    (SQLSERVER, "sql_variant", CLICKHOUSE, 'CAST("x" AS nvarchar(4000))'),
+    (SQLSERVER, "hierarchyid", CLICKHOUSE, '"x".ToString()'),
+    (SQLSERVER, "geometry", CLICKHOUSE, '"x".STAsText()'),
+    (SQLSERVER, "geography", CLICKHOUSE, '"x".STAsText()'),
+    (SQLSERVER, "timestamp", CLICKHOUSE, 'CAST(CAST("x" AS bigint) AS nvarchar(20))'),
     (SQLSERVER, "rowversion", CLICKHOUSE, '{x: {type: "String"}}'),
 ]
 
