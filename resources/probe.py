@@ -1,0 +1,181 @@
+"""A server is believed only after it has computed constants right.
+
+Servers that speak the same protocol and take the same SQL still differ in what comes out. So what
+must be exact (a text wire, a digest) is described here as constants with the results that they
+must give, asked for once per server, and remembered by the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from resources.connection import ServerResource
+from resources.dialects import quote
+from resources.endpoint import Endpoint
+from resources.errors import StatementFailed
+from resources.tables import System
+
+Answer = TypeVar("Answer")
+
+SHOWN = 80
+"""Characters of a value that a message shows."""
+
+NUMBER = "ferry__n"
+
+_TEXT: dict[System, str] = {
+    "postgres": "CAST({} AS text)",
+    "sqlserver": "CAST({} AS nvarchar(max))",
+    "clickhouse": "toString({})",
+}
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One value through one expression, and what must come of it."""
+
+    what: str
+    """For messages: the kind of value, e.g. `nvarchar(20): a lone backslash`."""
+    expression: str
+    """In the server's SQL, over the names of `values`, as the product would send it."""
+    expected: str | None
+    """The result as text; None for NULL."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Column names, unquoted, and their constants as SQL, each cast to the column's type."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A constant that did not give what it must."""
+
+    what: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: should be {self.expected}, but {self.found} came"
+
+
+def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wrong, ...]:
+    """Ask a server for all constants by one query, and say which results are wrong.
+
+    If the server refuses the query, each expression is asked for by itself, so that the wrong ones
+    are known by name.
+
+    Raises:
+        ConnectionFailed: the server is not there.
+        StatementFailed: the connection broke, or another failure that passes by itself.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for position, constant in enumerate(constants):
+        names = tuple(name for name, _ in constant.values)
+        groups.setdefault((constant.expression, names), []).append(position)
+    try:
+        found = _answers(endpoint, constants, list(groups.values()))
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        found = {}
+        for group in groups.values():
+            found |= _answers_or_error(endpoint, constants, group)
+    return tuple(
+        Wrong(constant.what, shown(constant.expected), shown(found.get(position, "nothing")))
+        for position, constant in enumerate(constants)
+        if position not in found or found[position] != constant.expected
+    )
+
+
+def query_of(system: System, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
+    """The query that yields (position, result as text) of constants, grouped by expression.
+
+    The values of a group are rows of one table, so that no server computes them while it plans: a
+    branch that is not taken may not be computed ahead and fail.
+    """
+    parts = []
+    for group in groups:
+        first = constants[group[0]]
+        text = _TEXT[system].format(f"({first.expression})")
+        names = [quote(system, name) for name in (NUMBER, *(name for name, _ in first.values))]
+        # PostgreSQL treats a single row as constants, hence a second one that is not looked at
+        numbered = [(-1, first), *((position, constants[position]) for position in group)]
+        rows = [[str(number), *(sql for _, sql in one.values)] for number, one in numbered]
+        if system == "clickhouse":
+            table = " UNION ALL ".join(
+                "SELECT "
+                + ", ".join(f"{sql} AS {name}" for sql, name in zip(row, names, strict=True))
+                for row in rows
+            )
+            parts.append(f"SELECT {names[0]}, {text} FROM ({table})")
+        else:
+            table = ", ".join(f"({', '.join(row)})" for row in rows)
+            parts.append(
+                f"SELECT {names[0]}, {text} FROM (VALUES {table}) AS probe({', '.join(names)})"
+            )
+    return " UNION ALL ".join(parts)
+
+
+def shown(value: object) -> str:
+    """A value for a message: on one line, with its invisible characters visible."""
+    if value is None:
+        return "NULL"
+    text = str(value)
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+
+
+def probed(
+    endpoint: ServerResource, subject: str, constants: Sequence[Constant]
+) -> tuple[Wrong, ...]:
+    """`wrong_answers`, asked once per server, connection settings and list of constants.
+
+    Args:
+        endpoint: `PostgresResource`, `SqlServerResource` or `ClickHouseResource`.
+        subject: what is believed if nothing is wrong, e.g. `digest`.
+        constants: what it consists of.
+    """
+    constants = tuple(constants)
+    return remembered(
+        endpoint,
+        (subject, constants),
+        lambda: wrong_answers(cast(Endpoint, endpoint), constants),
+    )
+
+
+def remembered(endpoint: ServerResource, subject: Hashable, ask: Callable[[], Answer]) -> Answer:
+    """The result of `ask`, which is called once per server, connection settings and subject.
+
+    An error is not remembered.
+    """
+    settings = endpoint.settings()
+    server = (settings.system, settings.address, settings.database, settings.user)
+    key = (server, tuple(sorted(settings.options.items())), subject)
+    with _lock:
+        lock = _locks.setdefault(key, threading.Lock())
+    with lock:
+        if key not in _known:
+            _known[key] = ask()
+        return cast(Answer, _known[key])
+
+
+_known: dict[Hashable, object] = {}
+_locks: dict[Hashable, threading.Lock] = {}
+_lock = threading.Lock()
+
+
+def _answers(
+    endpoint: Endpoint, constants: Sequence[Constant], groups: Iterable[Sequence[int]]
+) -> dict[int, str | None]:
+    rows = endpoint.query(query_of(endpoint.system, constants, list(groups)))
+    return {int(number): value for number, value in rows if int(number) >= 0}
+
+
+def _answers_or_error(
+    endpoint: Endpoint, constants: Sequence[Constant], group: Sequence[int]
+) -> dict[int, str | None]:
+    try:
+        return _answers(endpoint, constants, [group])
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        return {position: str(error) for position in group}
