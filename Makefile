@@ -52,7 +52,7 @@ test: install system-packages ## Run all tests
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 test-unit: install ## Run the tests that need no servers
-	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/integration $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
 lint: install ## Check style and types
 	@$(BIN)/ruff check $(ROOMS) tests

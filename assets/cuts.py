@@ -144,7 +144,9 @@ def growth_cuts(
     cuts = _even(points, pieces, rules)
     width = full - (cuts[-1] if cuts else floor)
     end = _end(max(points[-1] + 1, full), width, rules)
-    if not end and settled:
+    left = rules.largest - end[0] if end else -1
+    needed = max(typical or 0, points[-1] - floor) if rules.rows is not None else 0
+    if left < needed and settled:
         # no range fits in above it, as with random uuids; it keeps the largest keys for good
         return []
     return [cut for cut in cuts + end if cut > floor]

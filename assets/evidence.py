@@ -9,7 +9,10 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 
-from checks.verdict import Differences, Verdict
+from checks.verdict import Differences, Verdict, shown_value
+
+NAMED_BY = "key: "
+"""What the columns that name a row begin with, which may have any name."""
 
 
 def conclusion(verdict: Verdict) -> str:
@@ -83,7 +86,7 @@ def _differences(differences: Differences) -> dict[str, Any]:
         source, target = one.shown()
         records.append(
             {
-                "key": "NULL" if one.key is None else one.key,
+                **{f"{NAMED_BY}{name}": shown_value(value) for name, value in one.row.items()},
                 "column": one.column or "",
                 "source": source,
                 "target": target,
@@ -93,6 +96,7 @@ def _differences(differences: Differences) -> dict[str, Any]:
     return {
         "differences": dg.MetadataValue.table([dg.TableRecord(one) for one in records]),
         "differing_rows": differences.rows,
+        "differing_rows_named_by": differences.naming(),
         "differing_rows_in_both": differences.different,
         "differing_rows_missing_in_target": differences.missing_in_target,
         "differing_rows_only_in_target": differences.extra_in_target,

@@ -223,6 +223,11 @@ class Transfer(Declared):
         return tuple(ExpectationSpec(one.type, one.kwargs) for one in self.expectations)
 
     @property
+    def key_name(self) -> str:
+        """The key column's name in the targets."""
+        return self.columns.get(self.key, ColumnSpec()).rename or self.key
+
+    @property
     def partitions_name(self) -> str:
         """Name of the transfer's dynamic partitions definition."""
         return f"{self.transfer}_ranges"

@@ -24,6 +24,9 @@ VERSION = "tableferry/data_version"
 
 COLUMN_SCHEMA = "dagster/column_schema"
 
+LEAST_ROWS_OF_A_RATE = 10_000
+"""Below, what a range costs whatever its size decides how long it takes, and not its rows."""
+
 
 class State(StrEnum):
     """How far a range has come, in order."""
@@ -62,6 +65,16 @@ class Reason(StrEnum):
 def digest(*parts: object) -> str:
     """A short hash of values whose `repr` says all about them."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+
+def rate(rows: int | None, moving_seconds: float | None) -> float | None:
+    """Rows per second of wall-clock time; None where it would say nothing of the throughput.
+
+    That is so of a range that was not moved, and of one of few rows.
+    """
+    if not moving_seconds or rows is None or rows < LEAST_ROWS_OF_A_RATE:
+        return None
+    return rows / moving_seconds
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,9 @@ class RangeRecord:
     fingerprint: str | None = None
     """Of the source rows of the first hop."""
     seconds: Mapping[str, float] = field(default_factory=dict)
+    """By phase. Phases overlap, and none of them counts waiting for the other side."""
+    moving_seconds: float | None = None
+    """From the first row written until the rows are in their table, waiting included."""
     attempts: int = 1
     error: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -119,9 +135,13 @@ class RangeRecord:
     artifacts: Sequence[Artifact] = ()
     """What the rows went through as bcp's files, in their order."""
 
+    @property
+    def rows_per_second(self) -> float | None:
+        """See `rate`."""
+        return rate(self.rows, self.moving_seconds)
+
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
-        total = sum(self.seconds.values())
         found: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
         if self.rows is not None:
             found |= {"rows": self.rows, "dagster/partition_row_count": self.rows}
@@ -134,8 +154,10 @@ class RangeRecord:
         if self.seconds:
             found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
             found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
-            if self.rows and total > 0:
-                found["rows_per_second"] = round(self.rows / total, 1)
+        if self.moving_seconds is not None:
+            found["moving_seconds"] = round(self.moving_seconds, 4)
+        if self.rows_per_second is not None:
+            found["rows_per_second"] = round(self.rows_per_second, 1)
         if self.error:
             found["error"] = self.error
         if self.schema:
@@ -168,6 +190,7 @@ class RangeRecord:
             wire=values.get("wire_format"),  # type: ignore[arg-type]
             fingerprint=values.get("fingerprint"),  # type: ignore[arg-type]
             seconds=seconds,
+            moving_seconds=values.get("moving_seconds"),  # type: ignore[arg-type]
             attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
             error=values.get("error"),  # type: ignore[arg-type]
             shadow=values.get("shadow"),  # type: ignore[arg-type]

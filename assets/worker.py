@@ -201,7 +201,7 @@ def _move(
         )
         exports = _export(work, hop, key_range, reading, counts, options.framing, artifacts)
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
-            started = time.perf_counter()
+            began = started = time.perf_counter()
             row_end = framing.row.encode() if framing else b"\n"
             watched = _watched(work, hop, name, stream, row_end)
             if hop.spec.wire == "text":
@@ -233,6 +233,7 @@ def _move(
             started = time.perf_counter()
             load.finalise()
             seconds["finalise"] = time.perf_counter() - started
+            record = replace(record, moving_seconds=time.perf_counter() - began)
     reached("after_commit")
     writer.progress(replace(record, state=State.FINALISED))
     return prove(work, hop, key_range, reading, record, reason)

@@ -103,6 +103,14 @@ class Layout:
     """Names of the columns that tell one row from another of the same order."""
     key: int
     """Position of the key among the fields."""
+    primary_key: tuple[int, ...] = ()
+    """Positions of the primary key's fields, in its order; none if not all of it is compared."""
+
+    @property
+    def named_by(self) -> tuple[int, ...]:
+        """Positions of the fields that name a row to a reader."""
+        more = () if self.key in self.primary_key else (self.key,)
+        return (*self.primary_key, *more)
 
     @classmethod
     def of(cls, plan: CopyPlan) -> Layout:
@@ -132,6 +140,9 @@ class Layout:
             ordering=tuple(ordering),
             identity=sum((columns[by_name[name]] for name in primary or [key.name]), ()),
             key=by_name[key.name],
+            primary_key=tuple(by_name[name] for name in primary)
+            if len(primary) == len(plan.primary_key)
+            else (),
         )
 
     def query(self, plan: CopyPlan, side: Side, where: str) -> str:
@@ -257,6 +268,8 @@ class _Tally:
             by_column=self._by_column,
             examples=tuple(self._examples),
             rows_compared=rows,
+            named_by=tuple(self._layout.fields[i].name for i in self._layout.named_by),
+            primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )
 
     def add(self, left: pl.DataFrame | None, right: pl.DataFrame | None) -> None:
@@ -308,7 +321,8 @@ class _Tally:
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
         places = rows[_AT].sort().to_numpy()[:room]
         for row in frame[places].iter_rows(named=True):
-            yield self._order(row), Difference(self._shown(row, self._layout.key), kind)
+            key = self._shown(row, self._layout.key)
+            yield self._order(row), Difference(key, kind, row=self._named(row))
 
     def _changed(
         self,
@@ -334,11 +348,17 @@ class _Tally:
                             field.name,
                             self._shown(own, index),
                             self._shown(other, index),
+                            self._named(own),
                         ),
                     )
 
     def _order(self, row: Mapping[str, object]) -> tuple[int, ...]:
         return tuple(int(str(row[name])) for name in self._layout.order)
+
+    def _named(self, row: Mapping[str, object]) -> dict[str, str | None]:
+        """The values by which a reader finds the row."""
+        named_by = self._layout.named_by
+        return {self._layout.fields[i].name: self._shown(row, i) for i in named_by}
 
     def _shown(self, row: Mapping[str, object], index: int) -> str | None:
         return shown(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -28,10 +28,13 @@ class Difference:
     """One value that differs, or one row that only one side has (then `column` is None)."""
 
     key: str | None
+    """The row's value of the key column, in canonical form."""
     kind: DifferenceKind
     column: str | None = None
     source: str | None = None
     target: str | None = None
+    row: Mapping[str, str | None] = field(default_factory=dict)
+    """What names the row: values of `Differences.named_by`, by target column."""
 
     def shown(self) -> tuple[str, str]:
         """Both values as texts that a reader can tell apart.
@@ -47,6 +50,11 @@ class Difference:
             return self.source or "NULL", self.target or "NULL"
         quote = ascii if alike else repr
         return _quoted(self.source, quote), _quoted(self.target, quote)
+
+
+def shown_value(text: str | None) -> str:
+    """One value as a text in which nothing is hidden."""
+    return text or "NULL" if _plain(text) else _quoted(text, repr)
 
 
 Sink = Callable[[Sequence[Difference]], None]
@@ -68,6 +76,10 @@ class Differences:
     """Rows read from the source for the comparison."""
     complete: bool = True
     """Whether the counts are of all differences; else there may be more."""
+    named_by: tuple[str, ...] = ()
+    """Target columns that name a row: the primary key's, then the key column if not among them."""
+    primary_key: tuple[str, ...] = ()
+    """Those of the primary key; none where it does not travel whole."""
 
     @property
     def rows(self) -> int:
@@ -86,6 +98,15 @@ class Differences:
                 f"{_rows(self.different)} different" + (f" ({columns})" if columns else "")
             )
         return ", ".join(parts) or "no row differs"
+
+    def naming(self) -> str:
+        """What rows are named by, e.g. `primary key (id, line)`."""
+        if self.primary_key:
+            return f"primary key ({', '.join(self.primary_key)})"
+        return (
+            f"key column alone ({', '.join(self.named_by)}), whose values several rows may share: "
+            "no whole primary key is compared"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

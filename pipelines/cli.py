@@ -16,6 +16,7 @@ from local.cli import local_group
 from resources.errors import TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
 name_of_transfer = click.argument("transfer")
 
 
@@ -70,14 +71,14 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
 def plan(transfer: str, force: bool, as_json: bool) -> None:
     """Show which ranges would run or be skipped, and why; nothing is changed."""
     from pipelines import runner
-    from pipelines.render import console, plan_table
+    from pipelines.render import console, show_plan
     from pipelines.session import open_session
 
     _, view = runner.plan(open_session(), transfer, force=force)
     if as_json:
         _print_json(view.json())
     else:
-        console().print(plan_table(view))
+        show_plan(console(), view)
 
 
 @main.command()
@@ -87,6 +88,7 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Move also what is unchanged.")
 @click.option("--profile", help="Knobs to use: safe, balanced or throughput.")
+@wide_too
 @as_json
 @user_errors
 def run(
@@ -96,11 +98,12 @@ def run(
     failed: bool,
     force: bool,
     profile: str | None,
+    wide: bool,
     as_json: bool,
 ) -> None:
     """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green."""
     from pipelines import runner
-    from pipelines.render import console, live_progress, result_table
+    from pipelines.render import console, live_progress, show_ranges
     from pipelines.session import open_session
 
     session = open_session()
@@ -117,7 +120,7 @@ def run(
     if as_json:
         _print_json(view.json())
     else:
-        console().print(result_table(view, "run"))
+        show_ranges(console(), "run", view, wide=wide)
         for line in view.errors:
             click.echo(f"ferry: {line}", err=True)
     sys.exit(0 if view.good else 1)
@@ -125,19 +128,20 @@ def run(
 
 @main.command()
 @name_of_transfer
+@wide_too
 @as_json
 @user_errors
-def status(transfer: str, as_json: bool) -> None:
+def status(transfer: str, wide: bool, as_json: bool) -> None:
     """Show per range its state, rows, last run and checks, out of the event log."""
     from pipelines import runner
-    from pipelines.render import console, result_table
+    from pipelines.render import console, show_ranges
     from pipelines.session import open_session
 
     view = runner.status(open_session(), transfer)
     if as_json:
         _print_json(view.json())
     else:
-        console().print(result_table(view, "status"))
+        show_ranges(console(), "status", view, wide=wide)
 
 
 @main.command()
@@ -152,7 +156,7 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
     Without --range, the tables are looked at as a whole, too.
     """
     from pipelines import runner
-    from pipelines.render import check_table, console
+    from pipelines.render import console, show_checks
     from pipelines.session import open_session
 
     found = runner.check(open_session(), transfer, level=level, ranges=ranges)
@@ -164,7 +168,7 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
         ]
         _print_json({"transfer": transfer, "ok": good, "checks": checks})
     else:
-        console().print(check_table(transfer, found))
+        show_checks(console(), transfer, found)
     sys.exit(0 if good else 1)
 
 
@@ -213,7 +217,7 @@ def diff(
 @user_errors
 def report(transfer: str, form: str, output: str | None, as_json: bool) -> None:
     """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
-    from checks.report import Format, render
+    from pipelines.report import Format, render
     from pipelines.reporting import report as collect
     from pipelines.session import open_session
 

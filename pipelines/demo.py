@@ -14,7 +14,7 @@ from rich.table import Table
 from assets.journey import apply_growth, find_growth
 from local.demo_data import load_demo_data
 from pipelines import runner
-from pipelines.render import console, live_progress, result_table
+from pipelines.render import console, live_progress, show_ranges
 from pipelines.session import Session, open_session
 from resources.errors import TableferryError
 
@@ -36,7 +36,7 @@ def main() -> int:
     for name in session.transfers:
         with live_progress(shown=sys.stderr.isatty()):
             view = runner.run(session, name)
-        out.print(result_table(view, "run"))
+        show_ranges(out, "run", view, wide=True)
         for line in view.errors:
             click.echo(f"ferry: {line}", err=True)
         good = good and view.good

@@ -15,6 +15,8 @@ Write = Callable[[Sequence[Difference]], None]
 
 SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("table", "key", "kind", "column", "source", "target")]
+    # the columns of the primary key, which are others in each table
+    + [("row", pa.map_(pa.string(), pa.string()))]
 )
 
 
@@ -39,6 +41,7 @@ def difference_file(path: Path | None) -> Iterator[Callable[[str], Write | None]
                         "column": one.column,
                         "source": one.source,
                         "target": one.target,
+                        "row": list(one.row.items()),
                     }
                     for one in found
                 ]

@@ -11,11 +11,12 @@ import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 from assets import ledger
+from assets.evidence import NAMED_BY
 from assets.journey import ALL_CHECKS
 from assets.manifest import HopSpec, Transfer
-from checks.report import CheckEntry, HopEntry, RangeEntry, Report
 from checks.verdict import Difference, DifferenceKind
 from checks.whole_table import WHOLE_TABLE_CHECKS
+from pipelines.report import CheckEntry, HopEntry, RangeEntry, Report
 from pipelines.session import Session
 from resources.errors import TableferryError
 from resources.tables import System
@@ -80,6 +81,7 @@ def _check(stored: AssetCheckExecutionRecord, transfer: Transfer) -> CheckEntry:
     evaluation = stored.evaluation
     assert evaluation is not None, "only evaluated checks are asked for"
     metadata = {name: value.value for name, value in evaluation.metadata.items()}
+    key = transfer.key_name
     return CheckEntry(
         name=evaluation.check_name,
         passed=evaluation.passed,
@@ -88,17 +90,26 @@ def _check(stored: AssetCheckExecutionRecord, transfer: Transfer) -> CheckEntry:
         seconds=cast("float | None", metadata.get("seconds")),
         blocking=transfer.check_spec(evaluation.check_name).blocking,
         figures=tuple(_figures(metadata)),
-        differences=tuple(
-            Difference(
-                key=row["key"],
-                kind=cast(DifferenceKind, str(row["what"]).replace(" ", "_")),
-                column=row["column"] or None,
-                source=row["source"],
-                target=row["target"],
-            )
-            for row in _rows(metadata.get("differences"))
-        ),
+        differences=tuple(_difference(row, key) for row in _rows(metadata.get("differences"))),
+        rows_named_by=str(metadata.get("differing_rows_named_by", f"key column ({key})")),
         differing_rows=int(cast("int | None", metadata.get("differing_rows")) or 0),
+    )
+
+
+def _difference(row: Mapping[str, Any], key: str) -> Difference:
+    # events of earlier releases have the key column alone, as `key`
+    named = {
+        name.removeprefix(NAMED_BY): value
+        for name, value in row.items()
+        if name.startswith(NAMED_BY)
+    } or {key: row["key"]}
+    return Difference(
+        key=named.get(key),
+        kind=cast(DifferenceKind, str(row["what"]).replace(" ", "_")),
+        column=row["column"] or None,
+        source=row["source"],
+        target=row["target"],
+        row=named,
     )
 
 

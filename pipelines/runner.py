@@ -22,7 +22,7 @@ from assets.journey import (
 )
 from assets.manifest import Transfer
 from assets.progress import Progress, emit
-from assets.records import RangeRecord, Reason, State
+from assets.records import RangeRecord, Reason, State, rate
 from assets.runs import (
     FORCE,
     MOST_RUNS,
@@ -64,6 +64,7 @@ class RangeView:
     rows: int | None = None
     bytes: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    moving_seconds: float | None = None
     attempts: int = 1
     run_id: str | None = None
     timestamp: float | None = None
@@ -72,9 +73,8 @@ class RangeView:
 
     @property
     def rows_per_second(self) -> float | None:
-        """Rows over the sum of all phases."""
-        total = sum(self.seconds.values())
-        return self.rows / total if self.rows and total else None
+        """None where it would say nothing of the throughput, see `assets.records.rate`."""
+        return rate(self.rows, self.moving_seconds)
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ def _results(
         ):
             skipped = view.range not in todo
             views.append(
-                replace(view, state=str(State.SKIPPED_UNCHANGED), seconds={})
+                replace(view, state=str(State.SKIPPED_UNCHANGED), seconds={}, moving_seconds=None)
                 if skipped and _is_good(view)
                 else view
             )
@@ -366,6 +366,7 @@ def _view(
         rows=record.rows,
         bytes=record.bytes,
         seconds=dict(record.seconds),
+        moving_seconds=record.moving_seconds,
         attempts=record.attempts,
         run_id=record.run_id,
         timestamp=record.timestamp,

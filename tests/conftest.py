@@ -6,10 +6,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from local import watch
 from local.stack import Stack
+
+# how long an example takes says more of the machine's load than of the code
+hypothesis.settings.register_profile("tableferry", deadline=None)
+hypothesis.settings.load_profile("tableferry")
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +54,7 @@ def mssql_url(stack: Stack) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is under tests/integration, so that `-m "not integration"` works too."""
+    """Mark what is under an `integration` folder, so that `-m "not integration"` works too."""
     for item in items:
         if "integration" in item.path.parts:
             item.add_marker("integration")

@@ -10,8 +10,8 @@ from checks.verdict import Difference, Differences, Verdict
 
 def failed() -> Verdict:
     examples = (
-        Difference("7", "different", "note", "end", "end "),
-        Difference("8", "missing_in_target"),
+        Difference("7", "different", "note", "end", "end ", {"id": "7", "what": " "}),
+        Difference("8", "missing_in_target", row={"id": "8", "what": None}),
     )
     return Verdict(
         check="checksum",
@@ -20,7 +20,13 @@ def failed() -> Verdict:
         target={"rows": 1, "id": {"sum": "7"}, "note": {"length": "6"}},
         seconds=0.12345,
         disagreeing=("rows", "id"),
-        differences=Differences(missing_in_target=1, different=1, examples=examples),
+        differences=Differences(
+            missing_in_target=1,
+            different=1,
+            examples=examples,
+            named_by=("id", "what"),
+            primary_key=("id", "what"),
+        ),
     )
 
 
@@ -40,14 +46,23 @@ def test_differing_rows_are_a_table() -> None:
     table = verdict_metadata(failed())["differences"]
     assert [record.data for record in table.records] == [
         {
-            "key": "7",
+            "key: id": "7",
+            "key: what": "' '",
             "column": "note",
             "source": "'end'",
             "target": "'end '",
             "what": "different",
         },
-        {"key": "8", "column": "", "source": "", "target": "", "what": "missing in target"},
+        {
+            "key: id": "8",
+            "key: what": "NULL",
+            "column": "",
+            "source": "",
+            "target": "",
+            "what": "missing in target",
+        },
     ]
+    assert verdict_metadata(failed())["differing_rows_named_by"] == "primary key (id, what)"
 
 
 def test_sums_that_disagree_come_first() -> None:

@@ -1,6 +1,7 @@
 """The event log as the record of what is committed, on a real Dagster instance."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import dagster as dg
 import pytest
@@ -102,8 +103,21 @@ def test_a_record_survives_the_event_log(instance: dg.DagsterInstance) -> None:
 def test_metadata_has_plottable_numbers_and_the_bottleneck() -> None:
     metadata = record("a").metadata()
     assert metadata["dagster/partition_row_count"] == 10
-    assert metadata["rows_per_second"] == 2.5
     assert metadata["bottleneck"] == "load"
+
+
+@pytest.mark.parametrize(
+    ("rows", "moving_seconds", "expected"),
+    [(20_000, 4.0, 5000.0), (9_999, 0.1, None), (16, 5.0, None), (20_000, None, None)],
+    ids=["enough rows", "too few rows", "a tiny table", "a skip"],
+)
+def test_a_rate_is_of_wall_clock_time_and_of_enough_rows(
+    instance: dg.DagsterInstance, rows: int, moving_seconds: float | None, expected: float | None
+) -> None:
+    moved = replace(record("a"), rows=rows, moving_seconds=moving_seconds)
+    assert moved.metadata().get("rows_per_second") == expected
+    write(instance, lambda writer: writer.commit(moved))
+    assert ledger.records(instance, ASSET, ["a"])["a"].rows_per_second == expected
 
 
 def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.DagsterInstance) -> None:

@@ -85,8 +85,10 @@ def test_the_same_rows_in_any_order_agree(rows: list[Row], batch: int) -> None:
 def test_null_is_not_the_empty_text_and_columns_have_bounds() -> None:
     found = compare([(1, None, b""), (2, "a", b"b")], [(1, "", None), (2, "ab", b"")]).differences
     assert found.by_column == {"note": 2, "raw": 2}
-    assert found.examples[0] == Difference("1", "different", "note", None, "")
-    assert found.examples[1] == Difference("1", "different", "raw", "", None)
+    assert found.examples[0] == Difference("1", "different", "note", None, "", {"id": "1"})
+    assert found.examples[1] == Difference("1", "different", "raw", "", None, {"id": "1"})
+    assert (found.named_by, found.primary_key) == (("id",), ())
+    assert "no whole primary key" in found.naming()
 
 
 def test_examples_come_in_key_order_up_to_the_limit() -> None:
@@ -116,6 +118,24 @@ def test_rows_of_one_key_are_paired_by_the_primary_key() -> None:
     assert (found.different, found.by_column) == (1, {"raw": 1})
     moved = compare(own, [(1, "a", b"1"), (1, "c", b"2")], primary_key=("id", "note")).differences
     assert (moved.missing_in_target, moved.extra_in_target, moved.different) == (1, 1, 0)
+
+
+def test_rows_are_named_by_their_whole_primary_key() -> None:
+    own = [(1, "a", b"1"), (1, "b", b"2"), (2, "a", b"3")]
+    other = [(1, "a", b"1"), (1, "b", b"2!"), (3, "z", b"4")]
+    found = compare(own, other, primary_key=("note", "id")).differences
+    assert [list(one.row.items()) for one in found.examples] == [
+        [("note", "b"), ("id", "1")],
+        [("note", "a"), ("id", "2")],
+        [("note", "z"), ("id", "3")],
+    ]
+    assert found.naming() == "primary key (note, id)"
+
+
+def test_the_key_is_named_beside_a_primary_key_that_lacks_it() -> None:
+    found = compare([(1, "a", b"")], [(1, "a", b"x")], primary_key=("note",)).differences
+    assert [one.row for one in found.examples] == [{"note": "a", "id": "1"}]
+    assert (found.named_by, found.primary_key) == (("note", "id"), ("note",))
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

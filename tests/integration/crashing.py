@@ -16,7 +16,7 @@ import dagster as dg
 from pipelines.session import open_session
 from resources.tables import System, TableRef, staging_prefix
 from tests.integration.conftest import Ferry
-from tests.integration.standin_clients import Clients
+from tests.standin.integration.clients import Clients
 
 ROOT = Path(__file__).parents[2]
 SELECT = "SELECT id, name, amount FROM {t} ORDER BY id"

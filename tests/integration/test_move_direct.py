@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import dagster as dg
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from assets.ledger import evaluations
 from pipelines import runner
+from pipelines.cli import main
 from pipelines.validation import validate
 from resources.errors import InputError
 from tests.integration.conftest import Ferry, by_range
@@ -156,6 +165,44 @@ def test_a_damaged_target_is_found_shown_and_mended(ferry: Make) -> None:
     assert one.run().good
     assert target(one) == one.rows(SELECT)
     assert all(check.verdict.passed for check in runner.check(one.session, one.table))
+
+
+def test_rows_that_differ_are_named_by_their_whole_primary_key(ferry: Make, tmp_path: Path) -> None:
+    one = ferry(
+        DIRECT,
+        "CREATE TABLE {t} (line integer, id integer, source text, note text, "
+        "PRIMARY KEY (id, line, source))",
+        "INSERT INTO {t} SELECT g % 10, g / 10, 's ' || g, 'x' FROM generate_series(1, 100) g",
+        ranges="{rows: 50}",
+        columns="{line: {rename: position}}",
+    )
+    assert one.run().good
+    one.session.servers.clickhouse.execute(
+        f"ALTER TABLE warehouse.{one.table} UPDATE note = 'y' WHERE id = 3 AND position = 4 "
+        "SETTINGS mutations_sync = 2"
+    )
+    name = one.plan().ranges[0].range
+    runner.check(one.session, one.table)
+    named = {"id": "3", "position": "4", "source": "s 34"}
+    found = CliRunner().invoke(main, ["diff", one.table, "--range", name, "--json"])
+    assert found.exit_code == 1
+    (hop,) = json.loads(found.output)["hops"].values()
+    assert [example["row"] for example in hop["examples"]] == [named]
+    parquet = tmp_path / "all.parquet"
+    arguments = ["diff", one.table, "--range", name, "--parquet", str(parquet)]
+    text = CliRunner().invoke(main, arguments).output
+    assert "primary key (id, position, source)" in text
+    assert re.search(r"3 +│ 4 +│ s 34 +│ different +│ note +│ x +│ y", text)
+    (row,) = pq.read_table(parquet).column("row").to_pylist()
+    assert dict(row) == named
+    asset = dg.AssetKey(["clickhouse", "warehouse", one.table])
+    stored = evaluations(one.session.instance, asset, ["checksum"])[name]["checksum"]
+    assert stored.evaluation is not None
+    shown: Any = stored.evaluation.metadata["differences"].value
+    assert [record.data["key: position"] for record in shown.records] == ["4"]
+    text = CliRunner().invoke(main, ["report", one.table, "--format", "md"]).output
+    assert "named by their primary key (id, position, source):" in text
+    assert "| 3 | 4 | s 34 | different | note | x | y |" in text
 
 
 def test_an_emptied_target_is_filled_again(ferry: Make) -> None:

@@ -238,7 +238,7 @@ def test_rows_without_a_key_are_told_apart(
     plan, no_key = make("day"), KeyRange("date", null=True)
     clickhouse.execute(f"DELETE FROM {plan.target.name} WHERE k IS NULL AND n = 1")
     found = drill_down(plan, postgres, clickhouse, no_key)
-    assert found.examples == (Difference(None, "missing_in_target"),)
+    assert found.examples == (Difference(None, "missing_in_target", row={"k": None}),)
 
 
 def test_whole_table_damage(

@@ -10,8 +10,8 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from checks.report import render
 from pipelines import runner
+from pipelines.report import render
 from pipelines.reporting import report
 from tests.integration.conftest import Ferry
 

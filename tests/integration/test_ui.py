@@ -261,7 +261,7 @@ def test_the_asset_page_tells_what_a_range_took(ui: Ui, page: Browser) -> None:
         f"sqlserver://dbo.{NAME}",
         "data-platform",
         "DateTime64(6, 'UTC')",
-        "rows_per_second",
+        "moving_seconds",
         "seconds_export",
         "bottleneck",
     )

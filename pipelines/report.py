@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from checks.report_html import render_html
 from checks.verdict import Difference, Verdict
+from pipelines.report_html import render_html
 
 SCHEMA_VERSION = 1
 """Counted up when a field of the JSON report changes its meaning or goes away; see
@@ -32,6 +32,13 @@ class CheckEntry:
     """Name, source's figure, target's figure."""
     differences: tuple[Difference, ...] = ()
     differing_rows: int = 0
+    rows_named_by: str = ""
+    """What the rows in `differences` are named by, e.g. `primary key (id, line)`."""
+
+    @property
+    def named_by(self) -> tuple[str, ...]:
+        """Names of the columns that name the rows in `differences`."""
+        return tuple(self.differences[0].row) if self.differences else ()
 
     @classmethod
     def of(cls, verdict: Verdict, *, at: str | None = None, blocking: bool = True) -> CheckEntry:
@@ -47,6 +54,7 @@ class CheckEntry:
             figures=tuple(_figures(verdict.source, verdict.target)),
             differences=found.examples if found else (),
             differing_rows=found.rows if found else 0,
+            rows_named_by=found.naming() if found else "",
         )
 
 
@@ -179,20 +187,25 @@ def _markdown_failures(where: str, checks: Sequence[CheckEntry]) -> Iterator[str
             yield from (_row(*figure) for figure in disagreeing)
         if check.differences:
             yield ""
-            yield f"{check.differing_rows} rows differ; the first of them:"
-            yield from ("", "| key | what | column | source | target |", "|---|---|---|---|---|")
+            yield (
+                f"{check.differing_rows} rows differ; the first of them, "
+                f"named by their {_inline(check.rows_named_by)}:"
+            )
+            names = check.named_by
+            yield from ("", _row(*names, "what", "column", "source", "target"))
+            yield "|---" * (len(names) + 4) + "|"
             for one in check.differences:
                 what = one.kind.replace("_", " ")
-                yield _row(one.key, what, one.column, one.source, one.target)
+                yield _row(*one.row.values(), what, one.column, one.source, one.target)
 
 
 def _row(*cells: object) -> str:
-    texts = ("" if cell is None else str(cell) for cell in cells)
-    escaped = (
-        text.replace("\\", "\\\\").replace("|", "\\|").replace("\r", "\\r").replace("\n", "\\n")
-        for text in texts
-    )
-    return f"| {' | '.join(escaped)} |"
+    return f"| {' | '.join('' if cell is None else _inline(str(cell)) for cell in cells)} |"
+
+
+def _inline(text: str) -> str:
+    """A text that ends neither a table's cell nor the line."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r", "\\r").replace("\n", "\\n")
 
 
 def _all_checks(hop: HopEntry) -> tuple[CheckEntry, ...]:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from checks.report import CheckEntry, HopEntry, RangeEntry, Report
+    from pipelines.report import CheckEntry, HopEntry, RangeEntry, Report
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --good: #18794e; --bad: #cd2b31; }
@@ -99,7 +99,8 @@ def _figures(check: CheckEntry) -> str:
 
 def _differences(check: CheckEntry) -> str:
     rows = "".join(
-        f"<tr><td>{_value(one.key)}</td><td>{escape(one.kind.replace('_', ' '))}</td>"
+        f"<tr>{''.join(f'<td>{_value(value)}</td>' for value in one.row.values())}"
+        f"<td>{escape(one.kind.replace('_', ' '))}</td>"
         f"<td>{escape(one.column or '')}</td>"
         + (
             f"<td>{_value(one.source)}</td><td>{_value(one.target)}</td>"
@@ -111,9 +112,9 @@ def _differences(check: CheckEntry) -> str:
     )
     if not rows:
         return ""
-    more = check.differing_rows
-    return f"<p>{more:,} rows differ.</p>" + _table(
-        ("key", "what", "column", "source", "target"), rows
+    named = f"named by their {escape(check.rows_named_by)}"
+    return f"<p>{check.differing_rows:,} rows differ; the first of them, {named}:</p>" + _table(
+        (*map(escape, check.named_by), "what", "column", "source", "target"), rows
     )
 
 

@@ -12,7 +12,7 @@ from local.sqlserver.engine import Engine
 from local.sqlserver.errors import SqlError
 from local.sqlserver.sqltype import Param, SqlType
 from local.stack import Stack
-from tests.integration.tsql_session import Session
+from tests.standin.integration.tsql_session import Session
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from checks.report import CheckEntry, HopEntry, RangeEntry, Report, render
 from checks.verdict import Difference, Differences, Verdict
+from pipelines.report import CheckEntry, HopEntry, RangeEntry, Report, render
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "report.schema.json"
 NASTY = "<script>alert('|')</script>\r\n`&"
@@ -29,9 +29,11 @@ FAILED = Verdict(
         extra_in_target=1,
         by_column={"note": 1},
         examples=(
-            Difference("2", "different", "note", NASTY, None),
-            Difference("7", "extra_in_target"),
+            Difference("2", "different", "note", NASTY, None, {"id": "2", NASTY: "line 9"}),
+            Difference("7", "extra_in_target", row={"id": "7", NASTY: None}),
         ),
+        named_by=("id", NASTY),
+        primary_key=("id", NASTY),
     ),
 )
 
@@ -68,8 +70,10 @@ def test_markdown_shows_what_disagrees_and_keeps_its_tables() -> None:
     assert "| n sum |" not in text
     assert "2 rows differ" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
-    (nasty,) = (line for line in tables if "alert" in line)
-    assert len(re.findall(r"(?<!\\)\|", nasty)) == 6
+    heads, nasty = (line for line in tables if "alert" in line)
+    assert len(re.findall(r"(?<!\\)\|", heads)) == len(re.findall(r"(?<!\\)\|", nasty)) == 7
+    assert "named by their primary key (id, " in text
+    assert "| 2 | line 9 | different | note |" in text
 
 
 class _Page(HTMLParser):

@@ -14,7 +14,7 @@ import pytest
 
 from local import sqlserver_part
 from local.stack import Stack
-from tests.integration.standin_clients import Clients
+from tests.standin.integration.clients import Clients
 
 pytestmark = pytest.mark.integration
 

@@ -29,7 +29,7 @@ from local import clickhouse, postgres, process
 from local.cli import local_group
 from local.stack import Stack
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PARTS = ["clickhouse", "postgres", "sqlserver"]
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from local.stack import Stack
-from tests.integration.standin_clients import FIELD_END, ROW_END, Clients
-from tests.integration.standin_values import CASES, LOADABLE, Case
+from tests.standin.integration.clients import FIELD_END, ROW_END, Clients
+from tests.standin.integration.values import CASES, LOADABLE, Case
 
 pytestmark = pytest.mark.integration
 

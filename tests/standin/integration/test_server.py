@@ -19,11 +19,11 @@ import pymssql
 import pytest
 
 from local.stack import Stack
-from tests.integration.standin_clients import Clients
+from tests.standin.integration.clients import Clients
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PASSWORD = "Only4Tests{};"
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from local.stack import Stack
-from tests.integration.tsql_session import Session
+from tests.standin.integration.tsql_session import Session
 
 D = Decimal
 
