@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
 from assets.cuts import MAX_RANGES, CutRules, first_cuts, growth_cuts, limit
 from resources.errors import InputError
-from resources.keykind import from_number, key_kind, to_number
+from resources.keykind import from_number, key_kind, to_bound, to_number
 from resources.keyrange import Bound, KeyKind, KeyRange
 from resources.statistics import KeyStatistics
 
@@ -52,7 +52,7 @@ def plan_ranges(
         InputError: the spec does not fit the key's kind, or makes more than `MAX_RANGES` ranges.
     """
     cuts = first_cuts(stats, CutRules.read(spec, kind, digits))
-    ranges = _between([None, *cuts, None], kind, digits)
+    ranges = _between([None, *cuts, None], KeyRange(kind, digits=digits))
     if stats.nullable:
         ranges.append(KeyRange(kind, null=True, digits=digits))
     return ranges
@@ -86,6 +86,8 @@ def extend_ranges(
         return RangeGrowth((), (), tuple(plan_ranges(stats, spec, kind, digits)))
     rules = CutRules.read(spec, kind, digits)
     top = _top(existing)
+    # names of two styles would not sort in key order
+    style = replace(top, full_width=any(key_range.full_width for key_range in existing))
     finite = [r for r in existing if not r.null and r.upper is not None]
     if top.lower is None:
         cuts = first_cuts(stats, rules)
@@ -93,11 +95,35 @@ def extend_ranges(
         cuts = growth_cuts(stats, rules, to_number(top.lower), _typical_width(finite))
     limit(len(existing) + len(cuts))
     retire = (top,) if cuts else ()
-    add = _between([top.lower, *cuts, None], kind, digits) if cuts else []
+    add = _between([top.lower, *cuts, None], style) if cuts else []
     if stats.nullable and not any(key_range.null for key_range in existing):
         add.append(KeyRange(kind, null=True, digits=digits))
     keep = tuple(key_range for key_range in existing if key_range not in retire)
     return RangeGrowth(keep, retire, tuple(add))
+
+
+def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
+    """The name of the range that a user means, or None.
+
+    Args:
+        text: a name; or bounds as in `1..250001`, without the padding or marks of a name; or one
+            key, which stands for the range that holds it. Digits may be grouped by `_` or `,`.
+        ranges: all ranges of a table, by name.
+    """
+    if text in ranges or not ranges:
+        return text if text in ranges else None
+    kind = next(iter(ranges.values())).kind
+    written = text.rpartition(":")[2].replace(",", "") if kind == "integer" else text
+    lower, dots, upper = written.partition("..")
+    try:
+        bounds = [to_bound(part, kind) if part else None for part in (lower, upper)]
+    except InputError:
+        return None
+    for name, key_range in ranges.items():
+        same = [key_range.lower, key_range.upper] == bounds if dots else False
+        if not key_range.null and (same or (not dots and key_range.contains(bounds[0]))):
+            return name
+    return None
 
 
 def top_bound(existing: Sequence[KeyRange]) -> Bound | None:
@@ -122,6 +148,7 @@ def _typical_width(finite: Sequence[KeyRange]) -> int | None:
     return median_low(widths) if widths else None
 
 
-def _between(cuts: Sequence[Bound | int | None], kind: KeyKind, digits: int) -> list[KeyRange]:
-    bounds = [from_number(cut, kind) if isinstance(cut, int) else cut for cut in cuts]
-    return [KeyRange(kind, lower, upper, digits=digits) for lower, upper in pairwise(bounds)]
+def _between(cuts: Sequence[Bound | int | None], style: KeyRange) -> list[KeyRange]:
+    """The ranges between the cuts, named as `style` is."""
+    bounds = [from_number(cut, style.kind) if isinstance(cut, int) else cut for cut in cuts]
+    return [replace(style, lower=lower, upper=upper) for lower, upper in pairwise(bounds)]

@@ -17,6 +17,7 @@ from resources.errors import TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
+RANGE_HELP = "This range only, by name, bounds (1..250001) or a key in it; repeatable."
 name_of_transfer = click.argument("transfer")
 
 
@@ -84,7 +85,7 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 @main.command()
 @name_of_transfer
 @click.option("--hop", type=int, help="This hop only, counted from 1.")
-@click.option("--range", "ranges", multiple=True, metavar="K", help="This range only; repeatable.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Move also what is unchanged.")
 @click.option("--profile", help="Knobs to use: safe, balanced or throughput.")
@@ -147,7 +148,7 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
 @main.command()
 @name_of_transfer
 @click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
-@click.option("--range", "ranges", multiple=True, metavar="K", help="This range only; repeatable.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @as_json
 @user_errors
 def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bool) -> None:
@@ -174,7 +175,9 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
 
 @main.command()
 @name_of_transfer
-@click.option("--range", "name", required=True, metavar="K", help="The range to compare.")
+@click.option(
+    "--range", "name", required=True, metavar="K", help="The range to compare, or a key in it."
+)
 @click.option("--hop", type=int, default=None, help="This hop only, counted from 1.")
 @click.option("--limit", default=20, show_default=True, help="Most rows to show.")
 @click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from assets.journey import (
 )
 from assets.manifest import Transfer
 from assets.progress import Progress, emit
+from assets.ranges import find_range
 from assets.records import RangeRecord, Reason, State, rate
 from assets.runs import (
     FORCE,
@@ -44,6 +45,7 @@ from pipelines.definitions import build
 from pipelines.differences import difference_file
 from pipelines.session import Session
 from resources.errors import InputError, TableferryError
+from resources.keyrange import KeyRange
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config: the commands say themselves what went wrong."""
@@ -149,8 +151,7 @@ def run(
     transfer = session.transfer(name)
     journey = resolve_ranges(transfer, session.servers, session.instance)
     hops = _chosen_hops(name, journey.hops, hop)
-    _require_ranges(name, ranges, list(journey.ranges))
-    wanted = set(ranges) or set(journey.ranges)
+    wanted = set(_meant(name, ranges, journey.ranges)) or set(journey.ranges)
     stale = _stale(session, journey, hops, force=force)
     apply_growth(transfer, journey.growth, session.servers, session.instance)
     unsettled = _unsettled(session, transfer, hops)
@@ -208,8 +209,11 @@ def check(
     Raises:
         InputError: the transfer or a range does not exist.
     """
-    known = session.instance.get_dynamic_partitions(session.transfer(name).partitions_name)
-    _require_ranges(name, ranges, known)
+    transfer = session.transfer(name)
+    if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
+        key = resolve_hops(transfer, session.servers)[0].plan.key.source
+        known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
+        ranges = _meant(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
     job = build().resolve_job_def(check_job_name(name))
     with collecting() as found:
@@ -250,7 +254,7 @@ def differences(
     hops = resolve_hops(transfer, session.servers)
     key = hops[0].plan.key.source
     known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
-    _require_ranges(name, [range_name], list(known))
+    (range_name,) = _meant(name, [range_name], known)
     with difference_file(parquet) as write:
         return {
             str(one.plan.target): drill_down(
@@ -285,12 +289,15 @@ def _chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[
     return (hops[number - 1],)
 
 
-def _require_ranges(name: str, wanted: Sequence[str], known: Sequence[str]) -> None:
-    unknown = sorted(set(wanted) - set(known))
-    if unknown:
+def _meant(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]) -> list[str]:
+    """The names of the ranges that a user asks for."""
+    found = [find_range(text, known) for text in wanted]
+    if None in found:
         raise InputError(
-            f"{name} has no range {unknown[0]!r}; `ferry plan {name}` lists its {len(known)} ranges"
+            f"{name} has no range {wanted[found.index(None)]!r}; "
+            f"`ferry plan {name}` lists its {len(known)} ranges"
         )
+    return [one for one in found if one is not None]
 
 
 def _stale(session: Session, journey: Journey, hops: Sequence[Hop], *, force: bool) -> set[str]:

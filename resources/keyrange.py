@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Literal
@@ -13,50 +14,71 @@ KeyKind = Literal["integer", "date", "timestamp", "uuid"]
 Bound = int | dt.date | dt.datetime | uuid.UUID
 
 NULL_NAME = "null"
-"""Partition key of the rows whose key is NULL; it sorts after every digit."""
+"""Partition key of the rows whose key is NULL; it sorts after every number."""
+
+PADDED = 10
+"""Digits to which integers are padded at most: a 32-bit key's. Longer ones have a mark in front."""
+
+WIDTHS = (3, 5, 10, 19, 20)
+"""Digits of the integer types."""
+
+_MARK = re.compile(r"(e\d\d|-([a-z]\d+)?):")
 
 
 @dataclass(frozen=True)
 class KeyRange:
     """The rows with `lower <= key < upper`; a missing bound is open; `null` means `key IS NULL`.
 
-    Timestamps are naive and mean UTC. `digits` is the width to which integers are padded, so that
-    names sort as text in key order; it depends only on the column's type.
+    Timestamps are naive and mean UTC. `digits` is the decimal digits of the largest integer that
+    the column's type holds.
     """
 
     kind: KeyKind
     lower: Bound | None = None
     upper: Bound | None = None
     null: bool = False
-    digits: int = 10
+    digits: int = PADDED
+    full_width: bool = False
+    """Named as by the first releases: integers padded to all `digits`, negative ones as ten's
+    complement. Ranges that are recorded so keep their names; see `docs/guide.md`."""
 
     @property
     def name(self) -> str:
-        """The partition key, e.g. `0000000001..0000250001`, `..0000000001`, `2024-01-01..`."""
+        """The partition key; those of one table sort as text in key order.
+
+        Integers are padded to ten digits: `..0000000001`, `0000000001..0000250001`. What text
+        would put elsewhere has a mark up to a colon, which only keeps the order: the power of ten
+        of longer numbers, as in `e12:1700000000000..1700086400000`, and the nines' complement of
+        negative ones, after a letter that comes earlier the more digits there are, as in
+        `-w499:-500..-250`. Others are as ISO 8601 and RFC 4122 write them: `2024-01-01..`.
+        """
         if self.null:
             return NULL_NAME
-        lower, upper = self._text(self.lower), self._text(self.upper)
-        # '-' sorts before '.', so that the open lower end still comes before a negative bound
-        return ("-" if not lower and upper.startswith("-") else "") + f"{lower}..{upper}"
+        if self.kind == "integer":
+            return self._full_width_name() if self.full_width else self._integer_name()
+        return f"{_text(self.lower)}..{_text(self.upper)}"
 
     @classmethod
-    def parse(cls, name: str, kind: KeyKind, digits: int = 10) -> KeyRange:
-        """The inverse of `name`.
+    def parse(cls, name: str, kind: KeyKind, digits: int = PADDED) -> KeyRange:
+        """The range that has this name, which the first releases may have given.
 
         Raises:
             InputError: the text is not the name of a range of this kind.
         """
         if name == NULL_NAME:
             return cls(kind, null=True, digits=digits)
-        lower, dots, upper = name.partition("..")
-        if lower == "-":
-            lower = ""
         try:
-            if not dots:
-                raise ValueError("no '..'")
-            return cls(
-                kind, _bound(lower, kind, digits), _bound(upper, kind, digits), digits=digits
-            )
+            if kind != "integer":
+                lower, upper = _split(name)
+                return cls(kind, _bound(lower, kind), _bound(upper, kind), digits=digits)
+            # the column may have been widened since the range was named
+            readings = [cls._marked(name, width) for width in (digits, *WIDTHS)]
+            if not _MARK.match(name):
+                readings += [cls._of_full_width(name, width) for width in (digits, *WIDTHS)]
+            for found in readings:
+                if found.name == name:
+                    return found
+            raise ValueError(f"that would be {cls._marked(name, digits).name}")
         except ValueError as error:
             raise InputError(f"{name!r} is not a key range of {kind} keys: {error}") from None
 
@@ -68,26 +90,79 @@ class KeyRange:
             self.upper is None or key < self.upper  # type: ignore[operator]
         )
 
-    def _text(self, bound: Bound | None) -> str:
-        if bound is None:
-            return ""
-        if isinstance(bound, int):
-            if bound < 0:
-                # ten's complement: -2 before -1 as text too
-                return f"-{10**self.digits + bound:0{self.digits}d}"
-            return f"{bound:0{self.digits}d}"
-        if isinstance(bound, dt.date):
-            return bound.isoformat()
-        return str(bound)
+    @classmethod
+    def _marked(cls, name: str, digits: int) -> KeyRange:
+        mark = _MARK.match(name)
+        lower, upper = _split(name[mark.end() :] if mark else name)
+        return cls("integer", _bound(lower, "integer"), _bound(upper, "integer"), digits=digits)
+
+    @classmethod
+    def _of_full_width(cls, name: str, digits: int) -> KeyRange:
+        lower, upper = (_full_width_bound(text, digits) for text in _split(name))
+        return cls("integer", lower, upper, digits=digits, full_width=True)
+
+    def _integer_name(self) -> str:
+        width = min(self.digits, PADDED)
+        lower, upper = (_number(bound) for bound in (self.lower, self.upper))
+        mark = _mark(lower, upper, width)
+        if mark:
+            return f"{mark}:{_text(lower)}..{_text(upper)}"
+        return "..".join("" if one is None else f"{one:0{width}d}" for one in (lower, upper))
+
+    def _full_width_name(self) -> str:
+        lower, upper = (_complement(bound, self.digits) for bound in (self.lower, self.upper))
+        # '-' sorts before '.', so that the open lower end still comes before a negative bound
+        return ("-" if not lower and upper.startswith("-") else "") + f"{lower}..{upper}"
 
 
-def _bound(text: str, kind: KeyKind, digits: int) -> Bound | None:
+def _split(text: str) -> tuple[str, str]:
+    # the first releases put a mark in front of `..-9999999500`
+    lower, dots, upper = text.removeprefix("-" if text.startswith("-..") else "").partition("..")
+    if not dots:
+        raise ValueError("no '..'")
+    return lower, upper
+
+
+def _mark(lower: int | None, upper: int | None, width: int) -> str:
+    """What has to stand before the bounds, so that names sort in key order."""
+    if lower is None:
+        return "-" if upper is not None and upper < 0 else ""
+    digits = len(str(abs(lower)))
+    if lower < 0:
+        return f"-{chr(ord('z') - digits)}{10**digits - 1 + lower:0{digits}d}"
+    return f"e{digits - 1:02d}" if digits > width else ""
+
+
+def _number(bound: Bound | None) -> int | None:
+    return None if bound is None else int(str(bound))
+
+
+def _text(bound: Bound | None) -> str:
+    if bound is None:
+        return ""
+    return bound.isoformat() if isinstance(bound, dt.date) else str(bound)
+
+
+def _complement(bound: Bound | None, digits: int) -> str:
+    number = _number(bound)
+    if number is None:
+        return ""
+    return f"-{10**digits + number:0{digits}d}" if number < 0 else f"{number:0{digits}d}"
+
+
+def _bound(text: str, kind: KeyKind) -> Bound | None:
     if not text:
         return None
     if kind == "integer":
-        return int(text[1:]) - 10**digits if text.startswith("-") else int(text)
+        return int(text)
     if kind == "date":
         return dt.date.fromisoformat(text)
     if kind == "timestamp":
         return dt.datetime.fromisoformat(text)
     return uuid.UUID(text)
+
+
+def _full_width_bound(text: str, digits: int) -> Bound | None:
+    if not text:
+        return None
+    return int(text[1:]) - 10**digits if text.startswith("-") else int(text)

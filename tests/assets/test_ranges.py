@@ -9,13 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from assets.ranges import (
     MAX_RANGES,
     RangeGrowth,
     extend_ranges,
+    find_range,
     key_kind,
     plan_ranges,
     top_bound,
@@ -79,8 +80,9 @@ def assert_partition(ranges: Sequence[KeyRange], keys: Sequence[Any], nullable: 
         assert sum(key_range.contains(key) for key_range in ranges) == 1, key
     names = [key_range.name for key_range in ranges]
     assert len(set(names)) == len(names)
-    by_name = sorted((r for r in ranges if not r.null), key=lambda r: r.name)
-    assert by_name == bounded, "names should sort as text in key order"
+    in_key_order = [*bounded, *(r for r in ranges if r.null)]
+    by_name = sorted(ranges, key=lambda r: r.name)
+    assert by_name == in_key_order, "names should sort as text in key order"
 
 
 @st.composite
@@ -106,8 +108,116 @@ def test_a_name_is_read_back_as_the_same_range(
     table: tuple[KeyKind, list[Any], dict[str, Any], bool],
 ) -> None:
     kind, keys, spec, nullable = table
-    for key_range in plan_ranges(statistics_of(keys, nullable), spec, kind, 19):
+    ranges = plan_ranges(statistics_of(keys, nullable), spec, kind, 19)
+    for key_range in ranges:
         assert KeyRange.parse(key_range.name, kind, 19) == key_range
+    by_name = {key_range.name: key_range for key_range in ranges}
+    for name, key_range in by_name.items():
+        assert find_range(name, by_name) == name
+        if not key_range.null:
+            lower, upper = ("" if b is None else b for b in (key_range.lower, key_range.upper))
+            assert find_range(f"{lower}..{upper}", by_name) == name
+    for key in keys:
+        found = find_range(str(key), by_name)
+        assert found is not None and by_name[found].contains(key)
+
+
+@given(st.lists(KEYS["integer"], min_size=1, max_size=40), st.data())
+def test_a_table_with_names_of_the_first_releases_goes_on_with_such(
+    keys: list[int], data: st.DataObject
+) -> None:
+    spec = {"rows": data.draw(st.integers(1, 10))}
+    digits = data.draw(st.sampled_from([19, 20]))
+    planned = plan_ranges(statistics_of(keys, nullable=True), spec, "integer", digits)
+    names = [old_name(key_range, digits) for key_range in planned]
+    assume(names != [key_range.name for key_range in planned])
+    known = [KeyRange.parse(name, "integer", digits) for name in names]
+    assert [key_range.name for key_range in known] == names
+    assert [(r.lower, r.upper, r.null) for r in known] == [
+        (r.lower, r.upper, r.null) for r in planned
+    ]
+    more = [*keys, *data.draw(st.lists(KEYS["integer"], min_size=1, max_size=20))]
+    grown = extend_ranges(known, statistics_of(more, nullable=True), spec, "integer", digits)
+    assert all(key_range.name == old_name(key_range, digits) for key_range in grown.add)
+    assert_partition([*grown.keep, *grown.add], more, nullable=True)
+
+
+def old_name(key_range: KeyRange, digits: int) -> str:
+    """As releases named ranges of integers that padded every bound to the type's width."""
+    if key_range.null:
+        return "null"
+
+    def text(bound: Any) -> str:
+        if bound is None:
+            return ""
+        return f"-{10**digits + bound:0{digits}d}" if bound < 0 else f"{bound:0{digits}d}"
+
+    lower, upper = text(key_range.lower), text(key_range.upper)
+    return ("-" if not lower and upper.startswith("-") else "") + f"{lower}..{upper}"
+
+
+@given(st.sets(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50))
+def test_names_sort_as_text_in_key_order(bounds: set[int]) -> None:
+    cuts = [None, *sorted(bounds), None]
+    ranges = [KeyRange("integer", *pair, digits=19) for pair in pairwise(cuts)]
+    names = [*(key_range.name for key_range in ranges), "null"]
+    assert sorted(names) == names
+    assert [KeyRange.parse(name, "integer", 19) for name in names[:-1]] == ranges
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "name"),
+    [
+        (None, 1, "..0000000001"),
+        (1, 250_001, "0000000001..0000250001"),
+        (9_999_750_001, 10_000_000_001, "9999750001..10000000001"),
+        (10_000_000_001, None, "e10:10000000001.."),
+        (1_700_000_000_000, 1_700_086_400_000, "e12:1700000000000..1700086400000"),
+        (None, -500, "-:..-500"),
+        (-500, -250, "-w499:-500..-250"),
+        (-250, 250_001, "-w749:-250..250001"),
+    ],
+)
+def test_wide_keys_make_names_that_can_be_read(
+    lower: int | None, upper: int | None, name: str
+) -> None:
+    key_range = KeyRange("integer", lower, upper, digits=19)
+    assert key_range.name == name
+    assert KeyRange.parse(name, "integer", 19) == key_range
+
+
+def test_names_stay_when_the_column_is_widened() -> None:
+    names = ["..00251", "00251..30001", "30001.."]
+    known = [KeyRange.parse(name, "integer", 10) for name in names]
+    assert [key_range.name for key_range in known] == names
+    grown = extend_ranges(known, statistics_of([200_000]), {"rows": 1}, "integer", 10)
+    added = [key_range.name for key_range in grown.add]
+    assert added == ["30001..200001", "e05:200001.."]
+    assert sorted([*names[:2], *added]) == [*names[:2], *added]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1..250001", "0000000001..0000250001"),
+        ("1..250,001", "0000000001..0000250001"),
+        ("1_000", "0000000001..0000250001"),
+        ("250001", "0000250001..1700000000000"),
+        ("1700000000000..", "e12:1700000000000.."),
+        ("e12:1700000000000..", "e12:1700000000000.."),
+        ("0", "..0000000001"),
+        ("-5", "..0000000001"),
+        ("null", "null"),
+        ("1..250002", None),
+        ("one", None),
+        ("", None),
+    ],
+)
+def test_a_range_is_found_by_what_one_types(text: str, found: str | None) -> None:
+    cuts = [None, 1, 250_001, 1_700_000_000_000, None]
+    ranges = [KeyRange("integer", *pair, digits=19) for pair in pairwise(cuts)]
+    ranges.append(KeyRange("integer", null=True, digits=19))
+    assert find_range(text, {key_range.name: key_range for key_range in ranges}) == found
 
 
 @settings(max_examples=200)
