@@ -14,7 +14,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 NO_SERVERS := [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]
 USE_SERVERS := if $(NO_SERVERS); then $(BIN)/ferry local up; settings="$$($(BIN)/ferry local env)"; eval "$$settings"; fi
 
-.PHONY: help install demo dev screenshots test test-unit lint format bench clean constraints system-packages
+.PHONY: help install demo dev env screenshots test test-unit lint format bench clean constraints system-packages
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 		|| { echo "Tableferry needs Python 3.11 or newer: make PYTHON=python3.12 install" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@echo "Installing into .venv (about 1.5 GB)"
+	@echo "Installing into .venv (about 1.5 GB)" >&2
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
 			--constraint constraints.txt --editable '.[local,expectations,dev]' \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
@@ -44,6 +44,10 @@ dev: install ## Open Dagster's user interface (DAGSTER_PORT=3000)
 	@$(USE_SERVERS); echo "Dagster comes up at http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it."; \
 		PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
 		exec $(BIN)/dagster dev --host 127.0.0.1 --port $(DAGSTER_PORT)
+
+env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
+	@if $(NO_SERVERS); then $(BIN)/ferry local up >&2; $(BIN)/ferry local env; fi
+	@printf 'export DAGSTER_HOME=%q PATH=%q:"$$PATH"\n' "$(DAGSTER_HOME)" "$(CURDIR)/$(BIN)"
 
 screenshots: install system-packages ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)

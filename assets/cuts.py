@@ -20,6 +20,9 @@ MAX_RANGES = 2000
 FEW_ROWS = 100
 """Fewer rows above the known ranges do not tell how dense the keys to come are."""
 
+KINDS: tuple[KeyKind, ...] = ("integer", "timestamp", "uuid")
+"""Of declared bounds; a date is one of the timestamps."""
+
 MICROSECONDS = 10**6
 DAY = 86_400 * MICROSECONDS
 UNITS: Mapping[KeyKind, tuple[int, ...]] = {
@@ -50,23 +53,10 @@ class CutRules:
         Raises:
             InputError: it contradicts itself or does not fit the kind of the key.
         """
-        measures = [name for name in ("rows", "count", "width") if spec.get(name) is not None]
         bounds = tuple(to_number(to_bound(value, kind)) for value in spec.get("bounds") or ())
         width = spec.get("width")
-        if len(measures) > 1 or not (measures or bounds):
-            raise InputError(
-                "ranges should be given by one of rows, count, width and bounds, "
-                f"found {' and '.join(measures) or 'none'}"
-            )
         if any(not lower < upper for lower, upper in pairwise(bounds)):
             raise InputError(f"range bounds should be strictly ascending: {spec['bounds']}")
-        if bounds and "rows" in measures:
-            raise InputError("range bounds go with width or count or alone, not with rows")
-        if bounds and measures and len(bounds) != 2:
-            raise InputError(
-                f"with {measures[0]}, range bounds should be the two ends of the span to divide, "
-                f"found {len(bounds)}"
-            )
         if isinstance(width, str) and kind not in ("date", "timestamp"):
             raise InputError(f"a range width of {width!r} needs a date or timestamp key")
         if width is not None and kind == "uuid":
@@ -90,6 +80,48 @@ class CutRules:
         limit(self.count)
         low, high = self.bounds
         return sorted({low + (high - low) * i // self.count for i in range(self.count + 1)})
+
+
+def bounds_problems(bounds: Sequence[Any], measures: Mapping[str, Any]) -> list[str]:
+    """What is wrong with declared bounds, as far as that does not depend on the key's column.
+
+    Args:
+        bounds: as the YAML file gives them.
+        measures: those of rows, count and width that are given with them.
+    """
+    found = []
+    if "rows" in measures:
+        found.append("bounds go with width or count or alone, not with rows")
+    if len(bounds) < 2:
+        found.append("bounds should hold at least two values")
+    elif len(bounds) != 2 and ("count" in measures or "width" in measures):
+        found.append(
+            f"with {' and '.join(measures)}, bounds should be the two ends of the span to divide, "
+            f"found {len(bounds)}"
+        )
+    kinds = {kind: numbers for kind in KINDS if (numbers := _numbers(bounds, kind)) is not None}
+    if not kinds:
+        found.append("bounds should all be integers, dates and timestamps, or uuids")
+    elif not any(all(a < b for a, b in pairwise(numbers)) for numbers in kinds.values()):
+        found.append(f"bounds overlap: {list(bounds)} should be strictly ascending")
+    width = measures.get("width")
+    if kinds and isinstance(width, str) and "timestamp" not in kinds:
+        found.append(f"a width of {width!r} needs bounds that are dates or timestamps")
+    if width is not None and set(kinds) == {"uuid"}:
+        found.append("a uuid key cannot be cut by width; give rows or count")
+    return found
+
+
+def _numbers(bounds: Sequence[Any], kind: KeyKind) -> list[int] | None:
+    """The bounds as keys of a kind; None if they are not."""
+    if kind == "integer" and any(isinstance(value, dt.date | float) for value in bounds):
+        return None
+    if any(isinstance(value, bool | dict | list) or value is None for value in bounds):
+        return None
+    try:
+        return [to_number(to_bound(value, kind)) for value in bounds]
+    except (InputError, OverflowError):
+        return None
 
 
 def first_cuts(stats: KeyStatistics, rules: CutRules) -> list[int]:

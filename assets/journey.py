@@ -18,6 +18,7 @@ from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
+from resources.connection import URL_VARIABLES
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableMissing
 from resources.fingerprints import SourceFingerprint, fingerprints
@@ -158,12 +159,31 @@ def asset_key(path: Sequence[str]) -> dg.AssetKey:
     return dg.AssetKey(list(path))
 
 
+def require_servers(transfer: Transfer, servers: Servers) -> None:
+    """Refuse a transfer that needs a server of which nobody said where it is.
+
+    Raises:
+        InputError: names every variable that is not set, and what needs it.
+    """
+    needed: dict[System, TableRef] = {}
+    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+        needed.setdefault(table.system, table)
+    missing = [
+        f"{URL_VARIABLES[system]} is not set; transfer {transfer.transfer} needs it for {table}"
+        for system, table in needed.items()
+        if not servers.endpoint(system).addressed
+    ]
+    if missing:
+        raise InputError("\n".join(missing))
+
+
 def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     """Read the source's columns and plan every hop from them; no target is touched.
 
     Raises:
-        TableMissing, InputError, TypeRefused: the declaration and the source do not go together.
+        TableMissing, InputError, TypeRefused: the declaration and the servers do not go together.
     """
+    require_servers(transfer, servers)
     columns = servers.endpoint(transfer.source.system).columns(transfer.source)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -183,18 +203,20 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                 )
             if "sqlserver" in (source.system, spec.to.system):
                 servers.sqlserver.bcp_tool()
+        options = TargetOptions(
+            mode=transfer.write,
+            engine=spec.engine,
+            order_by=", ".join(spec.order_by) if spec.order_by else None,
+            partition_by=spec.partition_by,
+        )
+        servers.target(spec.to.system).require(plan, options)
         hops.append(
             Hop(
                 number=number,
                 asset=asset_key(spec.to.path),
                 spec=spec,
                 plan=plan,
-                options=TargetOptions(
-                    mode=transfer.write,
-                    engine=spec.engine,
-                    order_by=", ".join(spec.order_by) if spec.order_by else None,
-                    partition_by=spec.partition_by,
-                ),
+                options=options,
                 schema_hash=digest([(column.source, column.target) for column in plan.columns]),
                 settings_hash=digest(
                     transfer.write,

@@ -1,29 +1,82 @@
-"""The YAML declaration of a transfer, read and checked without any server."""
+"""The YAML declaration of a transfer: what it may say, checked without any server."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from assets.cuts import MAX_RANGES, bounds_problems
+from assets.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
 from assets.profiles import DEFAULT, profile
+from assets.yamlfile import Location
 from checks.expectations import CHECK_NAME as EXPECTATIONS
-from checks.expectations import ExpectationSpec
+from checks.expectations import ExpectationSpec, kind_problem
 from checks.verdict import CHECK_NAMES, Level
 from checks.whole_table import WHOLE_TABLE_CHECKS
+from resources.clickhouse_ddl import engine_problem
 from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireFormat, WriteMode
 from resources.tables import System, TableRef
+from resources.types import is_target_type
 
-FingerprintMethod = Literal["content", "row_version", "count_minmax", "none"]
+FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
+Count = Annotated[int, Field(gt=0)]
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What Dagster allows as the name of an op, a group and a partitions definition."""
+LENIENT = "lenient"
+"""In the context of a validation: let the way of the hops pass, so that later rules are asked."""
+
+
+class Several(ValueError):
+    """More than one thing is wrong with a value: where in it, and what."""
+
+    def __init__(self, found: list[tuple[Location, str]]) -> None:
+        self.found = found
+        super().__init__("; ".join(message for _, message in found))
+
+    @classmethod
+    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
+        """Raise if there is anything."""
+        if problems := list(found):
+            raise cls(problems)
+
+
+def _table(value: object) -> object:
+    if isinstance(value, TableRef):
+        return value
+    try:
+        return TableRef.parse(str(value))
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _width(value: object) -> object:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not whole and value not in ("day", "month", "year"):
+        raise ValueError(
+            "should be a number of keys, days or seconds greater than 0, or day, month or year"
+        )
+    return value
+
+
+def _type(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("should be a type of the target, or one type per system")
+    return value
+
+
+Table = Annotated[TableRef, BeforeValidator(_table)]
 
 
 class Declared(BaseModel):
@@ -39,52 +92,69 @@ class RangesSpec(Declared):
     cuts themselves.
     """
 
-    rows: Annotated[int, Field(gt=0)] | None = None
-    count: Annotated[int, Field(gt=0)] | None = None
-    width: Annotated[int, Field(gt=0)] | Literal["day", "month", "year"] | None = None
-    bounds: list[Any] | None = None
+    rows: Count | None = None
+    count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
+    width: Annotated[int | Literal["day", "month", "year"], BeforeValidator(_width)] | None = None
+    bounds: Annotated[list[Any] | None, Field(validate_default=True)] = None
 
-    @model_validator(mode="after")
-    def one_measure(self) -> Self:
-        given = [name for name in ("rows", "count", "width") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give one of rows, count and width, not {' and '.join(given)}")
-        if not given and not self.bounds:
-            raise ValueError("give one of rows, count, width and bounds")
-        if self.bounds is not None:
-            if len(self.bounds) < 2:
-                raise ValueError("bounds should hold at least two values")
-            if any(
-                not lower < upper
-                for lower, upper in zip(self.bounds, self.bounds[1:], strict=False)
-            ):
-                raise ValueError(f"bounds overlap: {self.bounds} should be strictly ascending")
-        return self
+    @field_validator("bounds")
+    @classmethod
+    def check_all(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
+        """The last of the fields, so that it sees the others, but for those that are wrong."""
+        names = ("rows", "count", "width")
+        measures = {name: info.data[name] for name in names if info.data.get(name) is not None}
+        found: list[str] = []
+        if len(measures) > 1:
+            found.append(f"give one of rows, count and width, not {' and '.join(measures)}")
+        if value is None and not measures and set(names) <= set(info.data):
+            found.append("give one of rows, count, width and bounds")
+        if value is not None:
+            found += bounds_problems(value, measures)
+        Several.check(((), message) for message in found)
+        return value
 
 
 class ColumnSpec(Declared):
     """What is special about one column."""
 
-    rename: str | None = None
-    type: str | dict[System, str] | None = None
+    rename: Annotated[str, Field(min_length=1)] | None = None
+    type: Annotated[str | dict[System, str], BeforeValidator(_type)] | None = None
     """Target type of the first hop, or one per system."""
     on_overflow: OverflowPolicy = "refuse"
     low_cardinality: bool = False
+
+    @field_validator("on_overflow", mode="before")
+    @classmethod
+    def read_null(cls, value: object) -> object:
+        """YAML's own null, which is what `on_overflow: null` says without quotes."""
+        return "null" if value is None else value
+
+    @field_validator("on_overflow")
+    @classmethod
+    def check_overflow(cls, value: OverflowPolicy, info: ValidationInfo) -> OverflowPolicy:
+        if value == "text" and info.data.get("type") is not None:
+            raise ValueError("text chooses the type itself; leave type out")
+        return value
 
 
 class HopSpec(Declared):
     """One target of the journey, and how it is reached."""
 
-    to: TableRef
+    to: Table
     wire: WireFormat = "arrow"
     engine: str | None = None
     order_by: list[str] | None = None
     partition_by: str | None = None
 
-    @field_validator("to", mode="before")
+    @field_validator("engine", "order_by", "partition_by")
     @classmethod
-    def parse_table(cls, value: object) -> object:
-        return _table(value)
+    def check_clickhouse(cls, value: Any, info: ValidationInfo) -> Any:
+        to = info.data.get("to")
+        if value is not None and to is not None and to.system != "clickhouse":
+            raise ValueError(f"is for ClickHouse targets, not for {to}")
+        if info.field_name == "engine" and value is not None and (why := engine_problem(value)):
+            raise ValueError(why)
+        return value
 
 
 class ParallelSpec(Declared):
@@ -103,6 +173,17 @@ class ExpectationDeclared(Declared):
     type: str
     kwargs: dict[str, Any] = {}
 
+    @model_validator(mode="after")
+    def check_kind(self) -> Self:
+        if problem := kind_problem(self.spec):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def spec(self) -> ExpectationSpec:
+        """For the checks."""
+        return ExpectationSpec(self.type, self.kwargs)
+
 
 class CheckSpec(Declared):
     """What a failed check means."""
@@ -113,13 +194,17 @@ class CheckSpec(Declared):
 
 
 class Transfer(Declared):
-    """One table's declared journey. See docs/guide.md for each key."""
+    """One table's declared journey. See docs/guide.md for each key.
 
-    transfer: str
+    A rule that concerns several fields belongs to the last of them, which sees those before it
+    that are valid by themselves: so that everything that is wrong is found at once.
+    """
+
+    transfer: Annotated[str, AfterValidator(op_name)]
     description: str | None = None
-    source: TableRef
+    source: Table
     hops: Annotated[list[HopSpec], Field(min_length=1)]
-    key: str
+    key: Annotated[str, Field(min_length=1)]
     ranges: RangesSpec = RangesSpec(rows=250_000)
     write: WriteMode = "replace"
     reconcile: Level = "checksum"
@@ -132,17 +217,23 @@ class Transfer(Declared):
     parallel: ParallelSpec = ParallelSpec()
     profile: str = DEFAULT
     on_schema_drift: DriftPolicy = "fail"
-    tags: dict[str, str] = {}
-    owners: list[str] = []
-    schedule: str | None = None
-    check_schedule: str | None = None
+    tags: dict[
+        Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
+    ] = {}
+    owners: list[Annotated[str, AfterValidator(owner)]] = []
+    schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+    check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
 
-    @field_validator("transfer")
+    @model_validator(mode="before")
     @classmethod
-    def check_name(cls, value: str) -> str:
-        if not NAME.fullmatch(value):
-            raise ValueError(f"{value!r} should be letters, digits and underscores")
-        return value
+    def expand_columns(cls, data: Any) -> Any:
+        """`columns` as a list is a subset; as a mapping it only describes the columns it names."""
+        if isinstance(data, dict) and isinstance(listed := data.get("columns"), list):
+            named: dict[Any, Any] = {}
+            for item in listed:
+                named.update(item if isinstance(item, dict) else {str(item): {}})
+            return {**data, "columns": named, "only": list(named)}
+        return data
 
     @field_validator("profile")
     @classmethod
@@ -153,10 +244,12 @@ class Transfer(Declared):
             raise ValueError(str(error)) from None
         return value
 
-    @field_validator("source", mode="before")
+    @field_validator("source")
     @classmethod
-    def parse_source(cls, value: object) -> object:
-        return _table(value)
+    def check_source(cls, value: TableRef) -> TableRef:
+        if value.system == "clickhouse":
+            raise ValueError("the source should be postgres:// or sqlserver://")
+        return value
 
     @field_validator("hops", mode="before")
     @classmethod
@@ -165,53 +258,52 @@ class Transfer(Declared):
             return value
         return [{"to": hop} if isinstance(hop, str) else hop for hop in value]
 
-    @model_validator(mode="before")
+    @field_validator("hops")
     @classmethod
-    def expand_columns(cls, data: Any) -> Any:
-        """`columns` as a list is a subset; as a mapping it only describes the columns it names."""
-        if isinstance(data, dict) and isinstance(listed := data.get("columns"), list):
-            named: dict[str, Any] = {}
-            for item in listed:
-                named.update(item if isinstance(item, dict) else {item: {}})
-            return {**data, "columns": named, "only": list(named)}
-        return data
+    def check_hops(cls, value: list[HopSpec], info: ValidationInfo) -> list[HopSpec]:
+        if not (info.context or {}).get(LENIENT):
+            Several.check(_hop_problems(info.data.get("source"), value))
+        return value
+
+    @field_validator("checks")
+    @classmethod
+    def check_checks(cls, value: dict[str, CheckSpec]) -> dict[str, CheckSpec]:
+        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
+        Several.check(
+            ((name,), f"there is no such check; there are {', '.join(sorted(known))}")
+            for name in value
+            if name not in known
+        )
+        return value
 
     @field_validator("fingerprint", mode="before")
     @classmethod
     def check_fingerprint(cls, value: object) -> object:
         if isinstance(value, dict) and list(value) == ["watermark"]:
-            return f"watermark:{value['watermark']}"
-        methods = ("content", "row_version", "count_minmax", "none")
-        if value not in methods and not str(value).startswith("watermark:"):
+            value = f"watermark:{value['watermark'] or ''}"
+        method, _, column = str(value).partition(":")
+        if value not in FINGERPRINTS and not (method == "watermark" and column):
             raise ValueError(
-                f"{value!r} should be one of {', '.join(methods)}, {{watermark: column}}"
+                f"{value!r} should be one of {', '.join(FINGERPRINTS)}, {{watermark: column}}"
             )
         return value
 
-    @model_validator(mode="after")
-    def check_checks(self) -> Self:
-        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
-        if unknown := sorted(set(self.checks) - known):
-            raise ValueError(
-                f"there is no check {unknown[0]!r}; there are {', '.join(sorted(known))}"
-            )
-        return self
+    @field_validator("columns")
+    @classmethod
+    def check_columns(
+        cls, value: dict[str, ColumnSpec], info: ValidationInfo
+    ) -> dict[str, ColumnSpec]:
+        hops = [hop.to.system for hop in info.data.get("hops", ())]
+        Several.check(_column_problems(value, hops))
+        return value
 
-    @model_validator(mode="after")
-    def check_journey(self) -> Self:
-        if self.source.system == "clickhouse":
-            raise ValueError("the source should be postgres:// or sqlserver://")
-        stations = [self.source, *(hop.to for hop in self.hops)]
-        if len({str(table) for table in stations}) < len(stations):
-            raise ValueError("a table stands twice in source and hops")
-        for before, hop in zip(stations, self.hops, strict=False):
-            if before.system == "clickhouse" or hop.to.system not in ("sqlserver", "clickhouse"):
-                raise ValueError(f"{before} -> {hop.to} is not a hop that Tableferry can make")
-            if hop.to.system == before.system:
-                raise ValueError(f"{before} -> {hop.to} stays in one system")
-        if self.key in self.exclude or (self.only is not None and self.key not in self.only):
-            raise ValueError(f"the key {self.key!r} should not be excluded")
-        return self
+    @field_validator("only", "exclude")
+    @classmethod
+    def check_key_travels(cls, value: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        key, excludes = info.data.get("key"), info.field_name == "exclude"
+        if key is not None and value is not None and (key in value) is excludes:
+            raise ValueError(f"the key {key!r} should not be excluded")
+        return value
 
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""
@@ -220,7 +312,7 @@ class Transfer(Declared):
     @property
     def suite(self) -> tuple[ExpectationSpec, ...]:
         """The declared expectations."""
-        return tuple(ExpectationSpec(one.type, one.kwargs) for one in self.expectations)
+        return tuple(one.spec for one in self.expectations)
 
     @property
     def key_name(self) -> str:
@@ -239,105 +331,44 @@ class Transfer(Declared):
         return column if method == "watermark" else None
 
 
-def load_transfers(folder: Path) -> dict[str, Transfer]:
-    """Read every `*.yaml` of a folder, by transfer name, in name order.
-
-    Raises:
-        InputError: a file is not a valid transfer; the message names file and line, one error per
-            line of the message.
-    """
-    if not folder.is_dir():
-        raise InputError(f"{folder} should be a folder of transfer files (TABLEFERRY_TRANSFERS)")
-    found: dict[str, tuple[Transfer, Path]] = {}
-    for path in sorted(folder.glob("*.y*ml")):
-        transfer = load_transfer(path)
-        if transfer.transfer in found:
-            raise InputError(
-                f"{path}: transfer {transfer.transfer!r} is also in {found[transfer.transfer][1]}"
-            )
-        for hop in transfer.hops:
-            for other, where in found.values():
-                if any(hop.to == taken.to for taken in other.hops):
-                    raise InputError(f"{path}: {hop.to} is also a target of {where}")
-        found[transfer.transfer] = (transfer, path)
-    return {name: transfer for name, (transfer, _) in sorted(found.items())}
-
-
-def load_transfer(path: Path) -> Transfer:
-    """Read one file.
-
-    Raises:
-        InputError: as `load_transfers`.
-    """
-    try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or error
-        raise InputError(f"{where}: {problem}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"{path}:1: a transfer should be a mapping")
-    for line, name in _repeated_keys(node):
-        raise InputError(f"{path}:{line}: {name} is given twice")
-    try:
-        return Transfer.model_validate(data)
-    except ValidationError as error:
-        raise InputError(
-            "\n".join(
-                f"{path}:{_line(node, detail['loc'])}: {_problem(detail)}"
-                for detail in error.errors()
-            )
-        ) from None
-
-
-def _table(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            return TableRef.parse(value)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-    return value
-
-
-def _problem(detail: Any) -> str:
-    where = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        return f"unknown key {where}"
-    message = detail["msg"].removeprefix("Value error, ")
-    given = detail["input"]
-    shown = (
-        "" if isinstance(given, dict | list | BaseModel) or given is None else f" (got {given!r})"
-    )
-    return f"{where}: {message}{shown}" if where else message
-
-
-def _line(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """1-based line of the innermost part of `location` that the file holds."""
-    line = 1
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if key.value == str(part):
-                    line, node = key.start_mark.line + 1, value
-                    break
-        elif (
-            isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
+def _hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
+    before, seen = source, {str(source)}
+    for number, hop in enumerate(hops):
+        if str(hop.to) in seen:
+            yield (number,), f"{hop.to} stands twice in source and hops"
+        elif hop.to.system not in ("sqlserver", "clickhouse") or (
+            before is not None and before.system == "clickhouse"
         ):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-    return line
+            yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
+        elif before is not None and hop.to.system == before.system:
+            yield (number,), f"{before} -> {hop.to} stays in one system"
+        seen.add(str(hop.to))
+        before = hop.to
 
 
-def _repeated_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _repeated_keys(item)
-    elif isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                yield key.start_mark.line + 1, key.value
-            seen.add(key.value)
-            yield from _repeated_keys(value)
+def _column_problems(
+    columns: dict[str, ColumnSpec], hops: list[System]
+) -> Iterator[tuple[Location, str]]:
+    """What is wrong with the declared columns.
+
+    Args:
+        columns: by name.
+        hops: the systems of the hops; none if they are not known.
+    """
+    names: dict[str, str] = {}
+    for name, column in columns.items():
+        renamed = column.rename or name
+        if renamed in names:
+            yield (name, "rename"), f"{names[renamed]!r} and {name!r} would both be {renamed!r}"
+        names[renamed] = name
+        if not hops:
+            continue
+        if column.low_cardinality and "clickhouse" not in hops:
+            yield (name, "low_cardinality"), "is for ClickHouse targets, and no hop goes there"
+        types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
+        for system, type_ in types.items():
+            if system not in hops:
+                yield (name, "type", system), f"no hop goes to {system}"
+            elif not is_target_type(system, type_):
+                where: Location = () if isinstance(column.type, str) else (system,)
+                yield (name, "type", *where), f"{type_!r} is no {system} type that we can fill"

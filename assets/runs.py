@@ -35,6 +35,21 @@ def check_job_name(transfer: str) -> str:
     return f"check_{transfer}"
 
 
+def compare_op_name(transfer: str) -> str:
+    """Name of the op of that job."""
+    return f"compare_{transfer}"
+
+
+def schedule_name(transfer: str) -> str:
+    """Name of the schedule that moves a transfer."""
+    return f"{transfer}_schedule"
+
+
+def check_schedule_name(transfer: str) -> str:
+    """Name of the schedule that only reconciles a transfer."""
+    return f"{transfer}_check_schedule"
+
+
 def segments(
     order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
 ) -> list[tuple[str, str]]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib.util
 import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -134,18 +136,30 @@ def run_suite(
     )
 
 
-def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
+def kind_problem(spec: ExpectationSpec) -> str | None:
+    """What is wrong with an expectation, as far as that is seen without importing the package."""
     if spec.type == SQL:
         query = spec.kwargs.get("query")
         if not isinstance(query, str) or set(spec.kwargs) != {"query"}:
-            return ["sql should have one argument, query"]
+            return "sql should have one argument, query"
         missing = [part for part in ("{table}", "{range}") if part not in query]
-        return [f"the query of sql should contain {' and '.join(missing)}"] if missing else []
-    known = _known()
-    if spec.type not in known:
-        close = difflib.get_close_matches(spec.type, [*known, SQL], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        return [f"there is no expectation {spec.type!r}{hint}"]
+        return f"the query of sql should contain {' and '.join(missing)}" if missing else None
+    try:
+        kinds = _kinds()
+    except InputError as error:
+        return str(error)
+    if spec.type in kinds:
+        return None
+    close = difflib.get_close_matches(spec.type, [*kinds, SQL], n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"there is no expectation {spec.type!r}{hint}"
+
+
+def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
+    if problem := kind_problem(spec):
+        return [problem]
+    if spec.type == SQL:
+        return []
     found = [
         f"{spec.type}: there is no column {name!r}"
         for name in spec.columns
@@ -266,19 +280,27 @@ def _build(spec: ExpectationSpec) -> Any:
 
 
 @functools.cache
-def _known() -> dict[str, Any]:
-    """Great Expectations' own expectations by their names in snake case.
+def _kinds() -> tuple[str, ...]:
+    """The names in snake case of Great Expectations' own expectations: it has a file for each.
 
     Raises:
         InputError: the extra is not installed.
     """
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    try:
-        import great_expectations.expectations as gxe
-    except ImportError:
+    package = importlib.util.find_spec("great_expectations")
+    if package is None or not package.submodule_search_locations:
         raise InputError(
             "expectations need Great Expectations: pip install 'tableferry[expectations]'"
-        ) from None
+        )
+    folder = Path(package.submodule_search_locations[0]) / "expectations" / "core"
+    return tuple(sorted(path.stem for path in folder.glob("expect_*.py")))
+
+
+@functools.cache
+def _known() -> dict[str, Any]:
+    """Great Expectations' own expectations by their names in snake case."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    import great_expectations.expectations as gxe
+
     classes = (getattr(gxe, name) for name in dir(gxe) if name.startswith("Expect"))
     return {
         found.expectation_type: found for found in classes if hasattr(found, "expectation_type")

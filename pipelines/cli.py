@@ -50,16 +50,29 @@ def main() -> None:
 @user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
     """Check the transfer files against the servers; nothing is changed."""
+    from assets.transfer_files import load_transfers
     from pipelines.session import open_session
+    from pipelines.settings import transfers_folder
     from pipelines.validation import validate as find_problems
 
-    found = find_problems(open_session(), transfers)
-    good = not any(found.values())
+    declared = load_transfers(transfers_folder())
+    wrong = () if transfers else declared.invalid
+    errors = [str(problem) for file in wrong for problem in file.problems]
+    found: dict[str, list[str]] = {}
+    try:
+        if transfers or declared.transfers:
+            session = open_session(*transfers, records=False, tells_invalid=bool(transfers))
+            found = find_problems(session, transfers)
+    except TableferryError as error:
+        errors += str(error).splitlines()
+    good = not errors and not any(found.values())
     if as_json:
-        _print_json({"ok": good, "transfers": found})
+        _print_json({"ok": good, "errors": errors, "transfers": found})
+    for line in () if as_json else errors:
+        click.echo(f"ferry: {line}", err=True)
     for name, problems in {} if as_json else found.items():
-        click.echo(f"{name}: {'; '.join(problems) or 'ok'}" if len(problems) < 2 else f"{name}:")
-        for problem in problems if len(problems) > 1 else ():
+        click.echo(f"{name}:" if problems else f"{name}: ok")
+        for problem in problems:
             click.echo(f"  {problem}")
     sys.exit(0 if good else 2)
 
@@ -75,11 +88,12 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
     from pipelines.render import console, show_plan
     from pipelines.session import open_session
 
-    _, view = runner.plan(open_session(), transfer, force=force)
+    _, view = runner.plan(open_session(transfer, records=False), transfer, force=force)
     if as_json:
         _print_json(view.json())
     else:
         show_plan(console(), view)
+        _say_if_nothing_is_recorded()
 
 
 @main.command()
@@ -107,7 +121,7 @@ def run(
     from pipelines.render import console, live_progress, show_ranges
     from pipelines.session import open_session
 
-    session = open_session()
+    session = open_session(transfer)
     with live_progress(shown=not as_json and sys.stderr.isatty()):
         view = runner.run(
             session,
@@ -138,11 +152,12 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
     from pipelines.render import console, show_ranges
     from pipelines.session import open_session
 
-    view = runner.status(open_session(), transfer)
+    view = runner.status(open_session(transfer, records=False, asks=False), transfer)
     if as_json:
         _print_json(view.json())
     else:
         show_ranges(console(), "status", view, wide=wide)
+        _say_if_nothing_is_recorded()
 
 
 @main.command()
@@ -160,7 +175,7 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
     from pipelines.render import console, show_checks
     from pipelines.session import open_session
 
-    found = runner.check(open_session(), transfer, level=level, ranges=ranges)
+    found = runner.check(open_session(transfer), transfer, level=level, ranges=ranges)
     good = not any(one.failed for one in found)
     if as_json:
         checks = [
@@ -192,7 +207,7 @@ def diff(
     from pipelines.session import open_session
 
     found = runner.differences(
-        open_session(),
+        open_session(transfer, records=False),
         transfer,
         name,
         hop=hop,
@@ -224,7 +239,7 @@ def report(transfer: str, form: str, output: str | None, as_json: bool) -> None:
     from pipelines.reporting import report as collect
     from pipelines.session import open_session
 
-    found = collect(open_session(), transfer)
+    found = collect(open_session(transfer, records=False), transfer)
     text = render(found, "json" if as_json else cast(Format, form))
     if output:
         Path(output).write_text(text, encoding="utf-8")
@@ -242,7 +257,7 @@ def clean(transfers: Sequence[str], as_json: bool) -> None:
     from pipelines import runner
     from pipelines.session import open_session
 
-    dropped = runner.clean(open_session(), transfers)
+    dropped = runner.clean(open_session(*transfers, records=False), transfers)
     if as_json:
         _print_json({"ok": True, "dropped": dropped})
     for name in () if as_json else dropped or ["nothing to drop"]:
@@ -272,6 +287,13 @@ def bench(name: str, arguments: Sequence[str]) -> None:
 
 
 main.add_command(local_group, "local")
+
+
+def _say_if_nothing_is_recorded() -> None:
+    from pipelines.event_log import nothing_recorded
+
+    if line := nothing_recorded():
+        click.echo(f"ferry: {line}", err=True)
 
 
 def _print_json(document: Any) -> None:

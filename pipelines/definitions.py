@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import logging
+
 import dagster as dg
 
-from assets.manifest import load_transfers
 from assets.transfer import source_asset, transfer_assets
+from assets.transfer_files import TransferFolder, load_transfers
 from pipelines.jobs import check_job, move_job
 from pipelines.schedules import check_schedule, transfer_schedule
 from pipelines.settings import resources, transfers_folder
 from sensors.alerts import failure_alert
 from sensors.failed_ranges import failed_ranges_sensor
+from sensors.invalid_files import invalid_definitions
 from sensors.new_ranges import new_ranges_sensor
 from sensors.reaper import reaper
 
+logger = logging.getLogger(__name__)
 
-def build() -> dg.Definitions:
+
+def build(declared: TransferFolder | None = None) -> dg.Definitions:
     """Everything that the declared transfers amount to.
 
+    Args:
+        declared: the transfers; those of the folder that the environment names, if not given.
+
     Raises:
-        InputError: a transfer file is wrong; the message names file and line.
+        InputError: there is no such folder.
     """
-    transfers = load_transfers(transfers_folder())
+    declared = declared or load_transfers(transfers_folder())
+    transfers = declared.transfers
     assets = {name: transfer_assets(transfer) for name, transfer in transfers.items()}
     targets = {key for definition in assets.values() for key in definition.keys}
     # a source of several transfers is shown in the group of the first
     specs = map(source_asset, reversed(transfers.values()))
     sources = {spec.key: spec for spec in specs if spec.key not in targets}
-    return dg.Definitions(
+    good = dg.Definitions(
         assets=[*assets.values(), *sources.values()],
         jobs=[
             *(move_job(transfers[name], definition) for name, definition in assets.items()),
@@ -50,6 +59,13 @@ def build() -> dg.Definitions:
         resources=resources(),
         executor=dg.in_process_executor,
     )
+    return dg.Definitions.merge(good, invalid_definitions(declared.invalid))
 
 
-defs = build()
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The code location of the folder that the environment names, whatever its files hold."""
+    declared = load_transfers(transfers_folder())
+    for file in declared.invalid:
+        logger.error("left out an invalid transfer file:\n%s", file)
+    return build(declared)

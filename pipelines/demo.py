@@ -42,7 +42,7 @@ def main() -> int:
         good = good and view.good
     out.print(flights_everywhere(session))
     out.print(
-        "Run `.venv/bin/ferry run flights` again: every range is skipped. "
+        'After `eval "$(make -s env)"`, `ferry run flights` skips every range. '
         "`make dev` shows all of it in Dagster's UI."
     )
     return 0 if good else 1

@@ -7,7 +7,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from assets.journey import Servers
 from assets.manifest import Transfer
-from assets.runs import check_job_name, move_job_name
+from assets.runs import check_job_name, compare_op_name, move_job_name
 from assets.verification import verify
 from assets.whole import check_whole_tables
 from checks.verdict import LEVELS
@@ -39,7 +39,10 @@ def check_job(transfer: Transfer) -> dg.JobDefinition:
     """The job that reconciles the committed ranges of a transfer without moving data."""
     name = check_job_name(transfer.transfer)
 
-    @dg.op(name=f"{name}_ranges", description="Compare source and target of every committed range.")
+    @dg.op(
+        name=compare_op_name(transfer.transfer),
+        description="Compare source and target of every committed range.",
+    )
     def compare(
         context: dg.OpExecutionContext,
         config: CheckConfig,

@@ -16,6 +16,7 @@ from assets.journey import (
     apply_growth,
     checks_of,
     known_ranges,
+    require_servers,
     resolve,
     resolve_hops,
     resolve_ranges,
@@ -163,7 +164,7 @@ def run(
     errors: list[str] = []
     run_ids: list[str] = []
     checked: list[Checked] = []
-    job = build().resolve_job_def(move_job_name(name)) if todo else None
+    job = build(session.declared).resolve_job_def(move_job_name(name)) if todo else None
     order = session.instance.get_dynamic_partitions(transfer.partitions_name)
     # a run that spans what it was not asked for may only find it unchanged
     most = MOST_RUNS if stale <= todo and not force else len(order)
@@ -215,7 +216,7 @@ def check(
         known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
         ranges = _meant(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
-    job = build().resolve_job_def(check_job_name(name))
+    job = build(session.declared).resolve_job_def(check_job_name(name))
     with collecting() as found:
         result = job.execute_in_process(
             instance=session.instance,
@@ -273,6 +274,8 @@ def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
     """Drop what dead runs left in the targets of these transfers (all when empty)."""
     alive = run_is_alive(session.instance)
     chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
+    for transfer in chosen:
+        require_servers(transfer, session.servers)
     return [
         dropped
         for transfer in chosen

@@ -5,7 +5,13 @@ import dagster as dg
 from assets.journey import Servers, apply_growth, resolve
 from assets.manifest import Transfer
 from assets.records import Reason
-from assets.runs import check_job_name, move_job_name, run_requests
+from assets.runs import (
+    check_job_name,
+    check_schedule_name,
+    move_job_name,
+    run_requests,
+    schedule_name,
+)
 from assets.transfer import reasons_of
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
@@ -15,7 +21,7 @@ from resources.sqlserver import SqlServerResource
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
     """At each tick, reconcile all committed ranges of the transfer; nothing is moved."""
     return dg.ScheduleDefinition(
-        name=f"{transfer.transfer}_check_schedule",
+        name=check_schedule_name(transfer.transfer),
         job_name=check_job_name(transfer.transfer),
         cron_schedule=cron,
         execution_timezone="UTC",
@@ -27,7 +33,7 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
     """At each tick, plan the transfer and run the ranges that need it."""
 
     @dg.schedule(
-        name=f"{transfer.transfer}_schedule",
+        name=schedule_name(transfer.transfer),
         job_name=move_job_name(transfer.transfer),
         cron_schedule=cron,
         execution_timezone="UTC",

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
+import click
 import dagster as dg
 
 from assets.journey import Servers
-from assets.manifest import Transfer, load_transfers
+from assets.manifest import Transfer
+from assets.transfer_files import TransferFolder, load_transfers
+from pipelines import event_log
 from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS, transfers_folder
 from resources.clickhouse import ClickHouseResource
-from resources.errors import InputError
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
 from sensors.reaper import reap
-
-DAGSTER_HOME = "DAGSTER_HOME"
-DEFAULT_HOME = ".dagster_home"
 
 
 @dataclass(frozen=True)
@@ -27,47 +24,70 @@ class Session:
     """The declared transfers, their servers, and the Dagster instance that remembers."""
 
     instance: dg.DagsterInstance
-    transfers: dict[str, Transfer]
+    declared: TransferFolder
     servers: Servers
+
+    @property
+    def transfers(self) -> dict[str, Transfer]:
+        """The valid transfers by name, in name order."""
+        return self.declared.transfers
 
     def transfer(self, name: str) -> Transfer:
         """The transfer of that name.
 
         Raises:
-            InputError: there is none.
+            InputError: there is none, or what is wrong with its file.
         """
-        if name not in self.transfers:
-            raise InputError(
-                f"there is no transfer {name!r} in {transfers_folder()}; "
-                f"there are {', '.join(self.transfers) or 'none'}"
-            )
-        return self.transfers[name]
+        return self.declared.transfer(name)
 
 
-def open_session() -> Session:
+def open_session(
+    *names: str, records: bool = True, asks: bool = True, tells_invalid: bool = True
+) -> Session:
     """Read the transfer files, find the servers, open the Dagster instance.
 
     With none of the `TABLEFERRY_*_URL` variables set, the local stack is started and used. Runs
     whose process is gone are marked failed first: one that was killed would look alive, and keep
     the next one waiting for its pool slot.
 
+    Invalid transfer files are left out.
+
+    Args:
+        names: the transfers that the command is about.
+        records: the command records something: an event log is made if there is none.
+        asks: the command asks servers.
+        tells_invalid: name the invalid files on stderr.
+
     Raises:
-        InputError: a transfer file is wrong.
+        InputError: one of the named transfers does not exist, or its file is invalid.
         TableferryError: the local stack does not start.
     """
-    transfers = load_transfers(transfers_folder())
-    use_local_stack()
-    instance = open_instance()
+    declared = load_transfers(transfers_folder())
+    for name in names:
+        declared.transfer(name)
+    if tells_invalid:
+        tell_invalid(declared)
+    if asks:
+        use_local_stack()
+    instance = event_log.open_to_record() if records else event_log.open_to_read()
     reap(instance)
     return Session(
         instance,
-        transfers,
+        declared,
         Servers(
             PostgresResource(url=os.environ.get(POSTGRES_URL)),
             SqlServerResource(url=os.environ.get(SQLSERVER_URL)),
             ClickHouseResource(url=os.environ.get(CLICKHOUSE_URL)),
         ),
     )
+
+
+def tell_invalid(declared: TransferFolder) -> None:
+    """Name each invalid transfer file on stderr."""
+    for file in declared.invalid:
+        more = len(file.problems) - 1
+        rest = f" (and {more} more: ferry validate)" if more else ""
+        click.echo(f"ferry: left out {file.problems[0]}{rest}", err=True)
 
 
 def use_local_stack() -> None:
@@ -79,14 +99,3 @@ def use_local_stack() -> None:
     stack = Stack()
     stack.up()
     os.environ.update(stack.environment())
-
-
-def open_instance() -> dg.DagsterInstance:
-    """The instance in `DAGSTER_HOME`, or in `.dagster_home` here, made on first use."""
-    home = Path(os.environ.get(DAGSTER_HOME) or DEFAULT_HOME).absolute()
-    home.mkdir(parents=True, exist_ok=True)
-    config = home / "dagster.yaml"
-    if not config.exists():
-        shutil.copyfile(Path(__file__).parent / "dagster.yaml", config)
-    os.environ[DAGSTER_HOME] = str(home)
-    return dg.DagsterInstance.get()

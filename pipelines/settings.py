@@ -8,12 +8,13 @@ from pathlib import Path
 import dagster as dg
 
 from resources.clickhouse import ClickHouseResource
+from resources.connection import URL_VARIABLES
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
 
-POSTGRES_URL = "TABLEFERRY_POSTGRES_URL"
-SQLSERVER_URL = "TABLEFERRY_SQLSERVER_URL"
-CLICKHOUSE_URL = "TABLEFERRY_CLICKHOUSE_URL"
+POSTGRES_URL = URL_VARIABLES["postgres"]
+SQLSERVER_URL = URL_VARIABLES["sqlserver"]
+CLICKHOUSE_URL = URL_VARIABLES["clickhouse"]
 TRANSFERS = "TABLEFERRY_TRANSFERS"
 URLS = (POSTGRES_URL, SQLSERVER_URL, CLICKHOUSE_URL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,13 @@ DEDUP_WINDOW = 1000
 """Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""
 
 MARK = "tableferry:"
+
+ENGINE = re.compile(
+    r"(Replicated|Shared)?(Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Coalescing|"
+    r"Graphite)?MergeTree\s*(?P<arguments>\(.*\))?",
+    re.DOTALL,
+)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,29 @@ def create_table(plan: CopyPlan, options: TargetOptions) -> str:
         order_by = f"({names(sorting_key(plan))})"
     # without the setting a sorting key must not be nullable; NULL keys are ordinary rows to us
     return f"{statement} ORDER BY {order_by} SETTINGS allow_nullable_key = 1"
+
+
+def engine_problem(engine: str) -> str | None:
+    """Why a declared engine cannot be used; None if it can."""
+    match = ENGINE.fullmatch(engine.strip())
+    if match is None:
+        return (
+            "should be an engine of the MergeTree family, which can delete and replace rows, "
+            'for example "ReplacingMergeTree(version)"'
+        )
+    if match["arguments"] and not balanced(match["arguments"]):
+        return "has parentheses that do not match"
+    return None
+
+
+def balanced(text: str) -> bool:
+    """Whether the parentheses of an expression match, outside of its quotes."""
+    depth = 0
+    for char in _QUOTED.sub("", text):
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return False
+    return depth == 0 and "'" not in _QUOTED.sub("", text)
 
 
 def sorting_key(plan: CopyPlan) -> list[str]:

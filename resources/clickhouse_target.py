@@ -40,6 +40,7 @@ from resources.target import (
 from resources.target_columns import unfilled, verify_columns
 from resources.types import compatible
 
+SYSTEM_DATABASES = ("information_schema", "system")
 LOCK_TRIES = 3
 NO_UUID = str(uuid.UUID(int=0))
 
@@ -70,13 +71,25 @@ class ClickHouseTarget:
     def __repr__(self) -> str:
         return f"ClickHouseTarget({self.resource.settings()})"
 
-    def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
-        """Create the table, and its database, if missing; else verify it. See `Target.prepare`."""
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse a database that is not there, and what ClickHouse cannot parse.
+
+        See `Target.require`.
+        """
         layout = self._layout(plan.target)
         _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
+        if layout is None:
+            self._require_database(plan.target)
+            if any((options.engine, options.order_by, options.partition_by)):
+                self._require_syntax(plan, options)
+
+    def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """Create the table if it is missing; else verify it. See `Target.prepare`."""
+        self.require(plan, options)
+        layout = self._layout(plan.target)
         notes = []
         if layout is None:
-            self._create(plan, options)
+            self.resource.execute(create_table(plan, options))
         else:
             columns = self.resource.columns(plan.target)
             verify_columns(plan, columns, compatible)
@@ -213,13 +226,25 @@ class ClickHouseTarget:
         rows = self.resource.query(f"SELECT count() FROM {qualified(table)} WHERE {condition}")
         return int(rows[0][0])
 
-    def _create(self, plan: CopyPlan, options: TargetOptions) -> None:
-        database = plan.target.schema
-        if not self.resource.query(
-            f"SELECT 1 FROM system.databases WHERE name = {_text(database)}"
-        ):
-            self.resource.execute(f"CREATE DATABASE IF NOT EXISTS {quote('clickhouse', database)}")
-        self.resource.execute(create_table(plan, options))
+    def _require_database(self, table: TableRef) -> None:
+        rows = self.resource.query("SELECT name FROM system.databases ORDER BY name")
+        databases = [name for (name,) in rows]
+        if table.schema not in databases:
+            there = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
+            raise InputError(
+                f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
+                f"there are {', '.join(there)}. Correct the name, or create it: "
+                f"CREATE DATABASE {quote('clickhouse', table.schema)}"
+            )
+
+    def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
+        statement = create_table(plan, options)
+        try:
+            self.resource.query(f"SELECT formatQuerySingleLine({_text(statement)})")
+        except StatementFailed as error:
+            raise InputError(
+                f"{plan.target}: engine, order_by or partition_by cannot be parsed: {error}"
+            ) from None
 
     def _layout(self, table: TableRef) -> Layout | None:
         rows = self.resource.query(

@@ -26,6 +26,13 @@ PORTS: Mapping[str, int] = {
     "http": 8123,
     "https": 8443,
 }
+URL_VARIABLES: Mapping[System, str] = {
+    "postgres": "TABLEFERRY_POSTGRES_URL",
+    "sqlserver": "TABLEFERRY_SQLSERVER_URL",
+    "clickhouse": "TABLEFERRY_CLICKHOUSE_URL",
+}
+"""The environment variables that address the servers of a code location and of `ferry`."""
+
 DATABASES: Mapping[System, str] = {
     "postgres": "postgres",
     "sqlserver": "master",
@@ -125,6 +132,11 @@ class ServerResource(dg.ConfigurableResource):
     user: str | None = Field(default=None, repr=False, description="Login name.")
     password: str | None = Field(default=None, repr=False, description="Password; use EnvVar.")
     database: str | None = Field(default=None, description="Database name.")
+
+    @property
+    def addressed(self) -> bool:
+        """Whether it is said where the server is."""
+        return bool(self.url or self.host)
 
     def settings(self) -> ConnectionSettings:
         """The merged settings.

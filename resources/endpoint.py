@@ -24,6 +24,11 @@ class Endpoint(Protocol):
 
     system: ClassVar[System]
 
+    @property
+    def addressed(self) -> bool:
+        """Whether it is said where the server is."""
+        ...
+
     def ping(self) -> str:
         """The server's version.
 

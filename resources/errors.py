@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class TableferryError(Exception):
     """Base of all errors whose message is meant for the user, complete in one line."""
@@ -36,8 +38,22 @@ class TableMissing(InputError):
     """The named table does not exist."""
 
 
-class TypeRefused(InputError):
-    """A column's type cannot be moved exactly. The message names the alternatives."""
+class ColumnsRefused(InputError):
+    """Columns cannot be moved as they are declared.
+
+    The message names each with its reason; `problems` has the reasons by column name.
+    """
+
+    def __init__(self, tables: str, problems: Mapping[str, str]) -> None:
+        self.problems = dict(problems)
+        super().__init__(f"{tables}: " + "; ".join(self.problems.values()))
+
+
+class TypeRefused(ColumnsRefused):
+    """At least one of the columns has a type that cannot be moved exactly.
+
+    The message names the alternatives.
+    """
 
 
 class SchemaDrift(TableferryError):

@@ -63,6 +63,10 @@ class SqlServerTarget:
     def __repr__(self) -> str:
         return f"SqlServerTarget({self.resource.settings()})"
 
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse a write mode that the plan cannot serve. See `Target.require`."""
+        check_mode(plan, options)
+
     def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """Create the table, and its schema, if missing; else verify it. See `Target.prepare`."""
         check_mode(plan, options)

@@ -85,6 +85,14 @@ class RangeLoad(Protocol):
 class Target(Protocol):
     """A database that ranges are loaded into."""
 
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse what `prepare` could not do, without changing anything.
+
+        Raises:
+            InputError: the plan and the write mode do not go together, or what the table is to be
+                created in, or with, is not there.
+        """
+
     def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """Create the target table if it is missing, else verify that it takes the plan's columns.
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from resources.dialects import quote
-from resources.errors import InputError, TypeRefused
+from resources.errors import ColumnsRefused, InputError, TypeRefused
 from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
 from resources.tables import Column, System, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
@@ -67,17 +67,21 @@ def plan_copy(
 
     Raises:
         TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
-        InputError: a named column does not exist, two columns get the same name, the key is
-            excluded, or an option does not fit the column.
+        ColumnsRefused: named columns do not exist, or options do not fit their columns.
+        InputError: two columns get the same name, or the key is excluded.
     """
     overrides = overrides or {}
     names = {column.name for column in source_columns}
-    for name in [key, *overrides, *exclude]:
-        if name not in names:
-            raise InputError(f"{source}: there is no column {name!r}; there are {_list(names)}")
+    unknown = [name for name in dict.fromkeys([key, *overrides, *exclude]) if name not in names]
+    if unknown:
+        problems = {name: f"there is no column {name!r}" for name in unknown}
+        problems[unknown[-1]] += f"; there are {_list(names)}"
+        raise ColumnsRefused(str(source), problems)
     if key in exclude:
         raise InputError(f"{source}: the key column {key!r} cannot be excluded")
-    plans, refused = [], []
+    plans: list[ColumnPlan] = []
+    refused: dict[str, str] = {}
+    refusal: type[ColumnsRefused] = ColumnsRefused
     key_sql = quote(source.system, key)
     version = (target_version or "") if target.system == "clickhouse" else ""
     for column in source_columns:
@@ -87,9 +91,12 @@ def plan_copy(
         try:
             plans.append(_plan_column(source, column, target.system, override, key_sql, version))
         except NoRoute as error:
-            refused.append(f"column {column.name!r} of type {column.type}: {error}")
+            refused[column.name] = f"column {column.name!r} of type {column.type}: {error}"
+            refusal = TypeRefused
+        except InputError as error:
+            refused[column.name] = str(error)
     if refused:
-        raise TypeRefused(f"{source} -> {target}: " + "; ".join(refused))
+        raise refusal(f"{source} -> {target}", refused)
     _check_names(source, target, plans)
     by_source = {plan.source.name: plan for plan in plans}
     keys = sorted((plan.source.primary_key or 0, plan.target.name) for plan in plans)
@@ -99,6 +106,11 @@ def plan_copy(
     return CopyPlan(
         source, target, tuple(plans), by_source[key], primary_key, has_long_calendar(version)
     )
+
+
+def is_target_type(system: System, type_: str) -> bool:
+    """Whether columns of a declared type can be filled in that system."""
+    return target_slot(system, plain_type(system, type_)) is not None
 
 
 def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
@@ -192,7 +204,7 @@ def _target_type(source: System, column: Column, target: System, override: Colum
         if override.on_overflow == "text":
             raise InputError(f"column {column.name!r}: 'on_overflow: text' chooses the type itself")
         type_ = plain_type(target, override.type)
-        if target_slot(target, type_) is None:
+        if not is_target_type(target, type_):
             raise InputError(
                 f"column {column.name!r}: {override.type!r} is no {target} type that we can fill"
             )

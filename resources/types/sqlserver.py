@@ -43,7 +43,8 @@ ARROW_INTEGERS = {
 MONEY = {"money": Decimal(19, 4), "smallmoney": Decimal(10, 4)}
 MAX_UNITS = 4000
 """UTF-16 units of the longest nvarchar(n); nvarchar(max) takes more."""
-
+MAX_BYTES = 8000
+"""Bytes of the longest binary(n) and varbinary(n)."""
 ALIASES = {
     "integer": "int",
     "dec": "decimal",
@@ -165,13 +166,17 @@ def slot(declared: str) -> Slot | None:
         if not 1 <= length <= MAX_UNITS:
             return None
         return Slot(Text(length), pa.string(), padded=fixed)
-    if name == "varbinary":
+    if name in ("varbinary", "binary"):
         length = type_.number(0, 1)
-        return Slot(Binary(None if length == -1 else length), pa.binary())
-    if name == "binary":
-        return Slot(Binary(type_.number(0, 1), fixed=True), pa.binary())
+        if name == "varbinary" and length == -1:
+            return Slot(Binary(), pa.binary())
+        if not 1 <= length <= MAX_BYTES:
+            return None
+        return Slot(Binary(length, fixed=name == "binary"), pa.binary())
     if name == "date":
         return Slot(DATES, pa.date32())
+    if name in ("time", "datetime2", "datetimeoffset") and not 0 <= type_.number(0, 7) <= 7:
+        return None
     if name == "time":
         return Slot(Time(type_.number(0, 7)), pa.time64("us"))
     if name in ("datetime2", "datetimeoffset"):
@@ -211,7 +216,7 @@ def default(kind: Kind) -> str | None:
             length = characters or units
             return f"nvarchar({length})" if length and length <= MAX_UNITS else "nvarchar(max)"
         case Binary(length):
-            return f"varbinary({length})" if length and length <= 8000 else "varbinary(max)"
+            return f"varbinary({length})" if length and length <= MAX_BYTES else "varbinary(max)"
         case Date():
             return "date"
         case Time(digits):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.manifest import load_transfer, load_transfers
+from assets.transfer_files import load_transfer, load_transfers
 from resources.errors import InputError
 from resources.tables import TableRef
 
@@ -71,15 +71,85 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + "rangez: 3\n", 7, "unknown key rangez"),
         (GOOD + "ranges: {rows: 5, count: 2}\n", 7, "one of rows, count and width"),
         (GOOD + "ranges: {rows: 0}\n", 7, "greater than 0"),
-        (GOOD + "ranges:\n  bounds: [5, 5]\n", 7, "bounds overlap"),
+        (GOOD + "ranges:\n  bounds: [5, 5]\n", 8, "bounds overlap"),
         (GOOD + "write: overwrite\n", 7, "'replace'"),
         (GOOD + "key: id\n", 7, "key is given twice"),
-        (GOOD + "exclude: [id]\n", 1, "key 'id' should not be excluded"),
+        (GOOD + "exclude: [id]\n", 7, "key 'id' should not be excluded"),
+        (GOOD + "columns: [note]\n", 7, "key 'id' should not be excluded"),
         (GOOD + "columns:\n  note:\n    typ: text\n", 9, "unknown key columns.note.typ"),
         (GOOD.replace("public.orders", "orders"), 2, "system://schema.table"),
         (GOOD.replace("sqlserver://", "oracle://"), 4, "system://schema.table"),
         (GOOD.replace("orders\nsource", "my orders\nsource"), 1, "letters, digits"),
-        (GOOD.replace("postgres://", "clickhouse://"), 1, "source should be"),
+        (GOOD.replace("postgres://", "clickhouse://"), 2, "source should be"),
+        (GOOD.replace("transfer: orders", "transfer: context"), 1, "Dagster keeps for itself"),
+        (GOOD.replace("sqlserver://dbo", "clickhouse://a"), 5, "is not a hop"),
+        (GOOD.replace("clickhouse://warehouse", "sqlserver://dbo"), 5, "stands twice"),
+        (GOOD + "ranges: {}\n", 7, "give one of rows, count, width and bounds"),
+        (GOOD + "ranges: {rows: 5, bounds: [1, 10]}\n", 7, "not with rows"),
+        (GOOD + "ranges: {width: 5, bounds: [1, 5, 10]}\n", 7, "found 3"),
+        (GOOD + "ranges: {count: 100000}\n", 7, "less than or equal to 2000"),
+        (GOOD + "ranges: {width: week}\n", 7, "or day, month or year"),
+        (GOOD + "ranges: {width: day, bounds: [1, 10]}\n", 7, "bounds that are dates"),
+        (GOOD + "ranges: {bounds: [1, abc]}\n", 7, "should all be integers, dates"),
+        (GOOD + "ranges: {bounds: [1, 2024-01-01]}\n", 7, "should all be integers, dates"),
+        (GOOD + "ranges: {bounds: [1, null]}\n", 7, "should all be integers, dates"),
+        (GOOD + 'schedule: "every day"\n', 7, "schedule: should be a cron line"),
+        (GOOD + 'schedule: "* * * * * *"\n', 7, "schedule: should be a cron line"),
+        (GOOD + 'check_schedule: "0 0 31 2 *"\n', 7, "check_schedule: should be a cron line"),
+        (GOOD + 'owners: ["team:x", "sales team"]\n', 7, "owners.1: should be an e-mail"),
+        (GOOD + 'tags:\n  team: sales\n  "a b": c\n', 9, "tags.a b: should be 1 to 63"),
+        (GOOD + 'tags: {team: "a b"}\n', 7, "tags.team: should be at most 63"),
+        (GOOD + "tags: {year: 2024}\n", 7, "valid string (got 2024)"),
+        (
+            GOOD.replace(
+                "- clickhouse://warehouse.orders", "- {to: clickhouse://w.o, engine: Foo}"
+            ),
+            5,
+            "engine: should be an engine of the MergeTree family",
+        ),
+        (
+            GOOD.replace(
+                "- clickhouse://warehouse.orders",
+                '- {to: clickhouse://w.o, engine: "ReplacingMergeTree(a"}',
+            ),
+            5,
+            "engine",
+        ),
+        (
+            GOOD.replace("- sqlserver://dbo.orders", "- {to: sqlserver://d.o, partition_by: x}"),
+            4,
+            "partition_by: is for ClickHouse targets",
+        ),
+        (GOOD + 'columns: {a: {type: "nvarcha(3)"}}\n', 7, "no sqlserver type that we can fill"),
+        (GOOD + 'columns: {a: {type: "varbinary(9000)"}}\n', 7, "no sqlserver type"),
+        (GOOD + 'columns: {a: {type: "datetime2(9)"}}\n', 7, "no sqlserver type"),
+        (GOOD + "columns:\n  a:\n    type: {clickhouse: Strng}\n", 9, "no clickhouse type"),
+        (GOOD + "columns: {a: {type: {oracle: X}}}\n", 7, "columns.a.type"),
+        (GOOD + "columns: {a: {type: 5}}\n", 7, "should be a type of the target"),
+        (
+            GOOD.replace("  - sqlserver://dbo.orders\n", "")
+            + "columns: {a: {type: {sqlserver: int}}}\n",
+            6,
+            "no hop goes to sqlserver",
+        ),
+        (
+            GOOD.replace("  - clickhouse://warehouse.orders\n", "")
+            + "columns: {a: {low_cardinality: true}}\n",
+            6,
+            "no hop goes there",
+        ),
+        (GOOD + "columns: {a: {type: int, on_overflow: text}}\n", 7, "chooses the type itself"),
+        (GOOD + "columns:\n  a: {rename: b}\n  b: {}\n", 9, "would both be 'b'"),
+        (GOOD + "columns:\n  - id\n  - a: {rename: 5}\n", 9, "columns.a.rename"),
+        (GOOD + "checks:\n  row_count: {}\n  chekcsum: {}\n", 9, "there is no such check"),
+        (GOOD + "expectations:\n  - {type: sql}\n", 8, "one argument, query"),
+        (GOOD + "fingerprint: {watermark: }\n", 7, "should be one of content"),
+        (GOOD + "key: 2024-13-45\n", 1, "month must be in"),
+        (GOOD + "? [a]\n: b\n", 7, "unhashable"),
+        ("&a [*a]\n", 1, "should be a mapping"),
+        ("transfer: &a\n  b: *a\n", 1, "transfer"),
+        ("a: 1\n---\nb: 2\n", 2, "single document"),
+        ("", 1, "should be a mapping"),
         (GOOD + "profile: turbo\n", 7, "should be one of safe, balanced, throughput"),
         (GOOD + "fingerprint: md5\n", 7, "should be one of content"),
         ("transfer: [\n", 2, ""),
@@ -96,14 +166,126 @@ def test_a_wrong_file_is_named_with_its_line(
     assert message in str(caught.value)
 
 
-def test_two_transfers_cannot_share_a_name_or_a_target(tmp_path: Path) -> None:
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """\
+transfer: my orders
+source: postgres://public.orders
+hops:
+  - {to: sqlserver://dbo.orders, engine: MergeTree}
+  - {to: clickhouse://warehouse.orders, engine: FooTree}
+  - {to: clickhouse://warehouse.orders}
+key: id
+ranges:
+  rows: 0
+  bounds: [1, 10, 3]
+columns:
+  price: {type: "Decimel(10,2)", typo: 1}
+  note: {type: {clickhouse: Strng, sqlserver: nvarcha(3)}}
+  other: {rename: price}
+exclude: [id]
+schedule: every day
+check_schedule: 61 * * * *
+owners: [bob, "team:ok", sales team]
+tags: {"a b": x, y: "b c"}
+checks: {foo: {}, bar: {}}
+write: overwrite
+key: id
+sauce: x
+""",
+    )
+    with pytest.raises(InputError) as caught:
+        load_transfer(path)
+    lines = str(caught.value).splitlines()
+    found = [line.removeprefix(f"{path}:").split(": ", 1) for line in lines]
+    starts = [(int(line), message.split(": ")[0]) for line, message in found]
+    assert starts == [
+        (1, "transfer"),
+        (4, "hops.0.engine"),
+        (5, "hops.1.engine"),
+        (6, "hops.2"),
+        (9, "ranges.rows"),
+        (10, "ranges.bounds"),
+        (12, "unknown key columns.price.typo"),
+        (12, "columns.price.type"),
+        (13, "columns.note.type.clickhouse"),
+        (13, "columns.note.type.sqlserver"),
+        (14, "columns.other.rename"),
+        (15, "exclude"),
+        (16, "schedule"),
+        (17, "check_schedule"),
+        (18, "owners.0"),
+        (18, "owners.2"),
+        (19, "tags.a b"),
+        (19, "tags.y"),
+        (20, "checks.foo"),
+        (20, "checks.bar"),
+        (21, "write"),
+        (22, "key is given twice"),
+        (23, "unknown key sauce"),
+    ]
+
+
+def test_a_null_policy_needs_no_quotes(tmp_path: Path) -> None:
+    transfer = load_transfer(write(tmp_path, GOOD + "columns: {note: {on_overflow: null}}\n"))
+    assert transfer.columns["note"].on_overflow == "null"
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "[2024-01-01, 2024-02-01 12:00:00, 2024-02-01T12:00:01Z]",
+        '["2024-01-01", 2024-01-02]',
+        "['10', 100]",
+        "['00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-0000000000ff']",
+    ],
+)
+def test_bounds_are_keys_of_one_kind(tmp_path: Path, bounds: str) -> None:
+    load_transfer(write(tmp_path, GOOD + f"ranges: {{bounds: {bounds}}}\n"))
+
+
+def test_one_bad_file_leaves_the_others_good(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
-    write(tmp_path, GOOD, "again.yaml")
-    with pytest.raises(InputError, match="is also in"):
-        load_transfers(tmp_path)
-    write(tmp_path, GOOD.replace("transfer: orders", "transfer: other"), "again.yaml")
-    with pytest.raises(InputError, match="is also a target"):
-        load_transfers(tmp_path)
+    bad = write(tmp_path, GOOD.replace("orders", "bad") + "sauce: x\n", "bad.yaml")
+    odd = write(tmp_path, "transfer: [\n", "odd.yml")
+    write(tmp_path, "editor's lock", ".#orders.yaml")
+    declared = load_transfers(tmp_path)
+    assert list(declared.transfers) == ["orders"]
+    assert [(file.path, file.transfer) for file in declared.invalid] == [(bad, "bad"), (odd, None)]
+    assert declared.where("orders", ("hops", 1)) == f"{tmp_path}/orders.yaml:5"
+    with pytest.raises(InputError, match=r"bad\.yaml:7: unknown key sauce"):
+        declared.transfer("bad")
+    with pytest.raises(InputError, match=r"odd\.yml:2"):
+        declared.transfer("odd")
+    with pytest.raises(InputError, match=r"there is no transfer 'nope' .*; there are orders"):
+        declared.transfer("nope")
+
+
+def test_files_that_claim_the_same_are_all_left_out_and_named(tmp_path: Path) -> None:
+    first, second = write(tmp_path, GOOD), write(tmp_path, GOOD, "again.yaml")
+    third = write(tmp_path, GOOD.replace("orders", "other"), "third.yaml")
+    declared = load_transfers(tmp_path)
+    assert list(declared.transfers) == ["other"]
+    text = "\n".join(map(str, declared.invalid))
+    assert f"{first}:1: transfer 'orders' is also in {second}:1" in text
+    assert f"{second}:1: transfer 'orders' is also in {first}:1" in text
+    assert f"{second}:5: the target clickhouse://warehouse.orders is also in {first}:5" in text
+    assert str(third) not in text
+    with pytest.raises(InputError) as caught:
+        declared.transfer("orders")
+    assert f"{first}:1:" in str(caught.value)
+    assert f"{second}:1:" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["move_orders", "check_orders", "compare_orders", "orders_check"])
+def test_two_transfers_cannot_share_a_name_in_dagster(tmp_path: Path, name: str) -> None:
+    schedules = 'schedule: "0 1 * * *"\ncheck_schedule: "0 2 * * *"\n'
+    write(tmp_path, GOOD + schedules)
+    write(tmp_path, GOOD.replace("orders", name) + schedules, "second.yaml")
+    declared = load_transfers(tmp_path)
+    assert not declared.transfers
+    assert all("in Dagster is also in" in str(file) for file in declared.invalid)
 
 
 def test_a_missing_folder_is_an_input_error(tmp_path: Path) -> None:

@@ -501,12 +501,8 @@ def test_thousands_of_ranges_are_refused() -> None:
 @pytest.mark.parametrize(
     ("spec", "kind", "message"),
     [
-        ({}, "integer", "one of rows, count, width and bounds, found none"),
-        ({"rows": 1, "count": 1}, "integer", "found rows and count"),
         ({"bounds": [3, 1]}, "integer", "strictly ascending"),
         ({"bounds": ["a", "b"]}, "integer", "'a' should be a key of kind integer"),
-        ({"bounds": [1, 2, 3], "width": 1}, "integer", "found 3"),
-        ({"bounds": [1, 2], "rows": 1}, "integer", "not with rows"),
         ({"width": "day"}, "integer", "needs a date or timestamp key"),
         ({"width": 10}, "uuid", "give rows or count"),
     ],

@@ -73,6 +73,71 @@ def test_a_wrong_file_is_named_with_its_line(surroundings: Path) -> None:
     assert f"{surroundings}/orders.yaml:2: unknown key sauce" in result.output
 
 
+BAD = TRANSFER.format(hop="clickhouse://warehouse.bad").replace(": orders", ": bad")
+BAD += "schedule: every day\nowners: [bob]\n"
+
+
+@pytest.fixture
+def bad_file(surroundings: Path) -> Path:
+    path = surroundings / "bad.yaml"
+    path.write_text(BAD)
+    return path
+
+
+def test_a_bad_file_stops_no_other_transfer(bad_file: Path) -> None:
+    result = ferry("status", "orders")
+    assert result.exit_code == 0
+    assert f"ferry: left out {bad_file}:5: schedule: should be a cron line" in result.stderr
+    assert "(and 1 more: ferry validate)" in result.stderr
+    assert "bad.yaml" not in result.stdout
+    assert json.loads(ferry("status", "orders", "--json").stdout)["ok"]
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "status", "check", "validate"])
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_a_bad_file_is_refused_by_all_of_its_lines(
+    command: str, options: list[str], bad_file: Path
+) -> None:
+    result = ferry(command, "bad", *options)
+    assert result.exit_code == 2
+    text = result.stderr
+    if options:
+        text = "\n".join(json.loads(result.stdout)["errors"])
+    assert f"{bad_file}:5: schedule" in text
+    assert f"{bad_file}:6: owners.0" in text
+    assert "left out" not in result.output, "it is said once"
+
+
+def test_validate_names_all_bad_files_whatever_the_servers_say(
+    bad_file: Path, closed_port: int
+) -> None:
+    result = ferry("validate")
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"ferry: {bad_file}:5: schedule")
+    assert lines[1].startswith(f"ferry: {bad_file}:6: owners.0")
+    assert str(closed_port) in lines[2]
+    document = json.loads(ferry("validate", "--json").stdout)
+    assert document["ok"] is False
+    assert len(document["errors"]) == 3
+
+
+def test_every_server_that_is_not_set_is_named_with_who_needs_it(
+    monkeypatch: pytest.MonkeyPatch, surroundings: Path
+) -> None:
+    (surroundings / "orders.yaml").write_text(
+        TRANSFER.format(hop="sqlserver://dbo.orders', 'clickhouse://warehouse.orders")
+    )
+    monkeypatch.delenv("TABLEFERRY_SQLSERVER_URL")
+    monkeypatch.delenv("TABLEFERRY_CLICKHOUSE_URL")
+    result = ferry("validate")
+    assert result.exit_code == 2
+    file = f"{surroundings}/orders.yaml"
+    assert f"{file}:3: TABLEFERRY_SQLSERVER_URL is not set" in result.stdout
+    assert "transfer orders needs it for sqlserver://dbo.orders" in result.stdout
+    assert f"{file}:3: TABLEFERRY_CLICKHOUSE_URL is not set" in result.stdout
+
+
 def test_a_missing_folder_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", "/nowhere")
     assert_one_clear_line(ferry("validate"), 2, "/nowhere", "TABLEFERRY_TRANSFERS")
@@ -82,7 +147,11 @@ def test_a_server_without_its_variable_is_missed_only_when_needed(
     monkeypatch: pytest.MonkeyPatch, surroundings: Path
 ) -> None:
     monkeypatch.delenv("TABLEFERRY_POSTGRES_URL")
-    assert_one_clear_line(ferry("run", "orders"), 2, "postgres")
+    assert_one_clear_line(
+        ferry("run", "orders"),
+        2,
+        "TABLEFERRY_POSTGRES_URL is not set; transfer orders needs it for postgres://public.orders",
+    )
 
 
 def test_errors_are_json_too(closed_port: int) -> None:
@@ -97,6 +166,63 @@ def test_status_asks_no_server() -> None:
     result = ferry("status", "orders", "--json")
     assert result.exit_code == 0
     assert json.loads(result.output)["ranges"] == []
+
+
+@pytest.fixture
+def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Without DAGSTER_HOME; returns the place of the event log."""
+    # noticed by monkeypatch, so that what the commands set does not stay
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "state" / "tableferry" / "dagster"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["validate"], ["plan", "orders"], ["status", "orders"], ["report", "orders"], ["clean"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_that_record_nothing_make_no_event_log(
+    arguments: list[str], homeless: Path, tmp_path: Path
+) -> None:
+    ferry(*arguments)
+    assert not homeless.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"transfers"}
+
+
+def test_status_says_that_nothing_is_recorded_yet(homeless: Path, tmp_path: Path) -> None:
+    result = ferry("status", "orders")
+    assert result.exit_code == 0
+    assert f"nothing is recorded yet in {homeless}" in result.stderr
+    (tmp_path / ".dagster_home").mkdir()
+    assert f"for the one in {tmp_path}/.dagster_home, set DAGSTER_HOME" in (
+        ferry("status", "orders").stderr
+    ), "an earlier version kept it there"
+
+
+def test_the_event_log_is_one_per_user_and_named_when_it_is_made(
+    homeless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ferry("run", "orders")
+    assert (homeless / "dagster.yaml").is_file()
+    assert f"Dagster's event log is in {homeless}" in first.stderr
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    again = ferry("run", "orders")
+    assert str(homeless) not in again.stderr
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_relative_state_home_counts_as_none(
+    homeless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert (
+        str(tmp_path / "home/.local/state/tableferry/dagster") in ferry("status", "orders").stderr
+    )
 
 
 def test_an_unknown_option_is_bad_input() -> None:

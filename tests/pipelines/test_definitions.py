@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import dagster as dg
 import pytest
+import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from pipelines.definitions import build
+from assets.transfer_files import load_transfers
+from pipelines.definitions import build, defs
 from resources.errors import InputError
+from sensors.invalid_files import GROUP, invalid_definitions
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +69,111 @@ def test_both_schedules_of_a_file_are_schedules(
     assert found == {"t_schedule": "move_t", "t_check_schedule": "check_t"}
 
 
-def test_a_wrong_file_fails_the_code_location_by_name_and_line(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open(f"{tmp_path}/bad.yaml", "w", encoding="utf-8") as out:
-        out.write("transfer: x\nnonsense: 1\n")
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a good transfer, `t`."""
+    (tmp_path / "t.yaml").write_text(
+        "transfer: t\nsource: postgres://public.t\nhops: ['clickhouse://warehouse.t']\nkey: id\n",
+        encoding="utf-8",
+    )
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path))
-    with pytest.raises(InputError, match=r"bad\.yaml:2: unknown key nonsense"):
-        build()
+    return tmp_path
+
+
+def test_a_wrong_file_is_an_asset_with_a_failed_check(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = folder / "bad.yaml"
+    bad.write_text("transfer: bad one\nnonsense: 1\n", encoding="utf-8")
+    (folder / "bad_one.yaml").write_text("[", encoding="utf-8")
+    found = defs().get_repository_def()
+    assert f"{bad}:2: unknown key nonsense" in caplog.text, "in the log of the code server"
+    graph = found.asset_graph
+    assert {"move_t", "check_t"} <= {job.name for job in found.get_all_jobs()}, "the good one is in"
+    keys = [key for key in graph.get_all_asset_keys() if graph.get(key).group_name == GROUP]
+    assert sorted(key.path for key in keys) == [[GROUP, "bad_one"], [GROUP, "bad_one_"]]
+    node = graph.get(dg.AssetKey([GROUP, "bad_one"]))
+    assert "line 2: unknown key nonsense" in str(node.description)
+    assert "`bad.yaml` is not a valid transfer" in str(node.description)
+
+    sensor = found.get_sensor_def("invalid_transfer_files")
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = sensor.evaluate_tick(dg.build_sensor_context(instance, repository_def=found))
+        failed = [event for event in first.asset_events if not event.passed]
+        assert {event.asset_key for event in failed} == set(keys)
+        assert any("unknown key nonsense" in str(event.description) for event in failed)
+        again = sensor.evaluate_tick(
+            dg.build_sensor_context(instance, repository_def=found, cursor=first.cursor)
+        )
+        assert not again.asset_events, "once"
+        assert "unknown key nonsense" in str(again.skip_message)
+
+
+def test_the_check_of_a_wrong_file_reads_it_again(folder: Path) -> None:
+    bad = folder / "bad.yaml"
+    bad.write_text("transfer: bad\nnonsense: 1\n", encoding="utf-8")
+    [file] = load_transfers(folder).invalid
+    [check] = invalid_definitions([file]).asset_checks or ()
+    assert not check().passed
+    assert "unknown key nonsense" in check().description
+    bad.write_text((folder / "t.yaml").read_text().replace(".t", ".b").replace(": t", ": bad"))
+    assert check().passed
+    bad.unlink()
+    assert check().passed
+
+
+def test_without_wrong_files_there_is_nothing_of_them(folder: Path) -> None:
+    found = defs().get_repository_def()
+    assert not found.has_sensor_def("invalid_transfer_files")
+    assert all(
+        found.asset_graph.get(key).group_name == "t"
+        for key in found.asset_graph.get_all_asset_keys()
+    )
+
+
+def test_a_missing_folder_fails_the_code_location(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", "/nowhere")
+    with pytest.raises(InputError, match="/nowhere should be a folder of transfer files"):
+        defs()
+
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=70)
+crons = st.one_of(
+    words, st.lists(st.sampled_from(["*", "0", "61", "1-5", "*/7"]), max_size=6).map(" ".join)
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    name=st.one_of(words, st.from_regex(r"[a-z_]{1,9}", fullmatch=True)),
+    owner=st.one_of(words, words.map("team:{}".format), words.map("a@{}.com".format)),
+    tag=st.tuples(words, words),
+    schedule=crons,
+    description=words,
+)
+@example(name="context", owner="bob", tag=("a b", "c d"), schedule="every day", description="")
+@example(name="t", owner="team:", tag=("dagster/kind/x", ""), schedule="0 0 30 2 *", description="")
+def test_what_loads_can_be_defined(
+    name: str, owner: str, tag: tuple[str, str], schedule: str, description: str
+) -> None:
+    """A file is refused by itself, or it is good for the code location: there is no third."""
+    declared = {
+        "transfer": name,
+        "source": "postgres://public.t",
+        "hops": ["clickhouse://warehouse.t"],
+        "key": "id",
+        "description": description,
+        "owners": [owner],
+        "tags": dict([tag]),
+        "schedule": schedule,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for number, left_out in enumerate(("", "transfer", "owners", "tags", "schedule")):
+            one = {**declared, "hops": [f"clickhouse://warehouse.t{number}"]}
+            one.pop(left_out, None)
+            one.setdefault("transfer", "good")
+            (Path(folder) / f"{number}.yaml").write_text(
+                yaml.safe_dump(one, allow_unicode=True), encoding="utf-8"
+            )
+            build(load_transfers(Path(folder))).get_repository_def().load_all_definitions()

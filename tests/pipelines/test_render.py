@@ -20,8 +20,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from assets.ledger import Writer
-from assets.manifest import load_transfers
 from assets.records import RangeRecord, State
+from assets.transfer_files import load_transfers
 from checks.verdict import Verdict
 from pipelines import render
 from pipelines.runner import RangeView, TransferView
@@ -224,7 +224,7 @@ def test_status_on_a_real_terminal(tmp_path: Path) -> None:
 
 def fill(instance: dg.DagsterInstance, folder: Path) -> str:
     """Record a committed range with three failed checks, as a run does; returns the run's id."""
-    transfer = load_transfers(folder)["orders"]
+    transfer = load_transfers(folder).transfers["orders"]
     instance.add_dynamic_partitions(transfer.partitions_name, [LONG])
 
     @dg.op

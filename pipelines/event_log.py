@@ -1,0 +1,74 @@
+"""Where Dagster's event log is: the one place, whatever folder a command is started in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+import dagster as dg
+
+DAGSTER_HOME = "DAGSTER_HOME"
+STATE_HOME = "XDG_STATE_HOME"
+OLD_HOME = ".dagster_home"
+"""Where earlier versions kept it, in the working folder, and `make` in a checkout still does."""
+
+
+def place() -> Path:
+    """`DAGSTER_HOME`, or else the user's own: the XDG state directory.
+
+    https://specifications.freedesktop.org/basedir-spec/latest/: `~/.local/state` without
+    `XDG_STATE_HOME`, and a path that is not absolute counts as not set.
+    """
+    if given := os.environ.get(DAGSTER_HOME):
+        return Path(given).expanduser().absolute()
+    state = Path(os.environ.get(STATE_HOME) or "")
+    if not state.is_absolute():
+        state = Path.home() / ".local" / "state"
+    return state / "tableferry" / "dagster"
+
+
+def exists() -> bool:
+    """Whether something may be recorded there."""
+    home = place()
+    return home.is_dir() and any(home.iterdir())
+
+
+def make() -> Path:
+    """Make what is missing of the place, and point `DAGSTER_HOME` to it.
+
+    A new place that nobody named is told on stderr.
+    """
+    home = place()
+    new = not exists()
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "dagster.yaml"
+    if not config.exists():
+        shutil.copyfile(Path(__file__).parent / "dagster.yaml", config)
+    if new and not os.environ.get(DAGSTER_HOME):
+        click.echo(f"ferry: Dagster's event log is in {home}; {_advice()}", err=True)
+    os.environ[DAGSTER_HOME] = str(home)
+    return home
+
+
+def open_to_record() -> dg.DagsterInstance:
+    """The instance, made on first use."""
+    make()
+    return dg.DagsterInstance.get()
+
+
+def open_to_read() -> dg.DagsterInstance:
+    """The instance; an empty one in memory where none was made yet."""
+    return open_to_record() if exists() else dg.DagsterInstance.ephemeral()
+
+
+def nothing_recorded() -> str | None:
+    """A line for the user, as long as there is no event log."""
+    return None if exists() else f"nothing is recorded yet in {place()}; {_advice()}"
+
+
+def _advice() -> str:
+    if (old := Path(OLD_HOME).absolute()).is_dir() and old != place():
+        return f"for the one in {old}, set {DAGSTER_HOME} to it"
+    return f"{DAGSTER_HOME} names another place"

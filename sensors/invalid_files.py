@@ -1,0 +1,110 @@
+"""Shows transfer files that cannot be used in Dagster's UI: as assets whose check has failed."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import dagster as dg
+
+from assets.transfer_files import InvalidFile, invalid_file
+
+GROUP = "invalid_transfers"
+CHECK = "valid_file"
+
+
+def invalid_assets(files: Sequence[InvalidFile]) -> dict[dg.AssetKey, InvalidFile]:
+    """The asset that stands for each file, by the name of its transfer, or else of the file."""
+    found: dict[dg.AssetKey, InvalidFile] = {}
+    for file in files:
+        name = re.sub(r"\W", "_", file.transfer or file.path.stem, flags=re.ASCII) or "_"
+        key = dg.AssetKey([GROUP, name])
+        while key in found:  # two files of one name
+            key = dg.AssetKey([GROUP, f"{key.path[-1]}_"])
+        found[key] = file
+    return found
+
+
+def invalid_definitions(files: Sequence[InvalidFile]) -> dg.Definitions:
+    """One asset per file, that says what is wrong, its failed check, and the sensor that fails it.
+
+    A definition has no state of its own in Dagster. So the sensor records each check as failed
+    when the code location has loaded; executing the check reads the file again.
+    """
+    if not files:
+        return dg.Definitions()
+    assets = invalid_assets(files)
+    return dg.Definitions(
+        assets=[_spec(key, file) for key, file in assets.items()],
+        asset_checks=[_check(key, file) for key, file in assets.items()],
+        sensors=[_sensor(assets)],
+    )
+
+
+def _spec(key: dg.AssetKey, file: InvalidFile) -> dg.AssetSpec:
+    lines = "\n".join(f"- line {problem.line}: {problem.message}" for problem in file.problems)
+    return dg.AssetSpec(
+        key,
+        group_name=GROUP,
+        description=f"**`{file.path.name}` is not a valid transfer, and was left out.**\n\n{lines}"
+        "\n\nMend the file, then reload the code location.",
+        metadata={"file": dg.MetadataValue.path(file.path), "problems": _table(file)},
+    )
+
+
+def _check(key: dg.AssetKey, file: InvalidFile) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=key, name=CHECK, description="Reads the file again, and says what is wrong with it."
+    )
+    def valid_file() -> dg.AssetCheckResult:
+        now = invalid_file(file.path)
+        if now is None:
+            return dg.AssetCheckResult(
+                passed=True, description="The file is valid now: reload the code location."
+            )
+        return dg.AssetCheckResult(
+            passed=False, description=str(now), metadata={"problems": _table(now)}
+        )
+
+    return valid_file
+
+
+def _sensor(assets: dict[dg.AssetKey, InvalidFile]) -> dg.SensorDefinition:
+    texts = [str(file) for file in assets.values()]
+    state = hashlib.blake2b("\n".join(texts).encode(), digest_size=8).hexdigest()
+
+    @dg.sensor(
+        name="invalid_transfer_files",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Fails the checks of transfer files that are invalid.",
+    )
+    def invalid_transfer_files(
+        context: dg.SensorEvaluationContext,
+    ) -> dg.SensorResult | dg.SkipReason:
+        if context.cursor == state:
+            return dg.SkipReason("\n".join(texts))
+        return dg.SensorResult(
+            cursor=state,
+            asset_events=[
+                dg.AssetCheckEvaluation(
+                    asset_key=key,
+                    check_name=CHECK,
+                    passed=False,
+                    description=str(file),
+                    metadata={"problems": _table(file)},
+                )
+                for key, file in assets.items()
+            ],
+            skip_reason=dg.SkipReason("\n".join(texts)),
+        )
+
+    return invalid_transfer_files
+
+
+def _table(file: InvalidFile) -> dg.TableMetadataValue:
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord({"line": problem.line, "problem": problem.message})
+            for problem in file.problems
+        ]
+    )

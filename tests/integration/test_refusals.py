@@ -1,0 +1,113 @@
+"""What is refused before anything moves, and where commands look for what was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipelines.cli import main
+from resources.errors import InputError
+from tests.integration.conftest import Ferry
+
+SOURCE = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, note text, price numeric(10,2), day date)",
+    "INSERT INTO {t} SELECT i, 'n' || i, i, '2024-01-01' FROM generate_series(1, 100) i",
+)
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_a_clickhouse_database_that_is_not_there_is_refused_and_not_made(
+    ferry: Callable[..., Ferry],
+) -> None:
+    one = ferry("['clickhouse://warehuose.{t}']", *SOURCE)
+    file = one.folder / "t.yaml"
+    refusal = "there is no database 'warehuose' on clickhouse at "
+    for arguments in (["plan", one.table], ["run", one.table], ["validate"]):
+        result = command(*arguments)
+        assert result.exit_code == 2, result.output
+        assert refusal in result.output
+        assert "there are " in result.output
+        assert "CREATE DATABASE `warehuose`" in result.output
+    assert f"{file}:2: clickhouse://warehuose.{one.table}: {refusal}" in command("validate").stdout
+    with pytest.raises(InputError, match=refusal):
+        one.run()
+    databases = one.session.servers.clickhouse.query("SELECT name FROM system.databases")
+    assert ("warehuose",) not in databases
+
+
+def test_validate_names_all_wrong_columns_by_line(ferry: Callable[..., Ferry]) -> None:
+    one = ferry(
+        "['clickhouse://warehouse.{t}']",
+        *SOURCE,
+        columns="{nope: {}, other: {}}",
+        exclude="[gone]",
+    )
+    file = one.folder / "t.yaml"
+    out = command("validate").stdout
+    assert f"{file}:5: there is no column 'nope'" in out
+    assert f"{file}:5: there is no column 'other'" in out
+    assert f"{file}:6: there is no column 'gone'; there are day, id, note, price" in out
+    one.declare(
+        "['clickhouse://warehouse.{t}']",
+        columns="\n  note: {type: Int32}\n  price: {type: Float32}\n  id: {on_overflow: clamp}",
+    )
+    document = json.loads(command("validate", "--json").stdout)
+    lines = [line.split(": ")[0] for line in document["transfers"][one.table]]
+    assert lines == [f"{file}:6", f"{file}:7", f"{file}:8"]
+
+
+def test_validate_lets_clickhouse_read_what_only_it_understands(
+    ferry: Callable[..., Ferry],
+) -> None:
+    hop = "{{to: 'clickhouse://warehouse.{t}', partition_by: 'toYYYYMM(day'}}"
+    one = ferry(f"[{hop}]", *SOURCE)
+    result = command("validate")
+    assert result.exit_code == 2
+    assert f"{one.folder}/t.yaml:2: " in result.stdout
+    assert "engine, order_by or partition_by cannot be parsed" in result.stdout
+    one.declare(f"[{hop.replace('day', 'day)')}]")
+    assert command("validate").exit_code == 0
+
+
+def test_upsert_without_a_primary_key_is_refused_at_plan_time(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE, exclude="[id]", key="day")
+    one.declare("['clickhouse://warehouse.{t}']", exclude="[id]", key="day", write="upsert")
+    result = command("validate")
+    assert result.exit_code == 2
+    assert "upsert needs a primary key" in result.stdout
+
+
+def test_every_folder_finds_what_was_recorded(
+    ferry: Callable[..., Ferry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        monkeypatch.setenv("DAGSTER_HOME", "")
+        result = command("run", one.table)
+        assert result.exit_code == 0, result.output
+        assert ("Dagster's event log is in" in result.stderr) is (folder == "here")
+        assert not list((tmp_path / folder).iterdir())
+    document = json.loads(command("plan", one.table, "--json").stdout)
+    assert {view["state"] for view in document["ranges"]} == {"skip"}
+    assert (tmp_path / "state" / "tableferry" / "dagster" / "dagster.yaml").is_file()
+
+
+def test_a_bad_file_stops_no_run_of_another_transfer(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE)
+    (one.folder / "bad.yaml").write_text("transfer: bad\nschedule: every day\n", encoding="utf-8")
+    result = command("run", one.table)
+    assert result.exit_code == 0, result.output
+    assert "left out" in result.stderr
+    assert "bad.yaml" in result.stderr
+    assert command("validate").exit_code == 2
+    assert command("validate", one.table).exit_code == 0
