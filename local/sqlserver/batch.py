@@ -253,6 +253,9 @@ class _State:
     def _starts(self, here: str, before: str, after: str, later: str) -> bool:
         if before == "." or (self.head == "CALL" and before in (",", "=")):
             return False
+        if self.head in ("GRANT", "DENY", "REVOKE"):
+            # what is granted are words that begin statements elsewhere
+            return bool(self.seen & {"TO", "FROM"}) and before != "WITH"
         if self.head == "WITH" and not self.main:
             if here in ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"):
                 self.main = here
@@ -267,7 +270,9 @@ class _State:
         if here == "SET":
             if self.main == "UPDATE" and "SET" not in self.seen:
                 return False
-            return not (self.main == "MERGE" and before == "UPDATE") and before != "DATABASE"
+            if self.head == "ALTER" and "DATABASE" in self.seen and "SET" not in self.seen:
+                return False
+            return not (self.main == "MERGE" and before == "UPDATE")
         if here in ("UPDATE", "DELETE", "INSERT"):
             action = before == "ON" and self.head in ("CREATE", "ALTER")
             return not action and before not in ("FOR", "THEN")

@@ -50,6 +50,20 @@ BATCHES: list[tuple[str, list[object]]] = [
         ],
     ),
     (
+        "GRANT SELECT, ALTER ON SCHEMA::dbo TO a WITH GRANT OPTION DENY DELETE TO a REVOKE INSERT "
+        "ON t FROM a SELECT 1",
+        [
+            "GRANT SELECT, ALTER ON SCHEMA::dbo TO a WITH GRANT OPTION",
+            "DENY DELETE TO a",
+            "REVOKE INSERT ON t FROM a",
+            "SELECT 1",
+        ],
+    ),
+    (
+        "ALTER DATABASE d SET ALLOW_SNAPSHOT_ISOLATION ON SET NOCOUNT ON",
+        ["ALTER DATABASE d SET ALLOW_SNAPSHOT_ISOLATION ON", "SET NOCOUNT ON"],
+    ),
+    (
         "SELECT CASE WHEN 1 = 1 THEN 2 ELSE 3 END FROM t SELECT 4",
         ["SELECT CASE WHEN 1 = 1 THEN 2 ELSE 3 END FROM t", "SELECT 4"],
     ),
