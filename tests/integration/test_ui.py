@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,14 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Ui) -> None:
     keys = last["partitionKeysByDimension"][0]["partitionKeys"]
     assert {FIRST, SECOND, THIRD, FOURTH} <= set(keys)
     assert len(keys) == 7, "one below, one above"
+
+
+def test_no_invitation_covers_the_first_page(ui: Ui, page: Browser) -> None:
+    page.open("/")
+    page.see("Materialize an asset")
+    time.sleep(3)  # Dagster's dialog would come up a second after the page
+    assert "community" not in page.text()
+    assert ui.dagster.graphql("{ shouldShowNux }") == {"shouldShowNux": False}
 
 
 def test_the_lineage_shows_all_three_tables(ui: Ui, page: Browser, pictures: Path) -> None:

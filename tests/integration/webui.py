@@ -39,6 +39,16 @@ def until(what: str, ask: Callable[[], Any], seconds: float = 120) -> Any:
     raise AssertionError(f"{what} did not come within {seconds:.0f} s")
 
 
+def graphql(url: str, query: str, **variables: Any) -> Found:
+    """The `data` of the answer of Dagster's webserver at this URL."""
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(f"{url}/graphql", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found: Found = json.load(answer)
+    assert "errors" not in found, found["errors"]
+    return dict(found["data"])
+
+
 class UserInterface:
     """`make dev`, on the servers, transfers and Dagster home that the environment names."""
 
@@ -61,7 +71,6 @@ class UserInterface:
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
             )
         until("Dagster's user interface", self._answers)
-        self.graphql("mutation { setNuxSeen }")  # no greeting over the page
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, self.log.read_text()
@@ -73,14 +82,7 @@ class UserInterface:
 
     def graphql(self, query: str, **variables: Any) -> Found:
         """The `data` of an answer."""
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(
-            f"{self.url}/graphql", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found: Found = json.load(answer)
-        assert "errors" not in found, found["errors"]
-        return dict(found["data"])
+        return graphql(self.url, query, **variables)
 
     def processes(self) -> list[psutil.Process]:
         """`make` and everything under it."""
