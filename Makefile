@@ -59,13 +59,13 @@ test-unit: install ## Run the tests that need no servers
 	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
 lint: install ## Check style and types
-	@$(BIN)/ruff check $(ROOMS) tests
-	@$(BIN)/ruff format --check --quiet $(ROOMS) tests \
+	@$(BIN)/ruff check $(ROOMS) docker tests
+	@$(BIN)/ruff format --check --quiet $(ROOMS) docker tests \
 		|| { echo "Not formatted: make format" >&2; exit 1; }
 	@$(BIN)/mypy
 
 format: install ## Format the code
-	@$(BIN)/ruff format $(ROOMS) tests
+	@$(BIN)/ruff format $(ROOMS) docker tests
 
 bench: install ## Measure (results in .benchmarks/)
 	@$(USE_SERVERS); $(BIN)/ferry bench $(ARGS)

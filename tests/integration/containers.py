@@ -1,0 +1,155 @@
+"""docker-compose.yml, run here: the same commands and settings, the servers of the local stack."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+import yaml
+
+from local import clickhouse, watch
+from local.process import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+STRICT = """<clickhouse><access_control_improvements>
+  <select_from_system_db_requires_grant>true</select_from_system_db_requires_grant>
+  <table_engines_require_grant>true</table_engines_require_grant>
+</access_control_improvements></clickhouse>"""
+"""What the config.xml of ClickHouse's own image asks for."""
+
+
+def new_passwords(folder: Path) -> dict[str, str]:
+    """What `docker/new-env` makes up."""
+    file = folder / ".env"
+    subprocess.run([ROOT / "docker/new-env", file], check=True, capture_output=True)
+    return dict(line.split("=") for line in file.read_text().splitlines())
+
+
+def settings(service: str, values: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a service.
+
+    Args:
+        service: its name.
+        values: of the variables in docker-compose.yml, as .env has them.
+        places: what is at another place here: `user:password@host:port/database` in the container's
+            words, or a beginning or end of it, to our own.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        return values.get(match[1], "") if match[2] == ":-" else values[match[1]]
+
+    found = {}
+    for name, text in SERVICES[service]["environment"].items():
+        found[name] = re.sub(r"\$\{(\w+)(:[-?])[^}]*\}", value, text)
+        for there, here in places.items():
+            found[name] = found[name].replace(there, here)
+    return found
+
+
+def command(service: str, *replaced: tuple[str, str]) -> list[str]:
+    """The command of a service, its program that of this environment."""
+    program, *arguments = SERVICES[service]["command"].split()
+    for there, here in replaced:
+        arguments = [one.replace(there, here) for one in arguments]
+    return [str(Path(sys.executable).with_name(program)), *arguments]
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A ClickHouse server that has its users from where docker-compose.yml puts them."""
+
+    port: int
+    admin_url: str
+
+
+@contextmanager
+def warehouse(folder: Path, password: str) -> Iterator[Warehouse]:
+    """Start one in a folder, with the password of the user `ferry`."""
+    place = clickhouse.home(folder)
+    for name, text in (
+        ("users.d/ferry.xml", (ROOT / "docker/setup/clickhouse-users.xml").read_text()),
+        ("config.d/strict.xml", STRICT),
+    ):
+        (place / name).parent.mkdir(parents=True)
+        (place / name).write_text(text)
+    watch.start(folder)
+    port, admin = free_port(), "Tf1admin"
+    os.environ["FERRY_CLICKHOUSE_PASSWORD"] = password
+    try:
+        pid = clickhouse.start(folder, port, admin)
+        clickhouse.wait_ready(folder, pid, port, admin)
+        # the container's set-up finds no database
+        clickhouse.ask(port, admin, f"DROP DATABASE {clickhouse.DATABASE}")
+        url = urlsplit(clickhouse.url(port, admin))._replace(path="/default").geturl()
+        yield Warehouse(port, url)
+    finally:
+        del os.environ["FERRY_CLICKHOUSE_PASSWORD"]
+        clickhouse.clean(folder)
+
+
+class Container:
+    """A process with host name and process ids of its own, as in a container.
+
+    Args:
+        hostname: as `hostname:` has it.
+        arguments: the command.
+        environment: all of it, but for PATH.
+        log: where its output goes.
+    """
+
+    def __init__(
+        self, hostname: str, arguments: list[str], environment: Mapping[str, str], log: Path
+    ) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*UNSHARE, "sh", "-c", 'hostname "$0" && exec "$@"', hostname, *arguments],
+                cwd=log.parent,
+                env={"PATH": os.environ["PATH"], **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether its first process lives."""
+        return self._process.poll() is None
+
+    def processes(self) -> list[psutil.Process]:
+        """All of its processes."""
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    def kill(self) -> None:
+        """End it with all of its processes at once, as a container is that does not stop."""
+        self._process.kill()
+        self._process.wait()
+
+
+UNSHARE = (
+    *("setpriv", "--pdeathsig", "KILL"),  # the containers of a killed test end with it
+    *("unshare", "--uts", "--pid", "--mount-proc", "--fork", "--kill-child=KILL"),
+)
+
+
+def require_namespaces() -> None:
+    """Skip the test where we may not make any."""
+    program = shutil.which("unshare")
+    if (
+        not program
+        or subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("needs Linux, and the right to make namespaces (root)")
