@@ -15,15 +15,19 @@ from local import process
 INTERVAL_SECONDS = 0.5
 
 
-def start(folder: Path) -> int:
-    """Start a process that removes the stack in this folder after the calling process ended.
+def start(folder: Path, owner: int | None = None) -> int:
+    """Start a process that removes the stack in this folder after its owner ended.
+
+    Args:
+        folder: the stack's folder.
+        owner: pid of the process that the stack is for; by default the calling one.
 
     Returns:
         The pid of the watching process.
     """
-    me = os.getpid()
+    pid = owner or os.getpid()
     return process.spawn(
-        [sys.executable, "-m", "local.watch", str(folder), str(me), process.identity(me) or ""],
+        [sys.executable, "-m", "local.watch", str(folder), str(pid), process.identity(pid) or ""],
         Path(os.devnull),
         cwd=Path(__file__).resolve().parent.parent,
     )

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: one local stack for the whole session, started on first use."""
+"""Fixtures that every test may use: one set of servers for all workers, started on first use."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from local import watch
 from local.stack import Stack
-
-# how long an example takes says more of the machine's load than of the code
-hypothesis.settings.register_profile("tableferry", deadline=None)
-hypothesis.settings.load_profile("tableferry")
+from tests import servers
+from tests.servers import Servers
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
-    """PostgreSQL, ClickHouse and the SQL Server stand-in, just for this session.
+def local_stack() -> Stack:
+    """The local stack that all workers share; not to be killed or stopped."""
+    return servers.shared_stack()
 
-    Has postgres_url, sqlserver_url, clickhouse_url, environment(), and kill(name) and
-    restart(name) for crash tests. It goes away with the session, also if that is killed.
+
+@pytest.fixture(scope="session")
+def stack() -> Servers:
+    """PostgreSQL, SQL Server and ClickHouse, shared by all workers: use names of your own.
+
+    Has postgres_url, sqlserver_url, clickhouse_url and environment().
     """
-    folder = Path(tempfile.mkdtemp(prefix="tableferry-tests-"))
+    return servers.find()
+
+
+@pytest.fixture(scope="session")
+def own_stack() -> Iterator[Stack]:
+    """Servers that a test may kill(name) and restart(name): nobody else is on them."""
+    if variable := servers.named():
+        pytest.skip(f"kills its servers, and {variable} names one that others may use")
+    folder = Path(tempfile.mkdtemp(prefix="tableferry-own-"))
     folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
-    stack = Stack(folder)
     watch.start(folder)
+    stack = Stack(folder)
     try:
         stack.up()
         yield stack
@@ -36,20 +46,20 @@ def stack() -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="session")
-def pg_url(stack: Stack) -> str:
-    """URL of the stack's PostgreSQL source database."""
+def pg_url(stack: Servers) -> str:
+    """URL of the PostgreSQL source database."""
     return stack.postgres_url
 
 
 @pytest.fixture(scope="session")
-def ch_url(stack: Stack) -> str:
-    """URL of the stack's ClickHouse."""
+def ch_url(stack: Servers) -> str:
+    """URL of the ClickHouse."""
     return stack.clickhouse_url
 
 
 @pytest.fixture(scope="session")
-def mssql_url(stack: Stack) -> str:
-    """URL of the stack's SQL Server stand-in."""
+def mssql_url(stack: Servers) -> str:
+    """URL of the SQL Server."""
     return stack.sqlserver_url
 
 
@@ -58,3 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "integration" in item.path.parts:
             item.add_marker("integration")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Whoever started the workers, or works alone, removes the stack when all is done."""
+    if not hasattr(config, "workerinput") and servers.shared_folder().exists():
+        Stack(servers.shared_folder()).remove()

@@ -1,8 +1,9 @@
-"""A transfer on the local stack, run as the command line runs it."""
+"""A transfer on the servers, run as the command line runs it."""
 
 from __future__ import annotations
 
-import uuid
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +13,18 @@ import dagster as dg
 import psycopg
 import pytest
 
-from local.stack import Stack
 from pipelines import runner
 from pipelines.runner import RangeView, TransferView
 from pipelines.session import Session, open_session
+from tests.integration import homes
+from tests.servers import Servers, own
 
 
 @dataclass
 class Ferry:
     """One declared transfer `t` of a source table of its own, and what can be done with it."""
 
-    stack: Stack
+    stack: Servers
     folder: Path
     table: str
     session: Session
@@ -74,9 +76,16 @@ def by_range(view: TransferView, hop: int = 1) -> dict[str, RangeView]:
     return {one.range: one for one in view.ranges if one.hop == hop}
 
 
+@pytest.fixture(scope="session")
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Dagster home to copy (see `homes.copy`)."""
+    homes.make_quick()
+    return homes.template(tmp_path_factory.mktemp("homes"))
+
+
 @pytest.fixture
 def ferry(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Servers, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Ferry]]:
     """Makes the one transfer of a test, on a Dagster instance of its own."""
     made: list[Ferry] = []
@@ -87,9 +96,9 @@ def ferry(
         for name, value in stack.environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
+        homes.copy(empty_home, tmp_path / "dagster")
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-        table = f"t_{uuid.uuid4().hex[:10]}"
-        one = Ferry(stack, folder, table, open_session())
+        one = Ferry(stack, folder, table_name(), open_session())
         one.source(*statements)
         one.declare(hops, **settings)
         made.append(one)
@@ -99,3 +108,11 @@ def ferry(
     for one in made:
         one.session.instance.dispose()
         one.source("DROP TABLE IF EXISTS {t}")
+
+
+_numbers = itertools.count(1)
+
+
+def table_name() -> str:
+    """A name that no other table of the servers has."""
+    return own(f"t{next(_numbers)}{os.environ.get('PYTEST_XDIST_WORKER', '')}")

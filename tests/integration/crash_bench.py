@@ -12,10 +12,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from local.stack import Stack
 from pipelines.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command
+from tests.servers import Servers
 
 ROUTES = {
     "direct": {"clickhouse": "warehouse"},
@@ -79,7 +79,7 @@ class Benches:
         folders: where each bench gets its transfer file and its Dagster instance.
     """
 
-    def __init__(self, stack: Stack, folders: pytest.TempPathFactory) -> None:
+    def __init__(self, stack: Servers, folders: pytest.TempPathFactory) -> None:
         self._stack, self._folders = stack, folders
         self._made: dict[tuple[str, str], Bench] = {}
         self._homes: dict[tuple[str, str], dict[str, str]] = {}

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.process
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import clickhouse_connect
 import dagster as dg
 
 from pipelines.session import open_session
 from resources.tables import System, TableRef, staging_prefix
+from tests.integration import ferry_process, looking
 from tests.integration.conftest import Ferry
-from tests.standin.integration.clients import Clients
 
-ROOT = Path(__file__).parents[2]
 SELECT = "SELECT id, name, amount FROM {t} ORDER BY id"
-Row = tuple[Any, ...]
+Row = looking.Row
+
+
+_forked = multiprocessing.get_context("forkserver")
+_forked.set_forkserver_preload(["tests.integration.ferry_preload"])
 
 
 class Command:
@@ -28,31 +28,29 @@ class Command:
 
     def __init__(self, folder: Path) -> None:
         self._output = folder / "output"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: multiprocessing.process.BaseProcess | None = None
 
     def start(self, *arguments: str, **environment: str) -> int:
         """Start the command with these arguments; returns its process id."""
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.cli", *arguments],
-                cwd=ROOT,
-                env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self._output.touch()
+        given = (arguments, {**os.environ, **environment}, self._output)
+        self._process = _forked.Process(target=ferry_process.main, args=given)
+        self._process.start()
+        assert self._process.pid is not None
         return self._process.pid
 
     @property
     def running(self) -> bool:
         """Whether the command that was started last has not ended yet."""
         assert self._process is not None
-        return self._process.poll() is None
+        return self._process.is_alive()
 
     def wait(self) -> int:
         """The return code of the command that was started last, as `subprocess` has it."""
         assert self._process is not None
-        return self._process.wait()
+        self._process.join()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
 
     def run(self, *arguments: str, **environment: str) -> int:
         """Start the command and wait for its return code."""
@@ -72,22 +70,13 @@ def crash(command: Command, table: str, point: str, *arguments: str) -> None:
 
 
 def ask_clickhouse(ferry: Ferry, sql: str) -> list[Row]:
-    """Rows of the warehouse, by a client of our own."""
-    parts = urlsplit(ferry.stack.clickhouse_url)
-    with clickhouse_connect.get_client(
-        host=parts.hostname, port=parts.port, username=parts.username, password=parts.password
-    ) as client:
-        return [tuple(row) for row in client.query(sql).result_rows]
+    """Rows of the warehouse, past the product."""
+    return looking.ask_clickhouse(ferry.stack.clickhouse_url, sql)
 
 
 def ask_sqlserver(ferry: Ferry, sql: str) -> list[Row]:
-    """Rows of the middle database, by a driver that the product does not use."""
-    with (
-        Clients.of(ferry.stack.sqlserver_url).pymssql() as connection,
-        connection.cursor() as cursor,
-    ):
-        cursor.execute(sql)
-        return [tuple(row) for row in cursor.fetchall()]
+    """Rows of the middle database, past the product."""
+    return looking.ask_sqlserver(ferry.stack.sqlserver_url, sql)
 
 
 def rows_of(ferry: Ferry, system: str) -> list[Row]:

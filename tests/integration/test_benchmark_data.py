@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from benchmarks.data import load_lineitem
-from local.stack import Stack
 from resources.errors import InputError
+from tests.servers import Servers
 
 
-def test_lineitem_is_complete_and_the_same_every_time(stack: Stack) -> None:
+def test_lineitem_is_complete_and_the_same_every_time(stack: Servers) -> None:
     figures = "SELECT count(*), sum(l_quantity), max(l_orderkey), min(l_shipdate) FROM lineitem"
     seen = set()
     for _ in range(2):
@@ -30,7 +30,7 @@ def test_lineitem_is_complete_and_the_same_every_time(stack: Stack) -> None:
         connection.execute("DROP TABLE lineitem")
 
 
-def test_impossible_scale(stack: Stack) -> None:
+def test_impossible_scale(stack: Servers) -> None:
     with pytest.raises(InputError, match="tpchgen-cli failed at scale factor -1"):
         load_lineitem(stack.postgres_url, -1)
     with psycopg.connect(stack.postgres_url) as connection:

@@ -112,10 +112,17 @@ def bench(ch_url: str) -> Iterator[Bench]:
 def _bench(url: str, name: str) -> Iterator[Bench]:
     bench = Bench(url, name)
     yield bench
+    prefix = staging_prefix(bench.table)
     for (table,) in bench.client.query("SHOW TABLES FROM warehouse").result_rows:
-        if name in table or table.startswith("__ferry"):
+        if name in table or table.startswith(prefix):
             quoted = table.replace("\\", "\\\\").replace("`", "\\`")
             bench.client.command(f"DROP TABLE warehouse.`{quoted}` SYNC")
+
+
+@pytest.fixture
+def own_bench(own_stack: Stack) -> Iterator[Bench]:
+    """On servers that may be killed."""
+    yield from _bench(own_stack.clickhouse_url, f"t_{uuid.uuid4().hex[:8]}")
 
 
 def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
@@ -305,28 +312,30 @@ def test_lost_acknowledgement(bench: Bench, statement: str) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["stays down", "comes back"])
-def test_server_killed_before_finalise(stack: Stack, bench: Bench, restarted: bool) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(OLD)
+def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench, restarted: bool) -> None:
+    own_bench.target.prepare(own_bench.plan, REPLACE)
+    own_bench.load(OLD)
     try:
         with contextlib.ExitStack() as outcome:
             if not restarted:
                 outcome.enter_context(pytest.raises((ConnectionFailed, StatementFailed)))
             load = outcome.enter_context(
-                bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v")
+                own_bench.target.attempt(
+                    own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
+                )
             )
             load.load_arrow([_batch(NEW)])
-            stack.kill("clickhouse")
+            own_stack.kill("clickhouse")
             if restarted:
-                stack.restart("clickhouse")
+                own_stack.restart("clickhouse")
             load.finalise()
     finally:
         if not restarted:
-            stack.restart("clickhouse")
-    assert bench.rows() == (NEW if restarted else OLD)
-    bench.load(NEW, owner="run-2")
-    assert bench.rows() == NEW
-    assert not bench.left_over()
+            own_stack.restart("clickhouse")
+    assert own_bench.rows() == (NEW if restarted else OLD)
+    own_bench.load(NEW, owner="run-2")
+    assert own_bench.rows() == NEW
+    assert not own_bench.left_over()
 
 
 def test_same_block_sent_twice_counts_once(bench: Bench) -> None:

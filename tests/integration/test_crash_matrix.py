@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from local.stack import Stack
 from tests.integration.crash_bench import CHANGED, RANGES, ROWS_PER_RANGE, Benches, added
 from tests.integration.crashing import (
     Row,
@@ -18,6 +17,7 @@ from tests.integration.crashing import (
     runs_by_status,
     staging_tables,
 )
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +46,7 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def benches(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
+def benches(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
     made = Benches(stack, tmp_path_factory)
     yield made
     made.close()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.stack import Stack
 from tests.integration.crash_bench import ALL, CHANGED, Benches, added
 from tests.integration.crashing import crash, reopen, rows_of, staging_tables
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -17,7 +17,7 @@ AFTER = ["after_swap", "after_event"]
 
 
 @pytest.fixture(scope="module")
-def benches(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
+def benches(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
     made = Benches(stack, tmp_path_factory)
     yield made
     made.close()

@@ -10,23 +10,24 @@ import dagster as dg
 import psycopg
 import pytest
 
-from local.stack import Stack
+from tests.servers import Servers, own
 
 SETTINGS = Path(__file__).resolve().parents[2] / "docker" / "dagster.yaml"
+DATABASE = own("dagster")
 
 
 def test_events_are_kept_in_postgresql(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = urlsplit(stack.postgres_url)
     with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE dagster")
+        connection.execute(f"CREATE DATABASE {DATABASE}")
     for name, value in {
         "HOST": url.hostname,
         "PORT": str(url.port),
         "USER": url.username,
         "PASSWORD": url.password,
-        "DB": "dagster",
+        "DB": DATABASE,
     }.items():
         monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", value or "")
     shutil.copy(SETTINGS, tmp_path)
@@ -39,7 +40,7 @@ def test_events_are_kept_in_postgresql(
         result = dg.materialize([something], instance=instance)
         assert result.success
         assert instance.get_latest_materialization_event(something.key) is not None
-    database = url._replace(path="/dagster").geturl()
+    database = url._replace(path=f"/{DATABASE}").geturl()
     with psycopg.connect(database) as connection:
         row = connection.execute(
             "SELECT count(*) FROM event_logs WHERE run_id = %s"
@@ -48,4 +49,4 @@ def test_events_are_kept_in_postgresql(
         ).fetchone()
     assert row == (1,)
     with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute("DROP DATABASE dagster WITH (FORCE)")
+        connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")

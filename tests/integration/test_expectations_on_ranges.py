@@ -15,40 +15,43 @@ from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
 
 pytest.importorskip("great_expectations")
+from tests.servers import own
+
 pytestmark = pytest.mark.integration
 
+NAME = own("expected")
 GOOD, BAD = KeyRange("integer", 0, 1000), KeyRange("integer", 1000, 2000)
 
 
 @pytest.fixture(scope="module")
 def clickhouse(ch_url: str) -> Iterator[ClickHouseResource]:
     resource = ClickHouseResource(url=ch_url)
-    resource.execute("DROP TABLE IF EXISTS expected")
+    resource.execute(f"DROP TABLE IF EXISTS {NAME}")
     resource.execute(
-        "CREATE TABLE expected (id Int64, origin Nullable(String), low Int32, high Int32, u UUID) "
+        f"CREATE TABLE {NAME} (id Int64, origin Nullable(String), low Int32, high Int32, u UUID) "
         "ENGINE = MergeTree ORDER BY id"
     )
     resource.execute(
-        "INSERT INTO expected SELECT number, ['EWR', 'JFK', 'LGA'][number % 3 + 1], number, "
+        f"INSERT INTO {NAME} SELECT number, ['EWR', 'JFK', 'LGA'][number % 3 + 1], number, "
         "number + 1, generateUUIDv4() FROM numbers(2000)"
     )
     resource.execute(
-        "ALTER TABLE expected UPDATE origin = if(id = 1500, NULL, 'X9'), low = 9999 "
+        f"ALTER TABLE {NAME} UPDATE origin = if(id = 1500, NULL, 'X9'), low = 9999 "
         "WHERE id IN (1500, 1501) SETTINGS mutations_sync = 2"
     )
-    resource.execute("INSERT INTO expected SELECT * FROM expected WHERE id = 1700")
+    resource.execute(f"INSERT INTO {NAME} SELECT * FROM {NAME} WHERE id = 1700")
     yield resource
-    resource.execute("DROP TABLE expected")
+    resource.execute(f"DROP TABLE {NAME}")
 
 
 @pytest.fixture(scope="module")
 def plan(clickhouse: ClickHouseResource) -> CopyPlan:
-    target = TableRef("clickhouse", "warehouse", "expected")
+    target = TableRef("clickhouse", "warehouse", NAME)
     columns = tuple(
         ColumnPlan(Column(c.name, "text"), c, c.name, pa.string())
         for c in clickhouse.columns(target)
     )
-    return CopyPlan(TableRef("postgres", "public", "expected"), target, columns, columns[0])
+    return CopyPlan(TableRef("postgres", "public", NAME), target, columns, columns[0])
 
 
 SUITE = {

@@ -18,8 +18,9 @@ from resources.keyrange import KeyRange
 from resources.postgres import PostgresResource
 from resources.statistics import KeyStatistics, key_statistics
 from resources.tables import TableRef
+from tests.servers import own
 
-SCHEMA = "fingerprints"
+SCHEMA = own("fingerprints")
 TABLE = TableRef("postgres", SCHEMA, "t")
 T = f"{SCHEMA}.t"
 
@@ -41,7 +42,7 @@ CASES = {
     "trailing blank": ("varchar", "'a'", "'a '"),
     "trailing blank of an unbounded char": ("bpchar", "'a'", "'a '"),
     "case": ("text", "'a'", "'A'"),
-    "case under a collation that ignores it": ("text COLLATE fingerprints.nocase", "'a'", "'A'"),
+    "case under a collation that ignores it": (f"text COLLATE {SCHEMA}.nocase", "'a'", "'A'"),
     "one code point": ("text", "'\U0001f600'", "'\U0001f601'"),
     "composed and decomposed": ("text", "U&'\\00e9'", "U&'e\\0301'"),
     "bytes": ("bytea", r"'\x00'", r"'\x0000'"),
@@ -58,7 +59,7 @@ CASES = {
     "days": ("daterange", "'[2024-01-01,2024-01-02)'", "'[2024-01-01,2024-01-03)'"),
     "mask of an address": ("inet", "'10.0.0.1/32'", "'10.0.0.1/31'"),
     "leading zero of bits": ("varbit", "B'01'", "B'1'"),
-    "labels": ("fingerprints.mood", "'sad'", "'ok'"),
+    "labels": (f"{SCHEMA}.mood", "'sad'", "'ok'"),
     "money": ("money", "'1.00'", "'1.01'"),
     "uuid": (
         "uuid",
@@ -67,8 +68,8 @@ CASES = {
     ),
     "bool": ("bool", "true", "false"),
     "char": ('"char"', "'a'", "'b'"),
-    "row": ("fingerprints.pair", "'(1,)'", "'(1,\"\")'"),
-    "domain": ("fingerprints.amount", "1.0", "1.00"),
+    "row": (f"{SCHEMA}.pair", "'(1,)'", "'(1,\"\")'"),
+    "domain": (f"{SCHEMA}.amount", "1.0", "1.00"),
 }
 
 

@@ -16,8 +16,9 @@ from resources.keyrange import KeyRange
 from resources.postgres import PostgresResource
 from resources.statistics import KeyStatistics, key_statistics
 from resources.tables import Column, TableRef
+from tests.servers import own
 
-SCHEMA = "key_statistics"
+SCHEMA = own("key_statistics")
 T = f"{SCHEMA}.t"
 TABLE = TableRef("postgres", SCHEMA, "t")
 

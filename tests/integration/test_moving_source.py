@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from assets import worker
-from local.stack import Stack
 from pipelines.session import open_session
 from resources.sqlserver import SqlServerResource
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import ask_sqlserver, rows_of
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def ferry(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ferry]:
+def ferry(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ferry]:
     """A transfer of 4 ranges from SQL Server to ClickHouse."""
     for name, value in stack.environment().items():
         monkeypatch.setenv(name, value)

@@ -12,25 +12,32 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from local.stack import Stack
 from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableMissing
 from resources.postgres import PostgresResource
 from resources.retry import is_transient
 from resources.tables import Column, TableRef
+from tests.servers import Servers, own
 
-SCHEMA = "postgres_resource"
+SCHEMA = own("postgres_resource")
+
+
+@pytest.fixture(scope="module")
+def pg_url(pg_url: str) -> Iterator[str]:
+    """A database of its own: nobody else's snapshots are in it."""
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {SCHEMA}")
+        yield urlsplit(pg_url)._replace(path=f"/{SCHEMA}").geturl()
+        connection.execute(f"DROP DATABASE {SCHEMA} WITH (FORCE)")
 
 
 @pytest.fixture(scope="module")
 def source(pg_url: str) -> Iterator[PostgresResource]:
     with psycopg.connect(pg_url, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         connection.execute(
             f"CREATE TABLE {SCHEMA}.numbers AS SELECT generate_series(1, 100000) AS n"
         )
         yield PostgresResource(url=pg_url)
-        connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
 def table(name: str) -> TableRef:
@@ -233,7 +240,7 @@ def test_leaving_early_frees_the_server(source: PostgresResource) -> None:
         raise KeyError
     left = (
         "SELECT count(*) FROM pg_stat_activity"
-        " WHERE query LIKE '%/* endless */%' AND pid <> pg_backend_pid()"
+        f" WHERE query LIKE '%{SCHEMA}%/* endless */%' AND pid <> pg_backend_pid()"
     )
     for _ in range(100):
         if source.query(left) == [(0,)]:
@@ -261,6 +268,7 @@ def end_snapshots(source: PostgresResource) -> None:
     source.query(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
         " WHERE application_name = 'tableferry' AND state = 'idle in transaction'"
+        " AND datname = current_database()"
     )
 
 
@@ -306,7 +314,7 @@ print(size >> 20, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 
 
 @pytest.mark.parametrize("method", ["read_arrow", "read_text"])
-def test_memory_does_not_grow_with_the_result(stack: Stack, method: str) -> None:
+def test_memory_does_not_grow_with_the_result(stack: Servers, method: str) -> None:
     def peak(rows: int) -> tuple[int, int]:
         command = [sys.executable, "-c", PEAK, stack.postgres_url, method, str(rows)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)

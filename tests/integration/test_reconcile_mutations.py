@@ -22,11 +22,12 @@ from resources.sqlserver_target import SqlServerTarget
 from resources.tables import TableRef
 from resources.target import Target, TargetOptions
 from resources.types import conform, plan_copy, schema
+from tests.servers import own
 
 pytestmark = pytest.mark.integration
 
 EVERYTHING = KeyRange("integer")
-TABLE = "mutations"
+TABLE = own("mutations")
 WIDE = "9876543210987654321098765432.1098765432"
 LONG = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
 """63 characters."""

@@ -29,10 +29,11 @@ from resources.sqlserver_target import SqlServerTarget
 from resources.tables import TableRef
 from resources.target import Target, TargetOptions
 from resources.types import conform, plan_copy, schema
+from tests.servers import own
 
 pytestmark = pytest.mark.integration
 
-NAME = "any_values"
+NAME = own("any_values")
 EXAMPLES, TABLES = 20, 10
 """So many times, so many generated tables, side by side as key ranges of one table."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from types import ModuleType
 import pytest
 
 from assets import worker
-from local import watch
 from local.stack import Stack
 from pipelines.session import open_session
 from resources import debug
@@ -23,20 +21,6 @@ pytestmark = pytest.mark.integration
 
 SYSTEMS = {"sqlserver": "dbo", "clickhouse": "warehouse"}
 HOPS = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
-
-
-@pytest.fixture(scope="module")
-def own_stack() -> Iterator[Stack]:
-    """Servers that nobody else is disturbed by the death of."""
-    folder = Path(tempfile.mkdtemp(prefix="tableferry-killed-"))
-    folder.chmod(0o711)
-    watch.start(folder)
-    stack = Stack(folder)
-    try:
-        stack.up()
-        yield stack
-    finally:
-        stack.remove()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from assets.ranges import plan_ranges
-from local.stack import Stack
 from resources.dialects import predicate
 from resources.errors import InputError
 from resources.fingerprints import fingerprints
@@ -17,9 +16,10 @@ from resources.keyrange import KeyRange
 from resources.sqlserver import ALLOWS_SNAPSHOT, SqlServerConnection, SqlServerResource
 from resources.statistics import key_statistics
 from resources.tables import TableRef
+from tests.servers import Servers, own
 
-TABLE = TableRef("sqlserver", "dbo", "source_test")
-T = "[dbo].[source_test]"
+TABLE = TableRef("sqlserver", "dbo", own("source_test"))
+T = f"dbo.{TABLE.name}"
 ALL = KeyRange("integer", None, 1_000_000)
 
 CASES = {
@@ -58,11 +58,11 @@ CASES = {
 
 
 @pytest.fixture
-def source(stack: Stack) -> Iterator[SqlServerResource]:
+def source(stack: Servers) -> Iterator[SqlServerResource]:
     resource = SqlServerResource(url=stack.sqlserver_url)
-    resource.execute(f"IF OBJECT_ID('dbo.source_test') IS NOT NULL DROP TABLE {T}")
+    resource.execute(f"DROP TABLE IF EXISTS {T}")
     yield resource
-    resource.execute(f"IF OBJECT_ID('dbo.source_test') IS NOT NULL DROP TABLE {T}")
+    resource.execute(f"DROP TABLE IF EXISTS {T}")
 
 
 def content(source: SqlServerResource) -> str:

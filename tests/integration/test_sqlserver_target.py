@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
-import pymssql
 import pytest
 
 from local.stack import Stack
@@ -29,6 +30,7 @@ from resources.sqlserver import SqlServerResource
 from resources.sqlserver_target import SqlServerTarget
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import TargetOptions, shadow_of
+from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
 
 pytestmark = pytest.mark.integration
@@ -41,7 +43,7 @@ MODES: Sequence[WriteMode] = ("replace", "append", "upsert", "swap")
 
 
 class Bench:
-    """A target with a plan for one small table, and another driver's connection to look at it."""
+    """A target with a plan for one small table, and a look at it past the product."""
 
     def __init__(self, url: str, name: str) -> None:
         self.url = url
@@ -51,15 +53,7 @@ class Bench:
         self.plan = self.make_plan()
 
     def connect(self) -> None:
-        settings = self.target.resource.settings()
-        self.client = pymssql.connect(
-            server=settings.host,
-            port=str(settings.port),
-            user=settings.user,
-            password=settings.password,
-            database=settings.database,
-            autocommit=True,
-        )
+        self.client = looking.sqlserver(self.url)
 
     def make_plan(
         self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
@@ -85,16 +79,15 @@ class Bench:
             load.finalise()
 
     def ask(self, query: str) -> list[tuple[object, ...]]:
-        cursor = self.client.cursor()
-        cursor.execute(query)
-        return [tuple(row) for row in cursor.fetchall()]
+        return looking.rows(self.client, query)
 
     def run(self, statement: str) -> None:
-        self.client.cursor().execute(statement)
+        with closing(self.client.cursor()) as cursor:
+            cursor.execute(statement)
 
     def rows(self, table: TableRef | None = None) -> list[tuple[object, ...]]:
-        name = (table or self.table).name.replace("]", "]]")
-        rows = self.ask(f"SELECT * FROM [dbo].[{name}]")
+        name = (table or self.table).name.replace('"', '""')
+        rows = self.ask(f'SELECT * FROM dbo."{name}"')
         return sorted(rows, key=lambda row: (row[0] is None, row))
 
     def left_over(self) -> list[str]:
@@ -128,10 +121,18 @@ def bench(mssql_url: str) -> Iterator[Bench]:
 def _bench(url: str, name: str) -> Iterator[Bench]:
     bench = Bench(url, name)
     yield bench
-    for table in bench.tables():
-        if name in table or table.startswith("__ferry"):
-            bench.run(f"DROP TABLE [dbo].[{table.replace(']', ']]')}]")
+    prefix = staging_prefix(bench.table)
+    left = [table for table in bench.tables() if name in table or table.startswith(prefix)]
+    for table in left:
+        quoted = table.replace('"', '""')
+        bench.run(f'DROP TABLE dbo."{quoted}"')
     bench.client.close()
+
+
+@pytest.fixture
+def own_bench(own_stack: Stack) -> Iterator[Bench]:
+    """On servers that may be killed."""
+    yield from _bench(own_stack.sqlserver_url, f"t_{uuid.uuid4().hex[:8]}")
 
 
 def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
@@ -203,7 +204,7 @@ def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) ->
     bench.load(OLD)
     bench.target.prepare(bench.plan, options)
     marker = "COMMIT TRANSACTION".encode("utf-16-le")
-    plain = bench.url.replace("encrypt=yes", "encrypt=no")
+    plain = looking.unencrypted(bench.url)
     with LosesAnswer(plain, marker, deliver=committed) as proxy:
         target = SqlServerTarget(SqlServerResource(url=proxy.url))
         bench.load(NEW, options=options, target=target)
@@ -213,30 +214,32 @@ def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) ->
     assert not bench.left_over()
 
 
-def test_server_killed_before_finalise(stack: Stack, bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(OLD)
+def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> None:
+    own_bench.target.prepare(own_bench.plan, REPLACE)
+    own_bench.load(OLD)
     try:
         with (
             pytest.raises((ConnectionFailed, StatementFailed)) as caught,
-            bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
+            own_bench.target.attempt(
+                own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
+            ) as load,
         ):
             load.load_arrow([_batch(NEW)])
-            stack.kill("sqlserver")
+            own_stack.kill("sqlserver")
             load.finalise()
         assert getattr(caught.value, "transient", False)
     finally:
-        stack.restart("sqlserver")
-    bench.connect()
-    assert bench.rows() == OLD
-    bench.load(NEW)
-    assert bench.rows() == NEW
-    assert not bench.left_over()
+        own_stack.restart("sqlserver")
+    own_bench.connect()
+    assert own_bench.rows() == OLD
+    own_bench.load(NEW)
+    assert own_bench.rows() == NEW
+    assert not own_bench.left_over()
 
 
 def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
-    plain = bench.url.replace("encrypt=yes", "encrypt=no")
+    plain = looking.unencrypted(bench.url)
     marker = "COMMIT TRANSACTION".encode("utf-16-le")
     with LosesAnswer(plain, marker, deliver=False) as proxy:
         slow = SqlServerTarget(SqlServerResource(url=proxy.url))
@@ -492,13 +495,14 @@ def test_missing_table(bench: Bench) -> None:
 
 def test_wrong_password(mssql_url: str) -> None:
     resource = SqlServerResource(url=mssql_url, password="wrong}; password")
-    with pytest.raises(ConnectionFailed, match="login of user 'sa' refused") as caught:
+    user = re.escape(str(resource.settings().user))
+    with pytest.raises(ConnectionFailed, match=f"login of user '{user}' refused") as caught:
         resource.ping()
     assert "wrong" not in str(caught.value)
 
 
 def test_nobody_listens() -> None:
-    resource = SqlServerResource(url="mssql://sa:secret@127.0.0.1:1/db?encrypt=no")
+    resource = SqlServerResource(url="mssql://reader:secret@127.0.0.1:1/db?encrypt=no")
     with pytest.raises(ConnectionFailed, match=r"sqlserver at 127\.0\.0\.1:1") as caught:
         resource.ping()
     assert "secret" not in str(caught.value)

@@ -34,17 +34,21 @@ NO_TEXT = ("varbinary", "binary", "image")
 def postgres(stack):
     end = PostgresEnd(stack.postgres_url)
     yield end
-    end.connection.close()
+    end.close()
 
 
 @pytest.fixture(scope="module")
 def sqlserver(stack):
-    return SqlServerEnd(stack.sqlserver_url)
+    end = SqlServerEnd(stack.sqlserver_url)
+    yield end
+    end.close()
 
 
 @pytest.fixture(scope="module")
 def clickhouse(stack):
-    return ClickHouseEnd(stack.clickhouse_url)
+    end = ClickHouseEnd(stack.clickhouse_url)
+    yield end
+    end.close()
 
 
 @pytest.mark.parametrize("case", INTO, ids=lambda case: case.name)

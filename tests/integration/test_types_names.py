@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from resources.dialects import quote
+from resources.dialects import qualified, quote
 from resources.tables import TableRef
 from resources.types import conform, plan_copy
 from tests.integration.typed_servers import EVERYTHING, ClickHouseEnd, PostgresEnd, SqlServerEnd
+from tests.servers import own
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +34,7 @@ NAMES = [
 def source(stack):
     end = PostgresEnd(stack.postgres_url)
     yield end
-    end.connection.close()
+    end.close()
 
 
 @pytest.fixture(params=["sqlserver", "clickhouse"])
@@ -46,11 +47,11 @@ def target(request, stack):
 def copy(source, target, name, names):
     """Row 1, with the column's position as its value; what the target then says it has."""
     columns = ", ".join(f"{quote('postgres', column)} int" for column in names)
-    table = TableRef("postgres", "typed", name)
-    source.connection.execute(f"DROP TABLE IF EXISTS typed.{quote('postgres', name)}")
-    source.connection.execute(f"CREATE TABLE typed.{quote('postgres', name)} ({columns})".encode())
+    table = TableRef("postgres", source.schema, name)
+    source.connection.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
+    source.connection.execute(f"CREATE TABLE {qualified(table)} ({columns})".encode())
     values = ", ".join(str(number) for number in range(1, len(names) + 1))
-    source.connection.execute(f"INSERT INTO typed.{quote('postgres', name)} VALUES ({values})")
+    source.connection.execute(f"INSERT INTO {qualified(table)} VALUES ({values})")
     if isinstance(target, ClickHouseEnd):
         into = TableRef("clickhouse", target.database, name)
     else:
@@ -60,11 +61,13 @@ def copy(source, target, name, names):
         target.load(plan, [conform(batch, plan, {}) for batch in batches])
     found = [column.name for column in target.resource.columns(into)]
     name_there = ".".join(quote(into.system, part) for part in (into.schema, into.name))
-    return found, target.resource.query(f"SELECT * FROM {name_there}")
+    rows = target.resource.query(f"SELECT * FROM {name_there}")
+    target.resource.execute(f"DROP TABLE {name_there}")
+    return found, rows
 
 
 def test_names_survive_quoting(source, target):
-    found, rows = copy(source, target, "names ']\"` ü", NAMES)
+    found, rows = copy(source, target, own("names ']\"` ü"), NAMES)
     assert found == NAMES
     assert rows == [tuple(range(1, len(NAMES) + 1))]
 
@@ -72,6 +75,6 @@ def test_names_survive_quoting(source, target):
 @pytest.mark.parametrize("width", [1, 500])
 def test_narrow_and_wide_tables(source, target, width):
     names = ["id", *(f"c{number}" for number in range(2, width + 1))]
-    found, rows = copy(source, target, f"wide{width}", names)
+    found, rows = copy(source, target, own(f"wide{width}"), names)
     assert found == names
     assert rows == [tuple(range(1, width + 1))]

@@ -41,12 +41,14 @@ pytestmark = pytest.mark.integration
 def source(stack):
     end = PostgresEnd(stack.postgres_url)
     yield end
-    end.connection.close()
+    end.close()
 
 
 @pytest.fixture(scope="module")
 def target(stack):
-    return ClickHouseEnd(stack.clickhouse_url)
+    end = ClickHouseEnd(stack.clickhouse_url)
+    yield end
+    end.close()
 
 
 def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
@@ -257,14 +259,14 @@ def test_arrays(source, target, type_, literal, expected):
 
 def test_enums_domains_generated_and_identity_columns(source, target):
     source.connection.execute(
-        """DROP TABLE IF EXISTS typed.u; DROP TYPE IF EXISTS typed.mood; DROP DOMAIN IF EXISTS typed.cents;
-        CREATE TYPE typed.mood AS ENUM ('sad', 'so so');
-        CREATE DOMAIN typed.cents AS numeric(9,2) NOT NULL CHECK (value >= 0);
-        CREATE TABLE typed.u (id bigint GENERATED ALWAYS AS IDENTITY, "Größe %s" typed.cents,
-            mood typed.mood, moods typed.mood[], double numeric(10,2) GENERATED ALWAYS AS ("Größe %s" * 2) STORED);
-        INSERT INTO typed.u ("Größe %s", mood, moods) VALUES (1.5, 'so so', '{sad,NULL}')"""
+        f"""SET search_path = {source.schema};
+        CREATE TYPE mood AS ENUM ('sad', 'so so');
+        CREATE DOMAIN cents AS numeric(9,2) NOT NULL CHECK (value >= 0);
+        CREATE TABLE u (id bigint GENERATED ALWAYS AS IDENTITY, "Größe %s" cents,
+            mood mood, moods mood[], double numeric(10,2) GENERATED ALWAYS AS ("Größe %s" * 2) STORED);
+        INSERT INTO u ("Größe %s", mood, moods) VALUES (1.5, 'so so', '{{sad,NULL}}')"""
     )
-    table = TableRef("postgres", "typed", "u")
+    table = TableRef("postgres", source.schema, "u")
     plan = plan_copy(
         table,
         source.resource.columns(table),

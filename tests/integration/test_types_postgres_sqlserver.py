@@ -34,12 +34,14 @@ pytestmark = pytest.mark.integration
 def source(stack):
     end = PostgresEnd(stack.postgres_url)
     yield end
-    end.connection.close()
+    end.close()
 
 
 @pytest.fixture(scope="module")
 def target(stack):
-    return SqlServerEnd(stack.sqlserver_url)
+    end = SqlServerEnd(stack.sqlserver_url)
+    yield end
+    end.close()
 
 
 def same(value):

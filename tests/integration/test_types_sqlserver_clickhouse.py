@@ -31,12 +31,16 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def source(stack):
-    return SqlServerEnd(stack.sqlserver_url)
+    end = SqlServerEnd(stack.sqlserver_url)
+    yield end
+    end.close()
 
 
 @pytest.fixture(scope="module")
 def target(stack):
-    return ClickHouseEnd(stack.clickhouse_url)
+    end = ClickHouseEnd(stack.clickhouse_url)
+    yield end
+    end.close()
 
 
 def decimals(precision, scale):

@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from local.demo_data import load_demo_data
-from local.stack import Stack
 from pipelines import demo, runner
 from pipelines.session import Session, open_session
 from tests.integration.webui import Browser, UserInterface, browser, until
+from tests.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -60,7 +60,7 @@ MOST_BYTES = 300_000
 class Ui:
     """A moved transfer, and the user interface that shows it."""
 
-    stack: Stack
+    stack: Servers
     session: Session
     dagster: UserInterface
 
@@ -85,7 +85,7 @@ class Ui:
 
 
 @pytest.fixture(scope="module")
-def ui(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     """A transfer of real flights that is moved already, shown by `make dev`."""
     folder = tmp_path_factory.mktemp("ui")
     (folder / "transfers").mkdir()

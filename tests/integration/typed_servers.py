@@ -8,8 +8,9 @@ import struct
 import urllib.error
 import urllib.parse
 import urllib.request
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -70,48 +71,56 @@ class Case:
 
 
 class PostgresEnd:
-    """The source table `typed.t (id, x)`."""
-
-    table = TableRef("postgres", "typed", "t")
+    """A source table `t (id, x)`, in a schema of its own."""
 
     def __init__(self, url: str) -> None:
+        self.schema = f"typed_{uuid.uuid4().hex[:8]}"
+        self.table = TableRef("postgres", self.schema, "t")
         self.resource = PostgresResource(url=url)
         self.connection = psycopg.connect(url, autocommit=True)
         self.connection.execute("SET client_min_messages = error; SET timezone = 'UTC'")
-        self.connection.execute("CREATE SCHEMA IF NOT EXISTS typed")
+        self.connection.execute(f"CREATE SCHEMA {self.schema}")
 
     def fill(self, type_: str, literals: Sequence[str | None]) -> None:
         """Ids from 1 on, in that order on disk."""
-        self.connection.execute("DROP TABLE IF EXISTS typed.t")
-        self.connection.execute(f"CREATE TABLE typed.t (id int PRIMARY KEY, x {type_})")
+        self.connection.execute(f"DROP TABLE IF EXISTS {self.schema}.t")
+        self.connection.execute(f"CREATE TABLE {self.schema}.t (id int PRIMARY KEY, x {type_})")
         with (
             self.connection.cursor() as cursor,
-            cursor.copy("COPY typed.t FROM STDIN") as copy,
+            cursor.copy(f"COPY {self.schema}.t FROM STDIN") as copy,
         ):
             for number, literal in enumerate(literals, start=1):
                 copy.write_row((number, literal))
 
+    def close(self) -> None:
+        """Drop all that was made."""
+        self.connection.execute(f"DROP SCHEMA {self.schema} CASCADE")
+        self.connection.close()
+
 
 class SqlServerEnd:
-    """The table `dbo.typed_t (id, x)`, as source and as target."""
-
-    table = TableRef("sqlserver", "dbo", "typed_t")
+    """A table `(id, x)` of its own, as source and as target."""
 
     def __init__(self, url: str) -> None:
         self.resource = SqlServerResource(url=url)
+        self.table = TableRef("sqlserver", "dbo", f"typed_{uuid.uuid4().hex[:8]}")
+
+    def into(self, wire: str) -> TableRef:
+        """What a wire format fills."""
+        return replace(self.table, name=f"{self.table.name}_{wire}")
 
     def fill(self, type_: str, literals: Sequence[str | None]) -> None:
         """Ids from 1 on; the literals are T-SQL."""
         statements = [
-            "DROP TABLE IF EXISTS dbo.typed_t",
-            f"CREATE TABLE dbo.typed_t (id int NOT NULL PRIMARY KEY, x {type_} NULL)",
+            f"DROP TABLE IF EXISTS {qualified(self.table)}",
+            f"CREATE TABLE {qualified(self.table)} (id int NOT NULL PRIMARY KEY, x {type_} NULL)",
         ]
         for start in range(0, len(literals), 100):
             rows = ", ".join(
                 f"({number}, {'NULL' if literal is None else literal})"
                 for number, literal in enumerate(literals[start : start + 100], start=start + 1)
             )
-            statements.append(f"INSERT INTO dbo.typed_t (id, x) VALUES {rows}")
+            statements.append(f"INSERT INTO {qualified(self.table)} (id, x) VALUES {rows}")
         with self.resource.connection() as connection:
             for statement in statements:
                 connection.execute(statement)
@@ -150,6 +159,11 @@ class SqlServerEnd:
         sql = f"SELECT {expression.format('x')} FROM {qualified(table)} ORDER BY id"
         return [row[0] for row in self.resource.query(sql)]
 
+    def close(self) -> None:
+        """Drop all that was made."""
+        for table in (self.table, self.into("arrow"), self.into("text")):
+            self.resource.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
+
 
 class ClickHouseEnd:
     """A target, filled by the product's resource and read over plain HTTP."""
@@ -158,11 +172,16 @@ class ClickHouseEnd:
         self.resource = ClickHouseResource(url=url)
         parts = urllib.parse.urlsplit(url)
         self.database = parts.path.strip("/") or "default"
+        self.name = f"typed_{uuid.uuid4().hex[:8]}"
         self.http = f"http://{parts.hostname}:{parts.port}/"
         self.login = {
             "X-ClickHouse-User": parts.username or "default",
             "X-ClickHouse-Key": urllib.parse.unquote(parts.password or ""),
         }
+
+    def into(self, wire: str) -> TableRef:
+        """What a wire format fills."""
+        return TableRef("clickhouse", self.database, f"{self.name}_{wire}")
 
     def query(self, sql: str) -> str:
         """Without any driver."""
@@ -203,6 +222,11 @@ class ClickHouseEnd:
         rows = [line.split("\t", 1) for line in answer.split("\n")[:-1]]
         return [None if null == "1" else value for null, value in rows]
 
+    def close(self) -> None:
+        """Drop all that was made."""
+        for wire in ("arrow", "text"):
+            self.query(f"DROP TABLE IF EXISTS {qualified(self.into(wire))}")
+
 
 Source = PostgresEnd | SqlServerEnd
 Target = SqlServerEnd | ClickHouseEnd
@@ -210,10 +234,7 @@ Target = SqlServerEnd | ClickHouseEnd
 
 def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
     """Plan, export, convert and load; what the target shows then."""
-    if isinstance(target, ClickHouseEnd):
-        table = TableRef("clickhouse", target.database, f"typed_{wire}")
-    else:
-        table = TableRef("sqlserver", "dbo", f"typed_{wire}")
+    table = target.into(wire)
     plan = plan_copy(
         source.table,
         source.resource.columns(source.table),

@@ -106,14 +106,14 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(local_group, arguments)
 
 
-def test_servers_answer(stack: Stack) -> None:
-    assert servers_answer(stack)
+def test_servers_answer(local_stack: Stack) -> None:
+    assert servers_answer(local_stack)
 
 
-def test_up_twice_changes_nothing(stack: Stack) -> None:
-    before = stack.status()
-    stack.up()
-    assert stack.status() == before
+def test_up_twice_changes_nothing(local_stack: Stack) -> None:
+    before = local_stack.status()
+    local_stack.up()
+    assert local_stack.status() == before
 
 
 def test_commands(another: Stack) -> None:
@@ -153,15 +153,15 @@ def test_commands(another: Stack) -> None:
     assert not another.folder.exists()
 
 
-def test_two_side_by_side(stack: Stack, another: Stack) -> None:
+def test_two_side_by_side(local_stack: Stack, another: Stack) -> None:
     another.up()
     with psycopg.connect(another.postgres_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE only_here (a integer)")
-    with psycopg.connect(stack.postgres_url) as connection:
+    with psycopg.connect(local_stack.postgres_url) as connection:
         assert connection.execute("SELECT to_regclass('only_here')").fetchone() == (None,)
     another.down()
-    assert states(stack) == all_in("running")
-    assert servers_answer(stack)
+    assert states(local_stack) == all_in("running")
+    assert servers_answer(local_stack)
 
 
 def test_data_survive_down_and_up(another: Stack) -> None:
@@ -248,14 +248,16 @@ def test_a_server_that_does_not_start_leaves_nothing_behind(another: Stack) -> N
     assert not clickhouse.leftovers(another.folder)
 
 
-def test_nobody_gets_in_without_a_password(stack: Stack) -> None:
-    url = stack.postgres_url.replace(stack.postgres_url.split(":")[2].split("@")[0], "wrong")
+def test_nobody_gets_in_without_a_password(local_stack: Stack) -> None:
+    url = local_stack.postgres_url.replace(
+        local_stack.postgres_url.split(":")[2].split("@")[0], "wrong"
+    )
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(url)
-    address = urlsplit(stack.sqlserver_url)
+    address = urlsplit(local_stack.sqlserver_url)
     with pytest.raises(pymssql.OperationalError, match="18456"):
         pymssql.connect(server=process.HOST, port=str(address.port), user="sa", password="wrong")
-    port = int(str(stack.status()["clickhouse"]["port"]))
+    port = int(str(local_stack.status()["clickhouse"]["port"]))
     with pytest.raises(clickhouse_connect.driver.exceptions.DatabaseError, match=r"\b516\b"):
         clickhouse_connect.get_client(
             host=process.HOST, port=port, username=clickhouse.USER, password="wrong"

@@ -28,9 +28,9 @@ MANY = "SELECT a.n FROM " + " CROSS JOIN ".join(_DIGITS.format(name) for name in
 
 
 @pytest.fixture(scope="module")
-def clients(stack: Stack) -> Iterator[Clients]:
+def clients(local_stack: Stack) -> Iterator[Clients]:
     """Clients of a server that has an empty table (id int PRIMARY KEY, note nvarchar(10))."""
-    found = Clients.of(stack.sqlserver_url)
+    found = Clients.of(local_stack.sqlserver_url)
     found.run(
         f"IF OBJECT_ID('{TABLE}') IS NOT NULL DROP TABLE {TABLE}",
         f"CREATE TABLE {TABLE} (id int NOT NULL PRIMARY KEY, note nvarchar(10) NULL)",
@@ -53,9 +53,9 @@ def test_odbc_logs_in(clients: Clients, encrypt: str) -> None:
 
 
 def test_strict_encryption_trusts_the_certificate_it_is_given(
-    clients: Clients, stack: Stack
+    clients: Clients, local_stack: Stack
 ) -> None:
-    certificate = sqlserver_part.home(stack.folder) / "server.pem"
+    certificate = sqlserver_part.home(local_stack.folder) / "server.pem"
     with clients.odbc(
         Encrypt="strict", ServerCertificate=str(certificate), TrustServerCertificate="no"
     ) as connection:
@@ -132,16 +132,17 @@ def test_the_rest_of_a_result_can_be_left_unread(clients: Clients) -> None:
 
 
 def test_a_client_that_goes_away_ends_its_statement(clients: Clients) -> None:
-    with clients.pymssql(timeout=1) as connection, pytest.raises(pymssql.Error):
-        connection.cursor().execute(ENDLESS)
+    with clients.pymssql(timeout=1) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT @@SPID")
+            ((session,),) = cursor.fetchall()
+        with pytest.raises(pymssql.Error):
+            connection.cursor().execute(ENDLESS)
+    running = f"SELECT session_id FROM sys.dm_exec_requests WHERE session_id = {session}"
     deadline = time.monotonic() + 60
-    while len(_running(clients)) > 0:
+    while clients.rows(running):
         assert time.monotonic() < deadline, "the statement still runs"
         time.sleep(0.2)
-
-
-def _running(clients: Clients) -> list[tuple[object, ...]]:
-    return clients.rows("SELECT session_id FROM sys.dm_exec_requests WHERE session_id <> @@SPID")
 
 
 def test_several_results_of_one_batch(clients: Clients) -> None:

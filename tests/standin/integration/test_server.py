@@ -43,13 +43,13 @@ def _launch(folder: Path, postgres_url: str, port: int = 0) -> subprocess.Popen[
 
 
 @pytest.fixture
-def database(stack: Stack) -> Iterator[str]:
+def database(local_stack: Stack) -> Iterator[str]:
     """A PostgreSQL database of its own."""
     name = "standin_server"
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+    with psycopg.connect(local_stack.postgres_url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {name}")
-        yield stack.postgres_url.rpartition("/")[0] + f"/{name}"
+        yield local_stack.postgres_url.rpartition("/")[0] + f"/{name}"
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -26,10 +26,10 @@ def ticks(text: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def session(stack: Stack) -> Iterator[Session]:
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+def session(local_stack: Stack) -> Iterator[Session]:
+    with psycopg.connect(local_stack.postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE tsql_expressions")
-    found = Session(stack.postgres_url.rpartition("/")[0] + "/tsql_expressions")
+    found = Session(local_stack.postgres_url.rpartition("/")[0] + "/tsql_expressions")
     yield found
     found.engine.close()
 

@@ -16,10 +16,10 @@ from tests.standin.integration.tsql_session import Session
 
 
 @pytest.fixture(scope="module")
-def url(stack: Stack) -> str:
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+def url(local_stack: Stack) -> str:
+    with psycopg.connect(local_stack.postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE tsql_statements")
-    return stack.postgres_url.rpartition("/")[0] + "/tsql_statements"
+    return local_stack.postgres_url.rpartition("/")[0] + "/tsql_statements"
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ WHOLE, COPY = "dbo.standin_types", "dbo.standin_types_copy"
 
 
 @pytest.fixture(scope="module")
-def clients(stack: Stack) -> Iterator[Clients]:
+def clients(local_stack: Stack) -> Iterator[Clients]:
     """Clients of a server that has a table with all types: rows 1 and 2 filled, row 3 NULL."""
-    found = Clients.of(stack.sqlserver_url)
+    found = Clients.of(local_stack.sqlserver_url)
     found.run(
         *[f"IF OBJECT_ID('{table}') IS NOT NULL DROP TABLE {table}" for table in (WHOLE, COPY)]
     )

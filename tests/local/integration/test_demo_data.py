@@ -15,11 +15,11 @@ COUNTS = {"airlines": 16, "airports": 1458, "planes": 3322, "weather": 26115, "f
 
 
 @pytest.fixture
-def url(stack: Stack) -> Iterator[str]:
+def url(local_stack: Stack) -> Iterator[str]:
     """A database of its own."""
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+    with psycopg.connect(local_stack.postgres_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE demo_data_test")
-        yield stack.postgres_url.rpartition("/")[0] + "/demo_data_test"
+        yield local_stack.postgres_url.rpartition("/")[0] + "/demo_data_test"
         connection.execute("DROP DATABASE demo_data_test WITH (FORCE)")
 
 

@@ -1,0 +1,45 @@
+"""Looks at the servers past the product: plain drivers, and nothing of ours but the URLs."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import clickhouse_connect
+import mssql_python
+
+from resources.sqlserver import SqlServerResource
+
+Row = tuple[Any, ...]
+
+
+def sqlserver(url: str) -> mssql_python.Connection:
+    """An ODBC connection in autocommit mode."""
+    return mssql_python.connect(SqlServerResource(url=url).connection_string(), autocommit=True)
+
+
+def rows(connection: mssql_python.Connection, sql: str) -> list[Row]:
+    """A query's rows by ODBC."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(sql)
+        return [tuple(row) for row in cursor.fetchall()]
+
+
+def ask_sqlserver(url: str, sql: str) -> list[Row]:
+    """A query's rows, by a connection of its own."""
+    with closing(sqlserver(url)) as connection:
+        return rows(connection, sql)
+
+
+def ask_clickhouse(url: str, sql: str) -> list[Row]:
+    """A query's rows, by a client of its own."""
+    with clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False) as client:
+        return [tuple(row) for row in client.query(sql).result_rows]
+
+
+def unencrypted(url: str) -> str:
+    """The SQL Server URL, for a connection that a proxy can read along."""
+    parts = urlsplit(url)
+    options = {**dict(parse_qsl(parts.query)), "encrypt": "no"}
+    return parts._replace(query=urlencode(options)).geturl()

@@ -1,0 +1,83 @@
+"""The servers that tests run on: those that the environment names, or else a local stack."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from local import watch
+from local.stack import Stack
+
+POSTGRES, SQLSERVER, CLICKHOUSE = (
+    f"TABLEFERRY_TEST_{system}_URL" for system in ("POSTGRES", "SQLSERVER", "CLICKHOUSE")
+)
+"""Each names a server to test on, in the form of the product's own variables."""
+
+RUN = os.environ.setdefault("TABLEFERRY_TEST_RUN", uuid4().hex[:6])
+"""Is part of the name of what a run of the tests makes on a server; its workers inherit it."""
+
+OWNER = int(os.environ.setdefault("TABLEFERRY_TEST_OWNER", str(os.getpid())))
+"""The process that the run ends with."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the three servers are."""
+
+    postgres_url: str
+    sqlserver_url: str
+    clickhouse_url: str
+
+    def environment(self) -> dict[str, str]:
+        """The settings that the product reads."""
+        return {
+            "TABLEFERRY_POSTGRES_URL": self.postgres_url,
+            "TABLEFERRY_SQLSERVER_URL": self.sqlserver_url,
+            "TABLEFERRY_CLICKHOUSE_URL": self.clickhouse_url,
+        }
+
+
+def named(*variables: str) -> str | None:
+    """The first of these variables (by default of all) that names a server."""
+    wanted = variables or (POSTGRES, SQLSERVER, CLICKHOUSE)
+    return next((variable for variable in wanted if os.environ.get(variable)), None)
+
+
+def own(name: str) -> str:
+    """The name, as nobody else on the server has it; the same in all workers of a run."""
+    return f"{name}_{RUN}"
+
+
+def shared_folder() -> Path:
+    """Where the stack of the run is, if there is one."""
+    return Path(tempfile.gettempdir()) / f"tableferry-tests-{RUN}"
+
+
+def shared_stack() -> Stack:
+    """The one stack of all workers; the first that needs it starts it."""
+    folder = shared_folder()
+    folder.mkdir(mode=0o711, exist_ok=True)  # PostgreSQL's user must get to its own folder inside
+    stack = Stack(folder)
+    try:
+        (folder / "watched").touch(exist_ok=False)
+    except FileExistsError:
+        pass
+    else:
+        watch.start(folder, OWNER)
+    stack.up()
+    return stack
+
+
+def find() -> Servers:
+    """The servers that the environment names; whichever it does not is the shared stack's."""
+    found = {variable: os.environ.get(variable) for variable in (POSTGRES, SQLSERVER, CLICKHOUSE)}
+    if not all(found.values()):
+        stack = shared_stack()
+        local = (stack.postgres_url, stack.sqlserver_url, stack.clickhouse_url)
+        found = {
+            variable: url or one for (variable, url), one in zip(found.items(), local, strict=True)
+        }
+    return Servers(*(str(url) for url in found.values()))
