@@ -132,6 +132,8 @@ class RangeRecord:
     """The columns that were written."""
     shadow: str | None = None
     """Identity of the table that a swap gathered the range in."""
+    rejected: str | None = None
+    """Name of the table in which the rows are kept that failed their audit."""
     artifacts: Sequence[Artifact] = ()
     """What the rows went through as bcp's files, in their order."""
 
@@ -164,6 +166,8 @@ class RangeRecord:
             found[COLUMN_SCHEMA] = self.schema
         if self.shadow:
             found["shadow"] = self.shadow
+        if self.rejected:
+            found["rejected_rows_in"] = self.rejected
         if self.counts:
             found |= {f"overflow_{column}": number for column, number in self.counts.items()}
         return found | artifact_metadata(self.artifacts)
@@ -194,6 +198,7 @@ class RangeRecord:
             attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
             error=values.get("error"),  # type: ignore[arg-type]
             shadow=values.get("shadow"),  # type: ignore[arg-type]
+            rejected=values.get("rejected_rows_in"),  # type: ignore[arg-type]
             counts={
                 name.removeprefix("overflow_"): int(value)  # type: ignore[arg-type]
                 for name, value in values.items()

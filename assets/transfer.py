@@ -174,7 +174,7 @@ def execute(
             written = hop if moves else hop.in_place
             for note in _prepare(transfer, written, servers, instance):
                 context.log.warning(note)
-            for name in target.clean(hop.plan.target, alive):
+            for name in target.clean(hop.plan.target, alive, rejected=False):
                 context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
             context.log.info(summary(hop.asset, reasons[hop.number]))
             if transfer.write == "swap":

@@ -14,12 +14,16 @@ import pyarrow as pa
 
 from assets.drift import column_schema
 from assets.journey import Hop
+from assets.kept import with_kept
 from assets.proof import (
+    CheckFailed,
     allowing_kept_rows,
+    audit,
     blocking_failures,
     prove,
     reconcile_range,
     require_unmoved,
+    settle,
     verdicts_of,
 )
 from assets.records import RangeRecord, Reason, State
@@ -33,7 +37,7 @@ from resources.files import Artifact
 from resources.keyrange import KeyRange
 from resources.retry import retrying
 from resources.sqlserver_export import read_tab_separated
-from resources.target import RangeLoad
+from resources.target import RangeLoad, Target, TargetOptions, written_to
 from resources.types import conform, schema
 
 
@@ -79,6 +83,7 @@ def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
         message = (
             f"{work.journey.transfer.transfer}: {hop.plan.target} range {name}: {describe(error)}"
         )
+        rejected = error.rejected if isinstance(error, CheckFailed) else None
         failed = RangeRecord(
             range=name,
             state=State.FAILED,
@@ -86,6 +91,7 @@ def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
             run_id=work.run_id,
             error=message,
             attempts=attempts,
+            rejected=rejected.name if rejected else None,
         )
         work.writers[hop.number].progress(failed)
         work.tell(hop, name, "failed")
@@ -118,13 +124,14 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
 
     Without a materialization Dagster would call a backfill with skipped ranges failed.
     """
+    target = hop.plan.target
     if reason is Reason.UNCHECKED:
-        verdicts = verdicts_of(work, hop, key_range, reading)
+        verdicts = verdicts_of(work, hop, key_range, reading, target)
     else:
-        verdicts = (reconcile_range(work, hop, key_range, "count", reading),)
+        verdicts = (reconcile_range(work, hop, key_range, "count", reading, target),)
     if not all(verdict.passed for verdict in verdicts):
         require_unmoved(work, hop, key_range, reading)
-        verdicts = allowing_kept_rows(work, hop, key_range, reading, verdicts)
+        verdicts = allowing_kept_rows(work, hop, key_range, reading, verdicts, target)
     failed = blocking_failures(work, verdicts)
     record = RangeRecord(
         range=key_range.name,
@@ -161,7 +168,8 @@ def _promoted(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, attem
 
 def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
     """A range that an earlier run left in the shadow table, counted anew."""
-    verdict = reconcile_range(work, hop, key_range, "count", reading)
+    shadow = hop.written_plan.target
+    verdict = reconcile_range(work, hop, key_range, "count", reading, shadow)
     if not verdict.passed:
         require_unmoved(work, hop, key_range, reading)
     work.tell(hop, key_range.name, "shadowed")
@@ -180,7 +188,7 @@ def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Ou
 def _move(
     work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: Reason, attempt: int
 ) -> Outcome:
-    """One attempt: stream the range into a staging table, make it visible, prove it, record it."""
+    """One attempt: stream the range into a staging table, audit it, make it visible, record it."""
     name, writer = key_range.name, work.writers[hop.number]
     version = str(work.journey.version(hop, reading.fingerprint))
     counts: dict[str, int] = {}
@@ -213,12 +221,13 @@ def _move(
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
             }
             reached("after_load")
+            staged = _staged(work, hop, key_range, reading, load)
             record = RangeRecord(
                 range=name,
                 state=State.LOADED,
                 data_version=version,
                 run_id=work.run_id,
-                rows=_staged(work, hop, key_range, reading, load),
+                rows=staged,
                 bytes=receipt.bytes,
                 wire=hop.spec.wire,
                 fingerprint=reading.fingerprint.value if hop.number == 1 else None,
@@ -229,14 +238,33 @@ def _move(
                 artifacts=(*artifacts, *receipt.artifacts),
             )
             writer.progress(record)
-            work.tell(hop, name, "finalise")
             started = time.perf_counter()
-            load.finalise()
-            seconds["finalise"] = time.perf_counter() - started
-            record = replace(record, moving_seconds=time.perf_counter() - began)
+            verdicts = audit(work, hop, key_range, reading, load)
+            audited = time.perf_counter()
+            work.tell(hop, name, "finalise")
+            visible = load.finalise()
+            _require_visible(target, hop, key_range, options, visible)
+            seconds["reconcile"] = audited - started
+            seconds["finalise"] = time.perf_counter() - audited
+            moving = time.perf_counter() - began - seconds["reconcile"]
+            record = replace(record, moving_seconds=moving)
     reached("after_commit")
     writer.progress(replace(record, state=State.FINALISED))
-    return prove(work, hop, key_range, reading, record, reason)
+    if hop.options.mode == "upsert" and (kept := visible - staged):
+        verdicts = tuple(with_kept(one, kept) for one in verdicts)
+    return settle(work, hop, record, reason, verdicts)
+
+
+def _require_visible(
+    target: Target, hop: Hop, key_range: KeyRange, options: TargetOptions, rows: int
+) -> None:
+    """What readers see now must be what was audited."""
+    shown = target.range_rows(hop.plan, key_range, options)
+    if shown != rows:
+        raise ReceiptMismatch(
+            f"{rows} rows were audited and made visible, but the range has {shown} in "
+            f"{written_to(hop.plan, options)}: another writer, or a trigger, changed it"
+        )
 
 
 def _staged(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, load: RangeLoad) -> int:

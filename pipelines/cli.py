@@ -196,12 +196,22 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
 @click.option("--hop", type=int, default=None, help="This hop only, counted from 1.")
 @click.option("--limit", default=20, show_default=True, help="Most rows to show.")
 @click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
+@click.option("--published", is_flag=True, help="Look at what readers see, whatever was rejected.")
 @as_json
 @user_errors
 def diff(
-    transfer: str, name: str, hop: int | None, limit: int, parquet: str | None, as_json: bool
+    transfer: str,
+    name: str,
+    hop: int | None,
+    limit: int,
+    parquet: str | None,
+    published: bool,
+    as_json: bool,
 ) -> None:
-    """Show which rows and columns of a range differ. Exit code 0 only if none does."""
+    """Show which rows and columns of a range differ. Exit code 0 only if none does.
+
+    Of a range whose last attempt failed its audit, these are the rows that nobody got to see.
+    """
     from pipelines import runner
     from pipelines.render import console, difference_table
     from pipelines.session import open_session
@@ -213,6 +223,7 @@ def diff(
         hop=hop,
         limit=limit,
         parquet=Path(parquet) if parquet else None,
+        published=published,
     )
     good = all(not differences.rows for differences in found.values())
     if as_json:

@@ -237,8 +237,11 @@ def differences(
     hop: int | None = None,
     limit: int = 20,
     parquet: Path | None = None,
+    published: bool = False,
 ) -> dict[str, Differences]:
     """The rows of one range that differ, per target.
+
+    Where an attempt on the range failed its audit, these are the rows of that attempt.
 
     Args:
         session: where everything is.
@@ -247,6 +250,7 @@ def differences(
         hop: this hop only (1-based).
         limit: most examples per target; the counts are of all rows.
         parquet: file to write all differences to, one row per differing value.
+        published: compare what readers see, also where an attempt failed its audit.
 
     Raises:
         InputError: the transfer, hop or range does not exist.
@@ -256,18 +260,23 @@ def differences(
     key = hops[0].plan.key.source
     known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
     (range_name,) = _meant(name, [range_name], known)
+    found: dict[str, Differences] = {}
     with difference_file(parquet) as write:
-        return {
-            str(one.plan.target): drill_down(
-                one.plan,
-                session.servers.endpoint(one.plan.source.system),
-                session.servers.endpoint(one.plan.target.system),
+        for one in _chosen_hops(name, hops, hop):
+            plan, table = one.plan, str(one.plan.target)
+            target = session.servers.target(plan.target.system)
+            rejected = target.rejected_table(plan, known[range_name])
+            if rejected and not published:
+                plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
+            found[table] = drill_down(
+                plan,
+                session.servers.endpoint(plan.source.system),
+                session.servers.endpoint(plan.target.system),
                 known[range_name],
                 limit=limit,
-                sink=write(str(one.plan.target)),
+                sink=write(table),
             )
-            for one in _chosen_hops(name, hops, hop)
-        }
+    return found
 
 
 def clean(session: Session, names: Sequence[str] = ()) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from resources.clickhouse import RANGE_COLUMN, ClickHouseResource
 from resources.clickhouse_ddl import (
     Owner,
     copy_columns,
+    drop_table,
     is_in,
     names,
     not_in,
@@ -24,8 +25,16 @@ from resources.dialects import qualified, string_literal
 from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.target import LoadReceipt, TargetOptions, row_identity
+from resources.tables import TableRef, staging_prefix
+from resources.target import (
+    MOST_REJECTED,
+    LoadReceipt,
+    TargetMoved,
+    TargetOptions,
+    is_rejected,
+    rejected_of,
+    row_identity,
+)
 
 UNDIVIDED: Mapping[str, str | int] = {
     "insert_deduplicate": 0,
@@ -56,6 +65,10 @@ class ClickHouseLoad:
     """Whether the table has one partition per key range."""
     _sent: int = field(default=0, init=False)
     _blocks: int = field(default=0, init=False)
+    _audited: int | None = field(default=None, init=False)
+    """Rows of the staging table as it is to become visible."""
+    _target_rows: int = field(default=0, init=False)
+    """`append`: the target's own rows of the range, as the audit took them in."""
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -82,7 +95,31 @@ class ClickHouseLoad:
         """Rows in the staging table."""
         return self._count(self._staged)
 
-    def finalise(self) -> None:
+    def audited_table(self) -> TableRef:
+        """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        if self._audited is None:
+            self._audited = self._require_staged(self._sent, "sent")
+            if self._appends:
+                self._target_rows = self._count(qualified(self.table), self._own)
+                self._take_in_known_rows()
+                self._audited = self.staged_rows()
+        return replace(self.table, name=self.staging)
+
+    def keep_rejected(self) -> TableRef:
+        """Rename the staging table, so that the attempt's end does not drop it."""
+        target = self.plan.target
+        rows = self.resource.query(
+            f"SELECT name FROM system.tables WHERE database = {_text(target.schema)} "
+            f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
+        )
+        others = [name for (name,) in rows if is_rejected(target, name)]
+        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+            self.resource.execute(drop_table(target, name))
+        kept = rejected_of(target, self.key_range.name)
+        self.resource.execute(f"RENAME TABLE {self._staged} TO {qualified(kept)}")
+        return kept
+
+    def finalise(self) -> int:
         """Make the range visible, and see that it is.
 
         Every step may be repeated: the staging table stays as it is until the range is visible.
@@ -91,23 +128,24 @@ class ClickHouseLoad:
             ReceiptMismatch: staging holds another number of rows than were sent, or the target
                 shows another number than were staged.
             RangeBusy: another run took the range over.
+            TargetMoved: the target's own rows, which `append` keeps, are others than were audited.
         """
-        rows = self.staged_rows()
-        if rows != self._sent:
-            raise ReceiptMismatch(
-                f"{self.table} range {self.key_range.name}: {self._sent} rows were sent, "
-                f"but {rows} arrived in the staging table"
-            )
+        self.audited_table()
+        assert self._audited is not None
+        self._require_staged(self._audited, "audited")
         self._still_ours()
+        if self._appends and self._count(qualified(self.table), self._own) != self._target_rows:
+            raise TargetMoved(
+                f"{self.table} range {self.key_range.name}: somebody else wrote to it after the "
+                "audit"
+            )
         debug.reached("inside_finalise")
-        if self.atomic:
-            self._replace_partition()
-        else:
-            self._rewrite()
+        return self._replace_partition() if self.atomic else self._rewrite()
 
-    def _replace_partition(self) -> None:
-        if self.options.mode in ("append", "upsert") and row_identity(self.plan):
-            self._merge_kept_rows()
+    def _replace_partition(self) -> int:
+        if self.options.mode == "upsert":
+            kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
+            self._take_in(kept)
         rows = self.staged_rows()
         where = partition(self.key_range)
         if rows:
@@ -115,17 +153,17 @@ class ClickHouseLoad:
         else:
             # REPLACE PARTITION out of an empty table is refused by newer servers
             self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {where}")
-        shown = self._count(
-            qualified(self.table), f"_partition_id = '{range_number(self.key_range)}'"
-        )
+        shown = self._count(qualified(self.table), self._own)
         if shown != rows:
             raise ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
                 f"but the target shows {shown}"
             )
 
+        self._target_rows = rows
         if self.options.mode in ("replace", "swap"):
             self._drop_strays()
+        return rows
 
     def _drop_strays(self) -> None:
         """Remove rows of this key range from other partitions.
@@ -142,18 +180,37 @@ class ClickHouseLoad:
                 "SETTINGS mutations_sync = 2"
             )
 
-    def _merge_kept_rows(self) -> None:
-        """Bring the rows of the target that stay into staging, so that one REPLACE shows all."""
-        own = f"_partition_id = '{range_number(self.key_range)}'"
-        if self.options.mode == "append":
-            self.resource.execute(
-                f"DELETE FROM {self._staged} WHERE {is_in(self.plan, self._already_there)}",
-                # replicas would each see their own state of the subquery: this table has only us
-                {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
+    def _require_staged(self, rows: int, which: str) -> int:
+        staged = self.staged_rows()
+        if staged != rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: {rows} rows were {which}, "
+                f"but {staged} arrived in the staging table"
             )
-            kept = own
-        else:
-            kept = f"{own} AND {not_in(self.plan, self._staged)}"
+        return staged
+
+    @property
+    def _appends(self) -> bool:
+        return self.options.mode == "append" and bool(row_identity(self.plan))
+
+    @property
+    def _own(self) -> str:
+        """Condition: a row of the target that is in this range."""
+        if self.atomic:
+            return f"_partition_id = '{range_number(self.key_range)}'"
+        return self.plan.target_range(self.key_range)
+
+    def _take_in_known_rows(self) -> None:
+        """Replace what the target has already by the target's own rows."""
+        self.resource.execute(
+            f"DELETE FROM {self._staged} WHERE {is_in(self.plan, self._already_there)}",
+            # replicas would each see their own state of the subquery: this table has only us
+            {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
+        )
+        self._take_in(self._own)
+
+    def _take_in(self, kept: str) -> None:
+        """Bring rows of the target that stay into staging, so that one REPLACE shows all."""
         # all columns, also those that the transfer does not write
         found = self.resource.columns(self.table)
         columns = names([column.name for column in found if not column.generated])
@@ -172,7 +229,7 @@ class ClickHouseLoad:
         target = qualified(self.table)
         return f"(SELECT * FROM {target} WHERE {is_in(self.plan, self._staged)})"
 
-    def _rewrite(self) -> None:
+    def _rewrite(self) -> int:
         """The way into a table that somebody else partitioned: delete, then insert. Not atomic.
 
         Whatever of it a crash leaves, the next attempt starts with the same delete.
@@ -180,8 +237,8 @@ class ClickHouseLoad:
         target, columns = qualified(self.table), copy_columns(self.plan)
         # an INSERT SELECT outlives its lost client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {_text(self.lock)}) SYNC")
-        delete, added = self.plan.target_range(self.key_range), "1"
-        if self.options.mode == "append" and row_identity(self.plan):
+        delete, added = self._own, "1"
+        if self._appends:
             delete, added = "", f"NOT ({is_in(self.plan, self._already_there)})"
         elif self.options.mode == "upsert":
             delete = is_in(self.plan, self._staged)
@@ -190,10 +247,13 @@ class ClickHouseLoad:
                 f"ALTER TABLE {target} DELETE WHERE {delete}",
                 {"mutations_sync": 2, "allow_nondeterministic_mutations": 1},
             )
+        kept = self._count(target, self._own) if self.options.mode == "upsert" else 0
         self.resource.execute(
             f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {self._staged} WHERE {added}",
             {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
         )
+        self._target_rows = kept + self.staged_rows()
+        return self._target_rows
 
     @property
     def _staged(self) -> str:

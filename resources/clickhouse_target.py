@@ -32,7 +32,9 @@ from resources.target import (
     Alive,
     TargetOptions,
     check_mode,
+    is_rejected,
     nobody_else,
+    rejected_of,
     row_identity,
     shadow_of,
     written_to,
@@ -141,7 +143,8 @@ class ClickHouseTarget:
                 if layout.atomic
                 else plain_staging_table(table, staging, me)
             )
-            for statement in statements:
+            rejected = rejected_of(plan.target, key_range.name)
+            for statement in (drop_table(rejected, rejected.name), *statements):
                 self.resource.execute(statement)
             yield ClickHouseLoad(
                 resource=self.resource,
@@ -204,13 +207,19 @@ class ClickHouseTarget:
                 self._move_rows(plan, table, key_range, into)
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
 
-    def clean(self, target: TableRef, alive: Alive = nobody_else) -> list[str]:
+    def clean(
+        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+    ) -> list[str]:
         """Drop locks, staging tables and outdated shadows of dead runs. See `Target.clean`."""
         rows = self.resource.query(
             f"SELECT name, comment FROM system.tables WHERE database = {_text(target.schema)} "
             f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
         )
-        dropped = [name for name, comment in rows if not alive(Owner.read(comment).run)]
+        dropped = [
+            name
+            for name, comment in rows
+            if (rejected or not is_rejected(target, name)) and not alive(Owner.read(comment).run)
+        ]
         for name in dropped:
             self.resource.execute(drop_table(target, name))
         shadow, layout = shadow_of(target), self._layout(target)
@@ -218,6 +227,11 @@ class ClickHouseTarget:
             self.resource.execute(drop_table(shadow, shadow.name))
             dropped.append(shadow.name)
         return dropped
+
+    def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
+        """The range's rows that failed their audit. See `Target.rejected_table`."""
+        kept = rejected_of(plan.target, key_range.name)
+        return kept if self._layout(kept) else None
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Rows of the range, by the key's value and not by partition."""

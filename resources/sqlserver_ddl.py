@@ -91,10 +91,13 @@ def delete_range(plan: CopyPlan, table: TableRef, condition: str) -> str:
     return f"DELETE FROM {qualified(table)} WHERE {condition}"
 
 
-def insert_all(plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
-    """Copy all staged rows. Without TABLOCK: it would make parallel ranges wait for each other."""
+def insert_all(plan: CopyPlan, table: TableRef, rows_of: TableRef, condition: str = "1 = 1") -> str:
+    """Copy rows. Without TABLOCK: it would make parallel ranges wait for each other."""
     columns = copy_columns(plan)
-    return f"INSERT INTO {qualified(table)} ({columns}) SELECT {columns} FROM {qualified(staging)}"
+    return (
+        f"INSERT INTO {qualified(table)} ({columns}) "
+        f"SELECT {columns} FROM {qualified(rows_of)} WHERE {condition}"
+    )
 
 
 def insert_new(plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
@@ -104,6 +107,22 @@ def insert_new(plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         f"INSERT INTO {qualified(table)} ({columns}) SELECT {columns} "
         f"FROM {qualified(staging)} AS s WHERE NOT EXISTS "
         f"(SELECT 1 FROM {qualified(table)} AS t WHERE {_same_row(plan)})"
+    )
+
+
+def drop_known(plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+    """Remove the staged rows whose primary key the table has."""
+    return (
+        f"DELETE s FROM {qualified(staging)} AS s WHERE EXISTS "
+        f"(SELECT 1 FROM {qualified(table)} AS t WHERE {_same_row(plan)})"
+    )
+
+
+def count_kept(plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
+    """Count the rows whose primary key was not staged."""
+    return (
+        f"SELECT COUNT_BIG(*) FROM {qualified(table)} AS t WHERE ({condition}) AND NOT EXISTS "
+        f"(SELECT 1 FROM {qualified(staging)} AS s WHERE {_same_row(plan)})"
     )
 
 

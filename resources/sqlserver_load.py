@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -18,18 +18,30 @@ from resources.plan import CopyPlan
 from resources.sqlserver import SqlServerConnection, SqlServerResource
 from resources.sqlserver_ddl import (
     count,
+    count_kept,
     delete_range,
+    drop_known,
+    drop_table,
     get_lock,
     identity_insert,
     insert_all,
     insert_new,
+    rename,
     table_exists,
+    tables_like,
     update_known,
 )
 from resources.sqlserver_errors import broke, translate
 from resources.sqlserver_text import load_files
-from resources.tables import TableRef
-from resources.target import LoadReceipt, TargetOptions, row_identity
+from resources.tables import TableRef, staging_prefix
+from resources.target import (
+    MOST_REJECTED,
+    LoadReceipt,
+    TargetOptions,
+    is_rejected,
+    rejected_of,
+    row_identity,
+)
 
 REPEATS = (0.2, 1.0, 3.0)
 """Seconds before each repetition of the finalising transaction, e.g. after a deadlock."""
@@ -59,6 +71,8 @@ class SqlServerLoad:
     files: contextlib.ExitStack
     """Ends with the attempt, and so after the commit: what holds the artifact files."""
     _sent: int = field(default=0, init=False)
+    _audited: int | None = field(default=None, init=False)
+    """Rows of the staging table as it is to become visible."""
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -128,7 +142,47 @@ class SqlServerLoad:
         """Rows in the staging table."""
         return _number(self.session, count(self.staging))
 
-    def finalise(self) -> None:
+    def audited_table(self) -> TableRef:
+        """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        if self._audited is None:
+            self._audited = self._require_staged(self._sent, "sent")
+            if self._appends:
+                execute = self.session.execute
+                execute(drop_known(self.plan, self.table, self.staging))
+                execute(insert_all(self.plan, self.staging, self.table, self._own))
+                self._audited = self.staged_rows()
+        return self.staging
+
+    def keep_rejected(self) -> TableRef:
+        """Rename the staging table, so that the attempt's end does not drop it."""
+        target = self.plan.target
+        rows = self.session.query(tables_like(target, staging_prefix(target)))
+        others = [name for (name,) in rows if is_rejected(target, name)]
+        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+            self.session.execute(drop_table(replace(target, name=name)))
+        kept = rejected_of(target, self.key_range.name)
+        self.session.execute(rename(self.staging, kept.name))
+        return kept
+
+    def _require_staged(self, rows: int, which: str) -> int:
+        staged = self.staged_rows()
+        if staged != rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: {rows} rows were {which}, "
+                f"but {staged} arrived in the staging table"
+            )
+        return staged
+
+    @property
+    def _appends(self) -> bool:
+        return self.options.mode == "append" and bool(row_identity(self.plan))
+
+    @property
+    def _own(self) -> str:
+        """Condition: a row of the target that is in this range."""
+        return self.plan.target_range(self.key_range)
+
+    def finalise(self) -> int:
         """Make the range visible by one transaction, and know whether it committed.
 
         The transaction empties the staging table as its last step: a staging table that is there
@@ -140,19 +194,20 @@ class SqlServerLoad:
                 the target does not hold what it should; the transaction is rolled back.
             RangeBusy: the lost session's lock went to another run.
         """
-        rows = self.staged_rows()
-        if rows != self._sent:
-            raise ReceiptMismatch(
-                f"{self.table} range {self.key_range.name}: {self._sent} rows were sent, "
-                f"but {rows} arrived in the staging table"
-            )
+        self.audited_table()
+        assert self._audited is not None
+        rows = self._require_staged(self._audited, "audited")
+        kept = 0
+        if self.options.mode == "upsert":
+            kept = _number(self.session, count_kept(self.plan, self.table, self.staging, self._own))
         for pause in (*REPEATS, None):
             try:
-                return self._transaction(rows)
+                self._transaction(rows)
+                return kept + rows
             except StatementFailed as error:
                 if broke(error):
                     if self._committed(rows):
-                        return None
+                        return kept + rows
                 else:
                     self._rollback()
                 if not error.transient or pause is None:
@@ -161,6 +216,7 @@ class SqlServerLoad:
             except BaseException:
                 self._rollback()
                 raise
+        raise AssertionError("the last repetition ends with a result or an error")
 
     def _transaction(self, rows: int) -> None:
         execute = self.session.execute
@@ -184,13 +240,12 @@ class SqlServerLoad:
             inserted = execute(insert_new(plan, table, staging))
             if update and updated + inserted != rows:
                 raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
-        elif mode == "append" and row_identity(plan):
+        elif self._appends:
             execute(insert_new(plan, table, staging))
         else:
-            condition = plan.target_range(self.key_range)
-            execute(delete_range(plan, table, condition))
+            execute(delete_range(plan, table, self._own))
             execute(insert_all(plan, table, staging))
-            shown = _number(self.session, count(table, condition))
+            shown = _number(self.session, count(table, self._own))
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
 

@@ -34,7 +34,9 @@ from resources.target import (
     Alive,
     TargetOptions,
     check_mode,
+    is_rejected,
     nobody_else,
+    rejected_of,
     shadow_of,
     written_to,
 )
@@ -150,18 +152,26 @@ class SqlServerTarget:
     ) -> None:
         """Nothing to do: a range's rows are found by their keys, whatever range they came with."""
 
-    def clean(self, target: TableRef, alive: Alive = nobody_else) -> list[str]:
+    def clean(
+        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+    ) -> list[str]:
         """Drop the staging tables of ranges that no session holds. See `Target.clean`."""
         prefix = staging_prefix(target)
         lock_length = len(staging_name(target, ""))
         dropped = []
         with self.resource.connection() as connection:
-            found = [row[0] for row in connection.query(tables_like(target, prefix))]
+            names = [row[0] for row in connection.query(tables_like(target, prefix))]
+            found = [name for name in names if rejected or not is_rejected(target, name)]
             for lock in sorted({name[:lock_length] for name in found}):
                 if _take(connection, lock):
-                    dropped += _drop_all(connection, target, lock)
+                    dropped += _drop_all(connection, target, lock, rejected=rejected)
                     connection.execute(release_lock(lock))
         return dropped
+
+    def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
+        """The range's rows that failed their audit. See `Target.rejected_table`."""
+        kept = rejected_of(plan.target, key_range.name)
+        return kept if self.resource.query(table_exists(kept)) else None
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Rows of the range that are committed."""
@@ -233,9 +243,12 @@ def _take(session: SqlServerConnection, lock: str, seconds: int = 0) -> bool:
     return int(session.query(get_lock(lock, seconds * 1000))[0][0]) >= 0
 
 
-def _drop_all(session: SqlServerConnection, table: TableRef, prefix: str) -> list[str]:
+def _drop_all(
+    session: SqlServerConnection, table: TableRef, prefix: str, *, rejected: bool = True
+) -> list[str]:
     """Drop what an earlier attempt left under this lock, which is ours now."""
-    found = [str(row[0]) for row in session.query(tables_like(table, prefix))]
+    names = [str(row[0]) for row in session.query(tables_like(table, prefix))]
+    found = [name for name in names if rejected or not is_rejected(table, name)]
     for name in found:
         session.execute(drop_table(replace(table, name=name)))
     return found

@@ -11,16 +11,28 @@ from typing import Protocol
 import pyarrow as pa
 
 from resources.delimited import Framing
-from resources.errors import InputError
+from resources.errors import InputError, TableferryError
 from resources.files import Artifact
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan, WriteMode
-from resources.tables import TableRef
+from resources.tables import TableRef, staging_name, staging_prefix
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""
 
 SHADOW, DIGEST = "__ferry_shadow", 12
+
+REJECTED = "_rejected"
+"""What the name of a staging table that failed its audit ends with."""
+
+MOST_REJECTED = 10
+"""Of one target: enough to see what is wrong, too few to fill a disk."""
+
+
+class TargetMoved(TableferryError):
+    """Rows of the target changed between a range's audit and its becoming visible."""
+
+    transient = True
 
 
 def nobody_else(owner: str) -> bool:
@@ -73,12 +85,32 @@ class RangeLoad(Protocol):
     def staged_rows(self) -> int:
         """Rows in the staging table, counted by the server."""
 
-    def finalise(self) -> None:
+    def audited_table(self) -> TableRef:
+        """The staging table, once it holds what the range is to become, for its audit.
+
+        With `append` the target's own rows have taken the place of those that are there already.
+
+        Raises:
+            ReceiptMismatch: the staging table does not hold the rows that were sent.
+        """
+
+    def finalise(self) -> int:
         """Make the range visible: all of it at once or nothing, however often it is repeated.
+
+        Returns:
+            The rows that the range has in the table that is written to, those included that the
+            write mode keeps.
 
         Raises:
             ReceiptMismatch: the staging table does not hold the rows that were sent.
             RangeBusy: another run took the range over in the meantime.
+            TargetMoved: somebody else wrote to the range after the audit.
+        """
+
+    def keep_rejected(self) -> TableRef:
+        """Leave the staging table to whoever inspects it, under a name that does not change.
+
+        The next attempt on the range drops it, or `clean`, or one too many of another range.
         """
 
 
@@ -156,8 +188,19 @@ class Target(Protocol):
             options: as given to `prepare`.
         """
 
-    def clean(self, target: TableRef, alive: Alive = nobody_else) -> list[str]:
-        """Drop what dead owners left of this target; returns the names of the dropped tables."""
+    def clean(
+        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+    ) -> list[str]:
+        """Drop what dead owners left of this target; returns the names of the dropped tables.
+
+        Args:
+            target: the table that they wrote to.
+            alive: whether an owner still lives.
+            rejected: drop also the staging tables that failed their audit.
+        """
+
+    def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
+        """The range's staging table that failed its audit, if it is still there."""
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Rows of the range in the table that is written to now: with `swap`, in the shadow."""
@@ -171,6 +214,16 @@ def shadow_of(table: TableRef) -> TableRef:
     if len(name) > room:
         name = f"{name[:room]}{hashlib.blake2b(name.encode(), digest_size=DIGEST // 2).hexdigest()}"
     return replace(table, name=name + SHADOW)
+
+
+def rejected_of(target: TableRef, range_name: str) -> TableRef:
+    """Where the rows of a range are kept that failed their audit: one table per range."""
+    return replace(target, name=f"{staging_name(target, range_name)}{REJECTED}")
+
+
+def is_rejected(target: TableRef, name: str) -> bool:
+    """Whether a table holds rows of the target that failed their audit."""
+    return name.startswith(staging_prefix(target)) and name.endswith(REJECTED)
 
 
 def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:

@@ -1,33 +1,29 @@
-"""A TCP proxy that cuts one connection at the worst moment."""
+"""TCP proxies that cut one connection at the worst moment, or change what passes."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+from typing import Self
 from urllib.parse import urlsplit
 
 
-class LosesAnswer:
-    """A proxy that drops the answer to the first request that holds a marker, and hangs up.
+class _Proxy:
+    """Accepts connections, and serves each in a thread of its own.
 
     Args:
         url: of the server behind; what is sent must not be encrypted.
-        marker: bytes of the request whose answer is lost.
-        deliver: whether the server gets that request at all.
     """
 
-    def __init__(self, url: str, marker: bytes, *, deliver: bool = True) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._deliver = deliver
         self._behind = (parts.hostname, parts.port)
-        self._marker = marker
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
         self.url = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
-        self.lost = 0
 
-    def __enter__(self) -> LosesAnswer:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -40,10 +36,28 @@ class LosesAnswer:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+            server = socket.create_connection(self._behind)
+            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
 
-    def _serve(self, client: socket.socket) -> None:
-        server = socket.create_connection(self._behind)
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class LosesAnswer(_Proxy):
+    """A proxy that drops the answer to the first request that holds a marker, and hangs up.
+
+    Args:
+        url: of the server behind.
+        marker: bytes of the request whose answer is lost.
+        deliver: whether the server gets that request at all.
+    """
+
+    def __init__(self, url: str, marker: bytes, *, deliver: bool = True) -> None:
+        super().__init__(url)
+        self._marker, self._deliver = marker, deliver
+        self.lost = 0
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
         losing = threading.Event()
 
         def answers() -> None:
@@ -62,6 +76,34 @@ class LosesAnswer:
                     self.lost += 1
                     break
             server.sendall(data)
+        _hang_up(client, server)
+
+
+class Corrupts(_Proxy):
+    """A proxy that changes bytes on their way to the server.
+
+    Args:
+        url: of the server behind.
+        old: the bytes to look for; those that lie across two packets are missed.
+        new: as many bytes in their place.
+    """
+
+    def __init__(self, url: str, old: bytes, new: bytes) -> None:
+        super().__init__(url)
+        assert len(old) == len(new), "lengths are part of what is sent"
+        self._old, self._new = old, new
+        self.changed = 0
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        def answers() -> None:
+            while data := _receive(server):
+                client.sendall(data)
+            _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            self.changed += data.count(self._old)
+            server.sendall(data.replace(self._old, self._new))
         _hang_up(client, server)
 
 

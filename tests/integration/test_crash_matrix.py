@@ -27,11 +27,14 @@ BEFORE_COMMIT = [
     "after_export",
     "during_load",
     "after_load",
+    "before_audit",
+    "after_audit",
     "inside_finalise",
     "after_commit",
 ]
 AFTER_EVENT = ["after_event", "between_hops"]
 POINTS = [*BEFORE_COMMIT, *AFTER_EVENT]
+IN_LATER_HOP = ["during_load", "after_audit", "inside_finalise", *AFTER_EVENT]
 
 RUNNING = dg.DagsterRunStatus.STARTED
 
@@ -40,7 +43,10 @@ CELLS = [
     *itertools.product(("direct",), ("replace", "upsert"), (1,), POINTS),
     *itertools.product(("chain",), ("replace", "upsert"), (1,), POINTS),
     *itertools.product(
-        ("chain",), ("replace",), (2,), ("during_load", "inside_finalise", *AFTER_EVENT)
+        ("chain",),
+        ("replace",),
+        (2,),
+        ("during_load", "after_audit", "inside_finalise", *AFTER_EVENT),
     ),
 ]
 

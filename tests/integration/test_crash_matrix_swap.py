@@ -12,7 +12,14 @@ from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
-BEFORE = ["during_load", "after_load", "inside_finalise", "after_shadowed", "before_swap"]
+BEFORE = [
+    "during_load",
+    "before_audit",
+    "after_audit",
+    "inside_finalise",
+    "after_shadowed",
+    "before_swap",
+]
 AFTER = ["after_swap", "after_event"]
 
 
