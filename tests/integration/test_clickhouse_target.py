@@ -27,7 +27,7 @@ from resources.errors import (
 from resources.keyrange import KeyRange
 from resources.plan import ColumnPlan, CopyPlan, WriteMode
 from resources.tables import Column, TableRef, staging_prefix
-from resources.target import TargetOptions, shadow_of
+from resources.target import MOST_REJECTED, TargetOptions, shadow_of
 from tests.integration.proxy import LosesAnswer
 
 pytestmark = pytest.mark.integration
@@ -517,3 +517,24 @@ def test_five_hundred_columns(bench: Bench) -> None:
         load.finalise()
     (found,) = bench.rows()
     assert list(found) == [1, *(column.target.name for column in others)]
+
+
+def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    ranges = [KeyRange("integer", low, low + 1) for low in range(MOST_REJECTED + 2)]
+    for key_range in ranges:
+        row = [(key_range.lower, "rejected")]
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner="run-1", data_version="v1"
+        ) as load:
+            load.load_arrow([_batch(row)])
+            load.audited_table()
+            kept = load.keep_rejected()
+        assert bench.rows(kept) == row, "the newest is there"
+        assert bench.target.rejected_table(bench.plan, key_range) == kept
+    assert len(bench.left_over()) == MOST_REJECTED
+    assert bench.rows() == []
+
+    assert bench.target.clean(bench.table, rejected=False) == []
+    assert len(bench.target.clean(bench.table)) == MOST_REJECTED
+    assert bench.left_over() == []
