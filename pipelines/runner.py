@@ -33,6 +33,7 @@ from assets.runs import (
     RANGE_END,
     RANGE_START,
     check_job_name,
+    compare_op_name,
     move_job_name,
     run_is_alive,
     segments,
@@ -222,7 +223,7 @@ def check(
             instance=session.instance,
             tags={PROCESS: this_process()},
             raise_on_error=False,
-            run_config={**QUIET, "ops": {f"{job.name}_ranges": {"config": config}}},
+            run_config={**QUIET, "ops": {compare_op_name(name): {"config": config}}},
         )
     if not result.success and not any(one.failed for one in found):
         raise TableferryError("; ".join(_failures(result)))
