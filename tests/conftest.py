@@ -6,12 +6,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from local import watch
 from local.stack import Stack
 from tests import servers
 from tests.servers import Servers
+
+# how long an example takes says more of the machine's load than of the code
+hypothesis.settings.register_profile("tableferry", deadline=None)
+hypothesis.settings.load_profile("tableferry")
 
 
 @pytest.fixture(scope="session")
