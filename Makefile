@@ -14,7 +14,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 NO_SERVERS := [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]
 USE_SERVERS := if $(NO_SERVERS); then $(BIN)/ferry local up; settings="$$($(BIN)/ferry local env)"; eval "$$settings"; fi
 
-.PHONY: help install demo dev env screenshots test test-unit lint format bench clean constraints system-packages
+.PHONY: help install demo dev env screenshots test test-soak test-unit lint format bench clean constraints system-packages
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +52,14 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 screenshots: install system-packages ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
 
-test: install system-packages ## Run all tests
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+# Files in the order in which tests/conftest.py puts them, each on one worker.
+TOGETHER := -n logical --dist loadfile --no-loadscope-reorder
+
+test: install system-packages ## Run the tests, but for the long random ones
+	@$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
+
+test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED=n repeats them)
+	@$(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
 
 test-unit: install ## Run the tests that need no servers
 	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)

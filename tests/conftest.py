@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import core
 
 from local import watch
 from local.stack import Stack
@@ -17,6 +20,21 @@ from tests.servers import Servers
 # how long an example takes says more of the machine's load than of the code
 hypothesis.settings.register_profile("tableferry", deadline=None)
 hypothesis.settings.load_profile("tableferry")
+
+SEED = "TABLEFERRY_SEED"
+
+LONGEST = (
+    "test_ui",
+    "test_crash_matrix",
+    "test_schema_drift",
+    "test_text_wire_sqlserver",
+    "test_reconcile_mutations",
+    "test_stack",
+    "test_demo",
+    "test_random_kills",
+    "test_memory",
+)
+"""Test files that take a minute or more, the longest first."""
 
 
 @pytest.fixture(scope="session")
@@ -68,14 +86,48 @@ def mssql_url(stack: Servers) -> str:
     return stack.sqlserver_url
 
 
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """Of all chance in a soak test; told at the end of the run."""
+    return int(os.environ[SEED])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of the soak tests once, for all workers and for Hypothesis too."""
+    if config.option.markexpr == "soak":
+        os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))
+    if SEED in os.environ:
+        core.global_force_seed = int(os.environ[SEED])  # type: ignore[assignment]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how to repeat a run."""
+    if SEED in os.environ:
+        terminalreporter.write_line(f"{SEED}={os.environ[SEED]}")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is under an `integration` folder, so that `-m "not integration"` works too."""
+    """Mark what is under an `integration` folder, so that `-m "not integration"` works too.
+
+    The workers begin with the longest files, and end with the many short ones.
+    """
     for item in items:
         if "integration" in item.path.parts:
             item.add_marker("integration")
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.path.stem in LONGEST:
+        return LONGEST.index(item.path.stem)
+    return len(LONGEST) + ("integration" not in item.path.parts)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Whoever started the workers, or works alone, removes the stack when all is done."""
-    if not hasattr(config, "workerinput") and servers.shared_folder().exists():
+    """Whoever started the workers, or works alone, cleans up when all is done."""
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    servers.drop_leftovers()
+    if servers.shared_folder().exists():
         Stack(servers.shared_folder()).remove()

@@ -6,10 +6,19 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
+
+import pytest
 
 from local import watch
 from local.stack import Stack
+from resources.clickhouse import ClickHouseResource
+from resources.dialects import qualified
+from resources.errors import TableferryError
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+from resources.tables import TableRef
 
 POSTGRES, SQLSERVER, CLICKHOUSE = (
     f"TABLEFERRY_TEST_{system}_URL" for system in ("POSTGRES", "SQLSERVER", "CLICKHOUSE")
@@ -71,9 +80,33 @@ def shared_stack() -> Stack:
     return stack
 
 
+def drop_leftovers() -> None:
+    """Drop the tables of the run that are left on servers that the environment names."""
+    for variable, resource, schema in (
+        (POSTGRES, PostgresResource, "public"),
+        (SQLSERVER, SqlServerResource, "dbo"),
+        (CLICKHOUSE, ClickHouseResource, "warehouse"),
+    ):
+        if not (url := os.environ.get(variable)):
+            continue
+        server = resource(url=url)
+        try:
+            left = server.query(
+                "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
+                f"WHERE TABLE_SCHEMA = '{schema}' AND TABLE_NAME LIKE '%{RUN}%'"
+            )
+            for (name,) in left:
+                table = TableRef(server.system, schema, str(name))
+                server.execute(f"DROP TABLE {qualified(table)}")
+        except TableferryError as error:
+            print(f"tables with {RUN} in their names may be left: {error}")
+
+
 def find() -> Servers:
     """The servers that the environment names; whichever it does not is the shared stack's."""
     found = {variable: os.environ.get(variable) for variable in (POSTGRES, SQLSERVER, CLICKHOUSE)}
+    if (url := found[CLICKHOUSE]) and urlsplit(url).path != "/warehouse":
+        pytest.exit(f"{CLICKHOUSE} must name the database warehouse: http://...:8123/warehouse")
     if not all(found.values()):
         stack = shared_stack()
         local = (stack.postgres_url, stack.sqlserver_url, stack.clickhouse_url)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.conftest import Ferry
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.soak]
 
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
 MOST_BYTES = 400 * 1024 * 1024

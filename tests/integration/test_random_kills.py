@@ -23,7 +23,7 @@ from tests.integration.crashing import (
     staging_tables,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.soak]
 
 KILLS = 20
 ROWS = 1_000_000
@@ -37,9 +37,9 @@ def command(tmp_path: Path) -> Command:
 
 
 @pytest.mark.timeout(600)
-def test_twenty_random_kills_in_a_row(ferry: Callable[..., Ferry], command: Command) -> None:
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
+def test_twenty_random_kills_in_a_row(
+    ferry: Callable[..., Ferry], command: Command, seed: int
+) -> None:
     chance = random.Random(seed)
     one = ferry(
         "['clickhouse://warehouse.{t}']",

@@ -34,8 +34,8 @@ from tests.servers import own
 pytestmark = pytest.mark.integration
 
 NAME = own("any_values")
-EXAMPLES, TABLES = 20, 10
-"""So many times, so many generated tables, side by side as key ranges of one table."""
+TABLES = 10
+"""So many generated tables at a time, side by side as key ranges of one table."""
 
 RANGES = [KeyRange("integer", 1000 * i, 1000 * (i + 1)) for i in range(TABLES - 1)]
 NO_KEY = KeyRange("integer", null=True)
@@ -216,28 +216,33 @@ def by_sqlserver(pg_url: str, mssql_url: str, ch_url: str) -> Iterator[Journey]:
 
 
 GENERATED = settings(
-    max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 
 
-@GENERATED
-@given(rows=tables(COLUMNS))
-def test_clickhouse_agrees_after_a_transfer(direct: Journey, rows: list[tuple[Any, ...]]) -> None:
-    direct.transfer(rows)
-    direct.hops[0].assert_agrees(len(rows))
+@pytest.mark.parametrize("times", [5, pytest.param(60, marks=pytest.mark.soak)])
+def test_clickhouse_agrees_after_a_transfer(direct: Journey, times: int) -> None:
+    @settings(GENERATED, max_examples=times)
+    @given(rows=tables(COLUMNS))
+    def agrees(rows: list[tuple[Any, ...]]) -> None:
+        direct.transfer(rows)
+        direct.hops[0].assert_agrees(len(rows))
+
+    agrees()
 
 
-@settings(GENERATED, max_examples=8)
-@given(rows=tables(FOR_SQLSERVER))
-def test_both_hops_agree_by_way_of_sqlserver(
-    by_sqlserver: Journey, rows: list[tuple[Any, ...]]
-) -> None:
-    by_sqlserver.transfer(rows)
-    for hop in by_sqlserver.hops:
-        hop.assert_agrees(len(rows))
+@pytest.mark.parametrize("times", [3, pytest.param(25, marks=pytest.mark.soak)])
+def test_both_hops_agree_by_way_of_sqlserver(by_sqlserver: Journey, times: int) -> None:
+    @settings(GENERATED, max_examples=times)
+    @given(rows=tables(FOR_SQLSERVER))
+    def agrees(rows: list[tuple[Any, ...]]) -> None:
+        by_sqlserver.transfer(rows)
+        for hop in by_sqlserver.hops:
+            hop.assert_agrees(len(rows))
+
+    agrees()
 
 
 def test_nothing_is_found_where_nothing_differs(direct: Journey) -> None:
