@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
+from assets.asset_keys import asset_key
 from assets.drift import new_columns, target_columns
 from assets.ledger import Committed, committed, decide
 from assets.manifest import HopSpec, Transfer
@@ -154,11 +155,6 @@ def checks_of(transfer: Transfer) -> tuple[str, ...]:
     return (*names, EXPECTATIONS) if transfer.expectations else names
 
 
-def asset_key(path: Sequence[str]) -> dg.AssetKey:
-    """The asset of a table."""
-    return dg.AssetKey(list(path))
-
-
 def require_servers(transfer: Transfer, servers: Servers) -> None:
     """Refuse a transfer that needs a server of which nobody said where it is.
 
@@ -213,7 +209,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         hops.append(
             Hop(
                 number=number,
-                asset=asset_key(spec.to.path),
+                asset=asset_key(spec.to),
                 spec=spec,
                 plan=plan,
                 options=options,

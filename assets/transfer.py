@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 
+from assets.asset_keys import asset_key
 from assets.drift import add_columns, new_columns, require_no_dropped, target_columns
 from assets.journey import (
     Hop,
     Journey,
     Servers,
-    asset_key,
     checks_of,
     decisions,
     levels_of,
@@ -51,7 +51,7 @@ def partitions_of(transfer: Transfer) -> dg.DynamicPartitionsDefinition:
 def source_asset(transfer: Transfer) -> dg.AssetSpec:
     """The source table as an external asset, so that the lineage shows where the rows come from."""
     return dg.AssetSpec(
-        asset_key(transfer.source.path),
+        asset_key(transfer.source),
         description=f"`{transfer.source}`: read by Tableferry, never written.",
         group_name=transfer.transfer,
         kinds={transfer.source.system},
@@ -70,8 +70,8 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
     stations = [transfer.source, *(hop.to for hop in transfer.hops)]
     specs = [
         dg.AssetSpec(
-            asset_key(hop.to.path),
-            deps=[asset_key(before.path)],
+            asset_key(hop.to),
+            deps=[asset_key(before)],
             description=_description(transfer, before, hop.to),
             partitions_def=partitions,
             group_name=transfer.transfer,

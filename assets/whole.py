@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 import dagster as dg
 
+from assets.asset_keys import asset_key
 from assets.evidence import conclusion, latest_materialization, verdict_metadata
-from assets.journey import ALL_CHECKS, Hop, Servers, asset_key, known_ranges, resolve_hops
+from assets.journey import ALL_CHECKS, Hop, Servers, known_ranges, resolve_hops
 from assets.kept import keeps_rows
 from assets.ledger import EventLogger, committed
 from assets.manifest import Transfer
@@ -26,7 +27,7 @@ DESCRIPTIONS = {
 def whole_table_specs(transfer: Transfer) -> list[dg.AssetCheckSpec]:
     """The checks that no range alone can answer, for every hop of a transfer."""
     return [
-        dg.AssetCheckSpec(name, asset=asset_key(hop.to.path), description=DESCRIPTIONS[name])
+        dg.AssetCheckSpec(name, asset=asset_key(hop.to), description=DESCRIPTIONS[name])
         for hop in transfer.hops
         for name in WHOLE_TABLE_CHECKS
     ]

@@ -11,6 +11,7 @@ import difflib
 import functools
 import importlib.util
 import os
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -249,8 +250,10 @@ def _on_server(
     spec: ExpectationSpec, plan: CopyPlan, target: Endpoint, key_range: KeyRange
 ) -> dict[str, Any]:
     where = f"({predicate(plan.key.target, key_range, plan.target.system)})"
-    query = spec.kwargs["query"].replace("{table}", qualified(plan.target))
-    with target.read_arrow(query.replace("{range}", where), batch_rows=EXAMPLES) as reader:
+    parts = {"{table}": qualified(plan.target), "{range}": where}
+    # in one go: a name may hold a placeholder
+    query = re.sub(r"\{(table|range)\}", lambda found: parts[found[0]], spec.kwargs["query"])
+    with target.read_arrow(query, batch_rows=EXAMPLES) as reader:
         rows = next((batch for batch in reader if batch.num_rows), None)
     if rows is None:
         return _outcome(spec, True, observed="no rows")

@@ -11,6 +11,7 @@ import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 from assets import ledger
+from assets.asset_keys import asset_key
 from assets.evidence import NAMED_BY
 from assets.journey import ALL_CHECKS
 from assets.manifest import HopSpec, Transfer
@@ -51,7 +52,7 @@ def report(session: Session, name: str) -> Report:
 
 
 def _hop(instance: dg.DagsterInstance, transfer: Transfer, source: str, hop: HopSpec) -> HopEntry:
-    asset = dg.AssetKey(hop.to.path)
+    asset = asset_key(hop.to)
     names = instance.get_dynamic_partitions(transfer.partitions_name)
     records = ledger.records(instance, asset, names)
     evaluations = ledger.evaluations(instance, asset, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets import ledger
+from assets.asset_keys import asset_key
 from assets.journey import (
     Hop,
     Journey,
@@ -198,7 +199,7 @@ def status(session: Session, name: str) -> TransferView:
     names = session.instance.get_dynamic_partitions(transfer.partitions_name)
     views = []
     for number, spec in enumerate(transfer.hops, start=1):
-        asset = dg.AssetKey(spec.to.path)
+        asset = asset_key(spec.to)
         views += _views(session, number, str(spec.to), asset, names, transfer)
     return TransferView(name, views, all(_is_good(view) for view in views))
 

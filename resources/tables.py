@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,7 +15,13 @@ SYSTEMS: tuple[System, ...] = get_args(System)
 
 @dataclass(frozen=True)
 class TableRef:
-    """A table in one system. For ClickHouse the schema is the database."""
+    """A table in one system. For ClickHouse the schema is the database.
+
+    Its text is `system://schema.table`. Both names are as the server has them, with blanks and all.
+    The schema ends at the first dot, and the table's name at the end of the text. Where that does
+    not do, a name stands in quotation marks, with those inside of it doubled, as in
+    `sqlserver://"my.schema"."the ""best"" orders"`.
+    """
 
     system: System
     schema: str
@@ -22,27 +29,45 @@ class TableRef:
 
     @classmethod
     def parse(cls, text: str) -> TableRef:
-        """Parse `system://schema.table`; the table name may itself contain dots.
+        """The inverse of `str`; quotation marks may also stand where they need not.
 
         Raises:
             InputError: the text has another form or names an unknown system.
         """
-        system, separator, rest = text.partition("://")
-        schema, dot, name = rest.partition(".")
-        if system not in SYSTEMS or not separator or not dot or not schema or not name:
+        found = _REFERENCE.fullmatch(text)
+        system = next((one for one in SYSTEMS if found and one == found["system"]), None)
+        if found is None or system is None:
             raise InputError(
                 f"{text!r} should have the form system://schema.table, "
-                f"with a system out of {', '.join(SYSTEMS)}"
+                f"with a system out of {', '.join(SYSTEMS)}; "
+                'a name with a dot or a quotation mark as "order-lines.2024" or "say ""hi"""'
             )
-        return cls(system, schema, name)
-
-    @property
-    def path(self) -> list[str]:
-        """The Dagster asset key's path."""
-        return [self.system, self.schema, self.name]
+        return cls(system, _name(found["schema"]), _name(found["table"]))
 
     def __str__(self) -> str:
-        return f"{self.system}://{self.schema}.{self.name}"
+        schema = f'"{_doubled(self.schema)}"' if _QUOTED_SCHEMA.search(self.schema) else self.schema
+        table = f'"{_doubled(self.name)}"' if _QUOTED_TABLE.search(self.name) else self.name
+        return f"{self.system}://{schema}.{table}"
+
+
+_REFERENCE = re.compile(
+    r"""(?P<system>\w+)://
+    (?P<schema> "(?:[^"]|"")+" | [^".][^.]* )
+    \.
+    (?P<table> "(?:[^"]|"")+" | [^"].* )""",
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTED_TABLE = re.compile(r'\A["\s]|\s\Z')
+_QUOTED_SCHEMA = re.compile(_QUOTED_TABLE.pattern + r"|\.")
+"""Names that need quotation marks, or are easily misread without."""
+
+
+def _name(text: str) -> str:
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -208,11 +209,12 @@ class Target(Protocol):
 
 def shadow_of(table: TableRef) -> TableRef:
     """The table that collects all ranges of a `swap`, until it takes the target's place."""
-    # 128 is SQL Server's limit; ClickHouse's is the file system's 255 bytes
+    # 128 is SQL Server's limit; ClickHouse's is a file's name, with the database's in it
     room = 128 - len(SHADOW) - DIGEST
     name = table.name
-    if len(name) > room:
-        name = f"{name[:room]}{hashlib.blake2b(name.encode(), digest_size=DIGEST // 2).hexdigest()}"
+    if _length(name) > room:
+        kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= room)
+        name = f"{kept}{hashlib.blake2b(name.encode(), digest_size=DIGEST // 2).hexdigest()}"
     return replace(table, name=name + SHADOW)
 
 
@@ -224,6 +226,11 @@ def rejected_of(target: TableRef, range_name: str) -> TableRef:
 def is_rejected(target: TableRef, name: str) -> bool:
     """Whether a table holds rows of the target that failed their audit."""
     return name.startswith(staging_prefix(target)) and name.endswith(REJECTED)
+
+
+def _length(name: str) -> int:
+    """Characters of a name in a file's name, where ClickHouse writes others than these as `%D0`."""
+    return len(re.sub(rb"[^A-Za-z0-9_]", b"%00", name.encode()))
 
 
 def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:

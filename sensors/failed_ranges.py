@@ -5,7 +5,8 @@ import time
 
 import dagster as dg
 
-from assets.journey import asset_key, checks_of
+from assets.asset_keys import asset_key
+from assets.journey import checks_of
 from assets.ledger import records, verdicts
 from assets.manifest import Transfer
 from assets.records import State
@@ -18,7 +19,7 @@ FIRST_PAUSE = 300.0
 
 def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
     """The sensor that runs only the failed ranges of one transfer again."""
-    assets = [asset_key(hop.to.path) for hop in transfer.hops]
+    assets = [asset_key(hop.to) for hop in transfer.hops]
 
     @dg.sensor(
         name=f"{transfer.transfer}_failed_ranges",

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from assets.asset_keys import asset_key
 from assets.ledger import Writer
 from assets.records import RangeRecord, State
 from assets.transfer_files import load_transfers
@@ -229,7 +230,7 @@ def fill(instance: dg.DagsterInstance, folder: Path) -> str:
 
     @dg.op
     def move(context: dg.OpExecutionContext) -> None:
-        writer = Writer(context, dg.AssetKey(transfer.hops[0].to.path), transfer)
+        writer = Writer(context, asset_key(transfer.hops[0].to), transfer)
         writer.commit(RangeRecord(LONG, State.COMMITTED, "a.b.c", context.run_id, rows=42_097))
         for name in ("row_count", "checksum", "expectations"):
             writer.checked(LONG, Verdict(name, False, {}, {}, 0.1, (name,)))
