@@ -159,7 +159,7 @@ def assert_moved(session: Session) -> None:
 
 def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
     source, middle, last = sources(), sources("sqlserver"), sources("clickhouse")
-    assert json.loads(ferry("validate", "--json")) == {"ok": True, "transfers": {"awkward": []}}
+    assert json.loads(ferry("validate", "--json"))["transfers"] == {"awkward": []}
     planned = json.loads(ferry("plan", "awkward", "--json"))
     assert {view["target"] for view in planned["ranges"]} == {str(middle), str(last)}
     ferry("run", "awkward")
