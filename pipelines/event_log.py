@@ -65,7 +65,10 @@ def open_to_read() -> dg.DagsterInstance:
 
 def nothing_recorded() -> str | None:
     """A line for the user, as long as there is no event log."""
-    return None if exists() else f"nothing is recorded yet in {place()}; {_advice()}"
+    if exists():
+        return None
+    line = f"nothing is recorded yet in {place()}"
+    return line if os.environ.get(DAGSTER_HOME) else f"{line}; {_advice()}"
 
 
 def _advice() -> str:

@@ -1,0 +1,187 @@
+"""`ferry dev` and `make dev` as processes: from any folder, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from local.process import free_port
+from local.stack import Stack
+from tests.integration.webui import until
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+SECONDS_TO_END = 20
+"""A few on an idle machine; the services are killed after 8."""
+
+
+@pytest.fixture
+def surroundings(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the packages of another project, the place of transfers and event log."""
+    for name in ("assets", "resources"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('theirs')\n")
+    (tmp_path / "moves").mkdir()
+    (tmp_path / "moves" / "t.yaml").write_text(
+        "transfer: t\nsource: postgres://public.t\nhops: ['clickhouse://warehouse.t']\nkey: id\n"
+    )
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", "moves")
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+class Running:
+    """A command that shows Dagster's user interface, and all processes under it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process, self.port, self.log = process, port, log
+        self.url = f"http://127.0.0.1:{port}"
+        until("Dagster's user interface", self._answers, seconds=300)
+        top = psutil.Process(process.pid)
+        self.family = [top, *top.children(recursive=True)]
+        assert len(self.family) > 4, "the command, dagster dev, webserver, daemon, code server"
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            urllib.request.urlopen(f"{self.url}/server_info", timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    def ask(self, query: str) -> str:
+        request = urllib.request.Request(
+            f"{self.url}/graphql", query.encode(), {"Content-Type": "application/graphql"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+
+    def assert_all_ended(self, began: float) -> None:
+        until(
+            f"the end of all processes; {self.log.read_text()}",
+            lambda: (
+                self.process.poll() is not None and not any(one.is_running() for one in self.family)
+            ),
+            SECONDS_TO_END,
+        )
+        assert time.monotonic() - began < SECONDS_TO_END
+        with socket.create_server(("127.0.0.1", self.port)):
+            pass  # the port is free again
+        assert "Traceback" not in self.log.read_text(), self.log.read_text()
+
+
+@contextmanager
+def running(folder: Path, command: Sequence[str | Path], port: int) -> Iterator[Running]:
+    """Start it as a shell's background job: with SIGINT ignored, which children inherit."""
+    log = folder / "dev.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509
+        )
+    try:
+        yield Running(process, port, log)
+    finally:
+        process.terminate()  # where a test has failed before it did so
+        process.wait(60)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ferry_dev_shows_ones_own_transfers_from_any_folder_and_ends(
+    surroundings: Path, number: signal.Signals
+) -> None:
+    port = free_port()
+    with running(surroundings, [BIN / "ferry", "dev", "--port", str(port)], port) as found:
+        location = found.ask(
+            "{ workspaceOrError { ... on Workspace { locationEntries { name } } } }"
+        )
+        assert '"name":"tableferry"' in location
+        assets = found.ask("{ assetNodes { assetKey { path } groupName } }")
+        assert '"groupName":"t"' in assets
+        home = surroundings / "state" / "tableferry" / "dagster"
+        assert f"Dagster's event log is in {home}" in found.log.read_text()
+        assert f"Dagster comes up at {found.url}; Ctrl-C ends it." in found.log.read_text()
+        began = time.monotonic()
+        os.kill(found.process.pid, number)
+        found.assert_all_ended(began)
+        assert found.process.returncode == 0
+    assert {path.name for path in surroundings.iterdir()} == {
+        *("assets", "resources", "moves", "state", "dev.log")
+    }, "nothing is left in the working folder"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_make_dev_in_the_background_ends(
+    surroundings: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(surroundings / "moves"))
+    monkeypatch.setenv("DAGSTER_HOME", str(surroundings / "home"))
+    port = free_port()
+    command = ["make", "-C", str(ROOT), "-o", ".venv/.installed", f"BIN={BIN}"]
+    with running(surroundings, [*command, f"DAGSTER_PORT={port}", "dev"], port) as found:
+        began = time.monotonic()
+        if number == signal.SIGTERM:
+            os.kill(found.process.pid, number)
+        else:  # as a terminal does; make itself ignores it in the background
+            os.killpg(found.process.pid, number)
+        found.assert_all_ended(began)
+
+
+def test_a_taken_port_is_named(surroundings: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = subprocess.run(
+            [BIN / "ferry", "dev", "--port", str(port)],
+            cwd=surroundings,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert found.returncode == 2
+    assert found.stderr == (
+        f"ferry: cannot listen on 127.0.0.1 port {port}: Address already in use; "
+        "take another: ferry dev --port N\n"
+    )
+
+
+@pytest.mark.timeout(600)
+def test_the_user_interface_shows_a_bad_file(surroundings: Path) -> None:
+    (surroundings / "moves" / "bad.yaml").write_text("transfer: bad\nschedule: every day\n")
+    port = free_port()
+    query = (
+        '{ assetNodes(group: {groupName: "invalid_transfers", repositoryName: "__repository__",'
+        ' repositoryLocationName: "tableferry"}) { assetKey { path } description'
+        " assetChecksOrError { ... on AssetChecks { checks { name"
+        " executionForLatestMaterialization { status evaluation { description } } } } } } }"
+    )
+    with running(surroundings, [BIN / "ferry", "dev", "--port", str(port)], port) as found:
+        assert "ferry: left out " in found.log.read_text()
+        answer = until(
+            "the failed check", lambda: text if '"FAILED"' in (text := found.ask(query)) else None
+        )
+        assert "schedule: should be a cron line" in answer
+        assert '"path":["invalid_transfers","bad"]' in answer
+        os.kill(found.process.pid, signal.SIGTERM)
+        found.assert_all_ended(time.monotonic())
