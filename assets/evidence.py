@@ -9,6 +9,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 
+from checks.expectations import shown
 from checks.verdict import Differences, Verdict, shown_value
 
 NAMED_BY = "key: "
@@ -52,7 +53,7 @@ def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
 
 def _cell(value: Any) -> str | int | float | bool | None:
     """A value as a table of Dagster's may hold it."""
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return value if isinstance(value, str | int | float | bool | None) else shown(value)
 
 
 def _figures(side: dict[str, Any]) -> dict[str, Any]:
@@ -71,8 +72,9 @@ def _sums(names: list[str], source: dict[str, Any], target: dict[str, Any]) -> l
     records = [
         {
             "figure": name,
-            "source": str(source.get(name)),
-            "target": str(target.get(name)),
+            # a side without the figure, e.g. a table without the column, has an empty one
+            "source": shown(source[name]) if name in source else "",
+            "target": shown(target[name]) if name in target else "",
             "agree": source.get(name) == target.get(name),
         }
         for name in names

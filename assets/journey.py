@@ -55,6 +55,16 @@ class Servers:
         }
         return found[system]
 
+    def identity(self, system: System) -> str:
+        """Which server it is and what it runs, e.g. `postgres at db:5432, database shop, 18.6`.
+
+        Raises:
+            ConnectionFailed: it does not answer.
+        """
+        endpoint = self.endpoint(system)
+        at = endpoint.settings()
+        return f"{at.address}, database {at.database}, {endpoint.ping()}"
+
     def target(self, system: System) -> Target:
         """The loader of a system.
 

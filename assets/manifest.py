@@ -170,6 +170,7 @@ class ParallelSpec(Declared):
 class ExpectationDeclared(Declared):
     """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
 
+    name: Annotated[str, Field(min_length=1)] | None = None
     type: str
     kwargs: dict[str, Any] = {}
 
@@ -182,7 +183,7 @@ class ExpectationDeclared(Declared):
     @property
     def spec(self) -> ExpectationSpec:
         """For the checks."""
-        return ExpectationSpec(self.type, self.kwargs)
+        return ExpectationSpec(self.type, self.kwargs, self.name)
 
 
 class CheckSpec(Declared):

@@ -120,6 +120,9 @@ class RangeRecord:
     wire: str | None = None
     fingerprint: str | None = None
     """Of the source rows of the first hop."""
+    source_server: str | None = None
+    target_server: str | None = None
+    """Which servers these were, and their versions, see `assets.journey.Servers.identity`."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By phase. Phases overlap, and none of them counts waiting for the other side."""
     moving_seconds: float | None = None
@@ -153,6 +156,9 @@ class RangeRecord:
             found["wire_format"] = self.wire
         if self.fingerprint:
             found["fingerprint"] = self.fingerprint
+        for side in ("source_server", "target_server"):
+            if server := getattr(self, side):
+                found[side] = server
         if self.seconds:
             found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
             found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
@@ -193,6 +199,8 @@ class RangeRecord:
             bytes=values.get("bytes"),  # type: ignore[arg-type]
             wire=values.get("wire_format"),  # type: ignore[arg-type]
             fingerprint=values.get("fingerprint"),  # type: ignore[arg-type]
+            source_server=values.get("source_server"),  # type: ignore[arg-type]
+            target_server=values.get("target_server"),  # type: ignore[arg-type]
             seconds=seconds,
             moving_seconds=values.get("moving_seconds"),  # type: ignore[arg-type]
             attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]

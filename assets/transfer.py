@@ -28,6 +28,7 @@ from assets.verification import verify
 from assets.whole import check_whole_tables, whole_table_specs
 from assets.work import SETTLED, Outcome, Work
 from assets.worker import run_ranges
+from checks.expectations import CHECK_NAME as EXPECTATIONS
 from resources.clickhouse import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.postgres import PostgresResource
@@ -40,6 +41,7 @@ CHECK_DESCRIPTIONS = {
     "sums weighted by key. Each server computes its own, with one query for all ranges.",
     "sample_hash": "About 1000 rows, chosen by key over the whole range, agree value by value.",
     "full_hash": "All rows of the range agree value by value.",
+    EXPECTATIONS: "The range's rows in the target meet every declared expectation.",
 }
 
 
@@ -191,6 +193,12 @@ def execute(
             levels=levels_of(transfer),
             batch_rows=knobs.batch_rows,
             workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
+            identities={
+                system: servers.identity(system)
+                for system in dict.fromkeys(
+                    table.system for hop in selected for table in (hop.plan.source, hop.plan.target)
+                )
+            },
             shadows=shadows,
             writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
             exports=threading.BoundedSemaphore(parallel.export or knobs.export),

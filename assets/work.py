@@ -12,6 +12,7 @@ from assets.ledger import Writer
 from assets.records import RangeRecord, Reason, State
 from assets.source import SourceState
 from checks.verdict import Level, Verdict
+from resources.tables import System
 
 SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 """The range is in the target already; there is at most something to check and to record."""
@@ -52,6 +53,8 @@ class Work:
     batch_rows: int
     workers: int
     writers: Mapping[int, Writer]
+    identities: Mapping[System, str]
+    """The servers that the run works with, for its records."""
     shadows: Mapping[int, str | None]
     """Identities of the tables that a swap gathers ranges in, by hop."""
     exports: threading.BoundedSemaphore

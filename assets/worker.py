@@ -160,6 +160,8 @@ def _promoted(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, attem
         run_id=work.run_id,
         rows=reading.fingerprint.rows,
         fingerprint=reading.fingerprint.value if hop.number == 1 else None,
+        source_server=work.identities[hop.plan.source.system],
+        target_server=work.identities[hop.plan.target.system],
         attempts=attempt,
         schema=column_schema(hop.plan),
     )
@@ -231,6 +233,8 @@ def _move(
                 bytes=receipt.bytes,
                 wire=hop.spec.wire,
                 fingerprint=reading.fingerprint.value if hop.number == 1 else None,
+                source_server=work.identities[hop.plan.source.system],
+                target_server=work.identities[hop.plan.target.system],
                 seconds=seconds,
                 attempts=attempt,
                 counts=counts,

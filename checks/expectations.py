@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
+import json
 import os
 import re
 import threading
@@ -51,10 +52,17 @@ class ExpectationSpec:
 
     type: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    """What the results call it; derived from the other two when not given."""
 
     @property
     def label(self) -> str:
-        """E.g. `expect_column_values_to_not_be_null(origin)`."""
+        """E.g. `expect_column_values_to_not_be_null(origin)`, or `sql: distance <= 0`."""
+        if self.name:
+            return self.name
+        if self.type == SQL:
+            query = " ".join(str(self.kwargs.get("query", "")).split())
+            return f"{SQL}: {re.split(r'[{]range[}][)]* AND ', query, flags=re.IGNORECASE)[-1]}"
         columns = ", ".join(self.columns)
         return f"{self.type}({columns})" if columns else self.type
 
@@ -85,6 +93,15 @@ def validate_suite(suite: Sequence[ExpectationSpec], columns: Collection[str] = 
         raise InputError("expectations: " + "; ".join(problems))
 
 
+def labels(suite: Sequence[ExpectationSpec]) -> list[str]:
+    """The names of a suite's expectations; the second of one name is `name (2)`."""
+    found: list[str] = []
+    for spec in suite:
+        number = sum(spec.label == other.label for other in suite[: len(found)]) + 1
+        found.append(spec.label if number == 1 else f"{spec.label} ({number})")
+    return found
+
+
 def run_suite(
     suite: Sequence[ExpectationSpec],
     plan: CopyPlan,
@@ -103,8 +120,9 @@ def run_suite(
         max_rows: most rows to hold in memory.
 
     Returns:
-        A verdict whose metadata has `results`, one dict per expectation: `expectation`, `passed`,
-        `observed`, `unexpected` (a count), `examples`.
+        A verdict whose metadata has `results`, one dict per expectation: `expectation` (its name,
+        each another one), `type`, `arguments`, `passed`, `observed`, `unexpected` (a count),
+        `examples`.
 
     Raises:
         InputError: as `validate_suite`.
@@ -124,6 +142,8 @@ def run_suite(
             results.append(_row_count(spec, rows))
         else:
             results.append(next(framed))
+    for result, label in zip(results, labels(suite), strict=True):
+        result["expectation"] = label
     failed = [str(result["expectation"]) for result in results if not result["passed"]]
     return Verdict(
         check=CHECK_NAME,
@@ -235,7 +255,7 @@ def _row(spec: ExpectationSpec, result: Any) -> dict[str, Any]:
         bool(result.success),
         observed=raised or found.get("observed_value"),
         unexpected=found.get("unexpected_count"),
-        examples=[str(value) for value in values[:EXAMPLES]],
+        examples=[shown(value) for value in values[:EXAMPLES]],
     )
 
 
@@ -253,12 +273,14 @@ def _on_server(
     parts = {"{table}": qualified(plan.target), "{range}": where}
     # in one go: a name may hold a placeholder
     query = re.sub(r"\{(table|range)\}", lambda found: parts[found[0]], spec.kwargs["query"])
-    with target.read_arrow(query, batch_rows=EXAMPLES) as reader:
-        rows = next((batch for batch in reader if batch.num_rows), None)
-    if rows is None:
-        return _outcome(spec, True, observed="no rows")
-    examples = [str(row) for row in rows.slice(0, EXAMPLES).to_pylist()]
-    return _outcome(spec, False, observed="rows", examples=examples)
+    rows, examples = 0, list[str]()
+    with target.read_arrow(query) as reader:
+        for batch in reader:
+            rows += batch.num_rows
+            few = batch.slice(0, EXAMPLES - len(examples))
+            examples += [shown(row) for row in few.to_pylist()]
+    observed = f"{rows} row" if rows == 1 else f"{rows or 'no'} rows"
+    return _outcome(spec, not rows, observed=observed, unexpected=rows, examples=examples)
 
 
 def _outcome(
@@ -271,11 +293,26 @@ def _outcome(
 ) -> dict[str, Any]:
     return {
         "expectation": spec.label,
+        "type": spec.type,
+        "arguments": dict(spec.kwargs),
         "passed": passed,
-        "observed": None if observed is None else str(observed),
+        "observed": None if observed is None else shown(observed),
         "unexpected": unexpected,
         "examples": list(examples),
     }
+
+
+def shown(value: Any) -> str:
+    """A value as text: a row or list as JSON, bytes in hexadecimal, what is not there as `NULL`."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, bool | int | float | list | tuple | Mapping):
+        return json.dumps(value, ensure_ascii=False, default=shown)
+    return str(value)
 
 
 def _build(spec: ExpectationSpec) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from resources.connection import ConnectionSettings
 from resources.errors import InputError
 from resources.tables import Column, System, TableRef
 
@@ -27,6 +28,14 @@ class Endpoint(Protocol):
     @property
     def addressed(self) -> bool:
         """Whether it is said where the server is."""
+        ...
+
+    def settings(self) -> ConnectionSettings:
+        """Where the server is.
+
+        Raises:
+            InputError: its address is not given.
+        """
         ...
 
     def ping(self) -> str:
