@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from resources.clickhouse_types import declared_type
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift, TableMissing
-from resources.plan import CopyPlan
+from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
 
 
@@ -95,6 +95,34 @@ def require_no_dropped(
     return [f"{plan.target}: {names} no longer in {plan.source}; new rows get NULL there"]
 
 
+def schema_changes(plan: CopyPlan, committed: dg.TableSchema | None) -> str:
+    """How the columns of a hop differ from those that it was last committed with, in one line."""
+    if committed is None:
+        return ""
+    before = {column.name: column for column in committed.columns}
+    now = {one.target.name: one for one in plan.columns}
+    new = [one.source for name, one in now.items() if name not in before]
+    parts = [_listed("new source column", "new source columns", new)] if new else []
+    gone = [name for name in before if name not in now]
+    if gone:
+        parts.append(f"{', '.join(map(repr, gone))} no longer in the source")
+    for name, one in now.items():
+        if name in before and before[name].description != _origin(one):
+            parts.append(f"{name!r} is {_origin(one)} now, was {before[name].description}")
+        elif name in before and before[name].type != one.target.type:
+            parts.append(f"{name!r} becomes {one.target.type}, was {before[name].type}")
+    return ", ".join(parts)
+
+
+def _listed(one: str, several: str, columns: Sequence[Column]) -> str:
+    names = ", ".join(f"{column.name!r} ({column.type})" for column in columns)
+    return f"{one if len(columns) == 1 else several} {names}"
+
+
+def _origin(column: ColumnPlan) -> str:
+    return f"from {column.source.name} {column.source.type}"
+
+
 def column_schema(plan: CopyPlan) -> dg.TableSchema:
     """The plan's target columns as Dagster's column schema."""
     return dg.TableSchema(
@@ -102,7 +130,7 @@ def column_schema(plan: CopyPlan) -> dg.TableSchema:
             dg.TableColumn(
                 column.target.name,
                 column.target.type,
-                description=f"from {column.source.name} {column.source.type}",
+                description=_origin(column),
                 constraints=dg.TableColumnConstraints(nullable=column.target.nullable),
             )
             for column in plan.columns

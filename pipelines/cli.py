@@ -242,15 +242,24 @@ def diff(
     "--format", "form", type=click.Choice(("md", "html", "json")), default="md", show_default=True
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
+@click.option(
+    "--dagster-url",
+    envvar="TABLEFERRY_DAGSTER_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Dagster's web UI, to which runs are linked.",
+)
 @as_json
 @user_errors
-def report(transfer: str, form: str, output: str | None, as_json: bool) -> None:
+def report(
+    transfer: str, form: str, output: str | None, dagster_url: str | None, as_json: bool
+) -> None:
     """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
-    from pipelines.report import Format, render
+    from pipelines.report_render import Format, render
     from pipelines.reporting import report as collect
     from pipelines.session import open_session
 
-    found = collect(open_session(transfer, records=False), transfer)
+    found = collect(open_session(transfer, records=False), transfer, dagster_url=dagster_url)
     text = render(found, "json" if as_json else cast(Format, form))
     if output:
         Path(output).write_text(text, encoding="utf-8")

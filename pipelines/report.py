@@ -1,61 +1,75 @@
-"""What a reviewer is sent: every range, every check, the evidence of both sides."""
+"""What a reviewer is sent about a transfer: the facts, and whether they add up to a pass."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checks.verdict import Difference, Verdict
-from pipelines.report_html import render_html
+from checks.verdict import Difference
 
-SCHEMA_VERSION = 1
-"""Counted up when a field of the JSON report changes its meaning or goes away; see
-docs/report.schema.json."""
+COMMITTED = ("committed", "skipped_unchanged")
+"""States of a range whose rows are in the target."""
 
-Format = Literal["md", "html", "json"]
+EXAMPLES = 10
+"""Most examples of what an expectation did not expect, over all ranges."""
+
+Outcome = Literal["passed", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class ExpectationEntry:
+    """One expectation on one range."""
+
+    name: str
+    type: str
+    arguments: Mapping[str, Any]
+    passed: bool
+    observed: str | None = None
+    unexpected: int | None = None
+    """Values, or rows of a query, that should not be there; None where they are not counted."""
+    examples: tuple[str, ...] = ()
+    """The first of them."""
 
 
 @dataclass(frozen=True)
 class CheckEntry:
-    """One check's latest outcome."""
+    """A check's verdict that counts, with the evidence."""
 
     name: str
     passed: bool
     summary: str
+    warning: bool = False
+    """A failure would be no more than a hint."""
+    blocking: bool = True
     at: str | None = None
     """When it was recorded, ISO 8601 in UTC."""
+    run_id: str | None = None
     seconds: float | None = None
-    blocking: bool = True
-    figures: tuple[tuple[str, str, str], ...] = ()
+    figures: tuple[tuple[str, str | None, str | None], ...] = ()
     """Name, source's figure, target's figure."""
+    expectations: tuple[ExpectationEntry, ...] = ()
+    sampled: int | None = None
+    """The expectations saw one row in so many; None where they saw all."""
     differences: tuple[Difference, ...] = ()
+    """The first values that differ, and rows that only one side has."""
     differing_rows: int = 0
     rows_named_by: str = ""
     """What the rows in `differences` are named by, e.g. `primary key (id, line)`."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else the check recorded, by name."""
 
     @property
     def named_by(self) -> tuple[str, ...]:
         """Names of the columns that name the rows in `differences`."""
         return tuple(self.differences[0].row) if self.differences else ()
 
-    @classmethod
-    def of(cls, verdict: Verdict, *, at: str | None = None, blocking: bool = True) -> CheckEntry:
-        """The entry of a verdict that was just given."""
-        found = verdict.differences
-        return cls(
-            name=verdict.check,
-            passed=verdict.passed,
-            summary=verdict.summary(),
-            at=at,
-            seconds=verdict.seconds,
-            blocking=blocking,
-            figures=tuple(_figures(verdict.source, verdict.target)),
-            differences=found.examples if found else (),
-            differing_rows=found.rows if found else 0,
-            rows_named_by=found.naming() if found else "",
-        )
+    @property
+    def outcome(self) -> Outcome:
+        if self.passed:
+            return "passed"
+        return "warning" if self.warning else "failed"
 
 
 @dataclass(frozen=True)
@@ -64,21 +78,57 @@ class RangeEntry:
 
     name: str
     state: str
+    keys: str = ""
+    """Its bounds as a condition, e.g. `1 <= id < 250001`."""
+    rows_source: int | None = None
+    """As the check counted them that was last to do so."""
     rows: int | None = None
+    """In the target."""
+    rows_moved: int | None = None
+    """By the run that committed them."""
     bytes: int | None = None
+    wire: str | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By phase: export, load, finalise, reconcile."""
     fingerprint: str | None = None
-    run_id: str | None = None
-    committed_at: str | None = None
+    moved_at: str | None = None
+    """When its rows were committed."""
+    moved_by: str | None = None
+    """Id of the run that did it."""
+    confirmed_at: str | None = None
+    """When a later run found it unchanged."""
+    confirmed_by: str | None = None
+    source_server: str | None = None
+    target_server: str | None = None
+    """What it was moved from and to: system, address, database and version then."""
+    error: str | None = None
+    """Of the latest attempt, if it failed."""
     checks: tuple[CheckEntry, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    """Declared checks without a verdict about the rows as they are now."""
 
     @property
-    def verdict(self) -> str:
-        """`passed`, `failed`, or `unchecked`."""
-        if not self.checks:
-            return "unchecked"
-        return "passed" if all(check.passed for check in self.checks) else "failed"
+    def committed(self) -> bool:
+        return self.state in COMMITTED
+
+    @property
+    def outcome(self) -> Outcome:
+        """`passed` if it is committed and every declared check holds."""
+        outcomes = {check.outcome for check in self.checks}
+        if not self.committed or self.unchecked or "failed" in outcomes:
+            return "failed"
+        return "warning" if "warning" in outcomes else "passed"
+
+
+@dataclass(frozen=True)
+class ColumnEntry:
+    """One column of a hop's target, as the newest committed range was written."""
+
+    name: str
+    type: str
+    nullable: bool
+    origin: str
+    """Source column and its type."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +139,90 @@ class HopEntry:
     target: str
     ranges: tuple[RangeEntry, ...]
     checks: tuple[CheckEntry, ...] = ()
+    """Of the whole table."""
+    unchecked: tuple[str, ...] = ()
+    """Checks of the whole table without a verdict about it as it is now."""
+    columns: tuple[ColumnEntry, ...] = ()
+    drift: str = ""
+    """How source and target are no longer what was committed, as seen for this report."""
+
+    @property
+    def rows(self) -> int:
+        """In the target, of its committed ranges."""
+        return sum(entry.rows or 0 for entry in self.ranges if entry.committed)
+
+    @property
+    def rows_source(self) -> int:
+        """In the source, as far as they were counted."""
+        return sum(entry.rows_source or 0 for entry in self.ranges)
+
+    @property
+    def last_commit(self) -> str | None:
+        """When rows were last committed."""
+        return max((entry.moved_at for entry in self.ranges if entry.moved_at), default=None)
+
+    @property
+    def servers(self) -> dict[str, list[str]]:
+        """What its ranges were moved from and to, each once."""
+        found = {
+            "From": dict.fromkeys(entry.source_server for entry in self.ranges),
+            "To": dict.fromkeys(entry.target_server for entry in self.ranges),
+        }
+        return {
+            role: [text for text in texts if text] for role, texts in found.items() if any(texts)
+        }
+
+    def count(self, outcome: Outcome) -> int:
+        """How many of its checks ended so."""
+        return sum(check.outcome == outcome for check in self.all_checks())
+
+    def all_checks(self) -> Iterator[CheckEntry]:
+        """Of the whole table, then of the ranges."""
+        yield from self.checks
+        for entry in self.ranges:
+            yield from entry.checks
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One expectation over all ranges of a target."""
+
+    name: str
+    type: str
+    arguments: Mapping[str, Any]
+    met: int
+    """In so many ranges."""
+    failed: int
+    unexpected: int | None
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """One Dagster run that moved or checked the transfer."""
+
+    run_id: str
+    kind: str
+    """`move` or `check`."""
+    outcome: str
+    """`succeeded`, `failed`, `canceled` or `unfinished`."""
+    launched_by: str
+    ranges: str
+    """Which; empty means all."""
+    started_at: str | None = None
+    ended_at: str | None = None
+    error: str = ""
+    unanswered: bool = False
+    """It failed or was refused, and no success of the same targets came after it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why the report is not a pass."""
+
+    text: str
+    where: str = ""
+    """Of which part of the report, as `anchor`s name it."""
 
 
 @dataclass(frozen=True)
@@ -99,130 +233,132 @@ class Report:
     created_at: str
     """ISO 8601 in UTC."""
     hops: tuple[HopEntry, ...]
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Of Tableferry, Dagster, the drivers and the servers."""
+    description: str = ""
+    runs: tuple[RunEntry, ...] = ()
+    """The newest first."""
+    not_seen: str = ""
+    """Why the servers could not be asked for this report; the event log needs none."""
+    refused: str = ""
+    """Why the transfer could not run any more, as seen for this report."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """How the transfer is declared: key, write mode, level, fingerprint. No secrets."""
+    """How the transfer is declared. No secrets."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """What each system said of itself when the report was made."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of Tableferry, Dagster and the drivers."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """What each check says when it passes."""
+    dagster_url: str | None = None
+    """Where Dagster's web UI is."""
 
     @property
     def passed(self) -> bool:
-        """Whether every range is committed and every check is green."""
-        return all(check.passed for hop in self.hops for check in _all_checks(hop)) and all(
-            entry.state in ("committed", "skipped_unchanged")
-            for hop in self.hops
-            for entry in hop.ranges
-        )
+        """Whether all of it is committed, checked and green, and nothing has failed since."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why the report is not a pass, what concerns the most first."""
+        return tuple(_problems(self))
+
+    @property
+    def last_success(self) -> RunEntry | None:
+        """The newest run that moved or checked without a failure."""
+        return next((run for run in self.runs if run.outcome == "succeeded"), None)
+
+    def suites(self) -> list[tuple[str, list[Suite]]]:
+        """Per target, what became of each expectation over all ranges."""
+        return [(hop.target, found) for hop in self.hops if (found := _suite(hop))]
 
     def counts(self) -> dict[str, int]:
-        """Ranges, rows, checks and failed checks over all hops."""
-        checks = [check for hop in self.hops for check in _all_checks(hop)]
-        ranges = [entry for hop in self.hops for entry in hop.ranges]
+        """Each range and row once, however many hops it takes; the checks of all hops."""
+        outcomes = [check.outcome for hop in self.hops for check in hop.all_checks()]
         return {
-            "ranges": len(ranges),
-            "rows": sum(entry.rows or 0 for entry in ranges),
-            "checks": len(checks),
-            "failed_checks": sum(not check.passed for check in checks),
+            "ranges": len(self.hops[-1].ranges),
+            "rows": self.hops[-1].rows,
+            "checks": len(outcomes),
+            "failed_checks": outcomes.count("failed"),
+            "warnings": outcomes.count("warning"),
         }
 
-
-def render(report: Report, fmt: Format) -> str:
-    """The report as Markdown, as one self-contained HTML page, or as versioned JSON."""
-    if fmt == "json":
-        return to_json(report)
-    return render_html(report) if fmt == "html" else to_markdown(report)
+    def run_url(self, run_id: str | None) -> str | None:
+        """The run's page in Dagster's web UI."""
+        return f"{self.dagster_url}/runs/{run_id}" if self.dagster_url and run_id else None
 
 
-def to_json(report: Report) -> str:
-    """The report as JSON; its form is docs/report.schema.json."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "passed": report.passed,
-        "counts": report.counts(),
-        **asdict(report),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def moment(text: str | None) -> str:
+    """An ISO 8601 time as people read it, in UTC."""
+    if text is None:
+        return "an unknown time"
+    return f"{dt.datetime.fromisoformat(text).astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def to_markdown(report: Report) -> str:
-    """The report as Markdown tables."""
-    return "\n".join(_markdown(report)) + "\n"
+def anchor(hop: int, entry: int | None = None) -> str:
+    """Name of a place in the report: a hop, or one of its ranges, both counted from 1."""
+    return f"hop-{hop}" if entry is None else f"hop-{hop}-range-{entry}"
 
 
-def _markdown(report: Report) -> Iterator[str]:
-    counts = report.counts()
-    yield f"# {report.transfer}: {'passed' if report.passed else 'FAILED'}"
-    yield ""
-    yield (
-        f"{counts['ranges']} ranges, {counts['rows']} rows, {counts['checks']} checks, "
-        f"{counts['failed_checks']} failed. Made {report.created_at}."
-    )
-    for hop in report.hops:
-        yield from ("", f"## {hop.source} to {hop.target}", "")
-        yield "| range | state | rows | seconds | verdict | checks | fingerprint |"
-        yield "|---|---|---|---|---|---|---|"
-        for entry in hop.ranges:
-            seconds = ", ".join(f"{name} {value:.2f}" for name, value in entry.seconds.items())
-            checks = ", ".join(
-                check.name if check.passed else f"**{check.name} FAILED**" for check in entry.checks
+def _suite(hop: HopEntry) -> list[Suite]:
+    by_name: dict[str, list[ExpectationEntry]] = {}
+    for entry in hop.ranges:
+        for check in entry.checks:
+            for one in check.expectations:
+                by_name.setdefault(one.name, []).append(one)
+    found = []
+    for name, ones in by_name.items():
+        counted = [one.unexpected for one in ones if one.unexpected is not None]
+        examples = [text for one in ones for text in one.examples]
+        found.append(
+            Suite(
+                name=name,
+                type=ones[0].type,
+                arguments=ones[0].arguments,
+                met=sum(one.passed for one in ones),
+                failed=sum(not one.passed for one in ones),
+                unexpected=sum(counted) if counted else None,
+                examples=tuple(dict.fromkeys(examples))[:EXAMPLES],
             )
-            cells = (entry.name, entry.state, entry.rows, seconds, entry.verdict, checks)
-            yield _row(*cells, entry.fingerprint)
-        yield from _markdown_failures("whole table", hop.checks)
-        for entry in hop.ranges:
-            yield from _markdown_failures(entry.name, entry.checks)
-    for title, values in (("Settings", report.settings), ("Versions", report.versions)):
-        if values:
-            yield from ("", f"## {title}", "")
-            yield from (f"- {name}: {value}" for name, value in values.items())
+        )
+    return found
 
 
-def _markdown_failures(where: str, checks: Sequence[CheckEntry]) -> Iterator[str]:
-    for check in checks:
-        if check.passed:
-            continue
-        yield from ("", f"### {where}: {check.summary}", "")
-        disagreeing = [figure for figure in check.figures if figure[1] != figure[2]]
-        if disagreeing:
-            yield from ("| figure | source | target |", "|---|---|---|")
-            yield from (_row(*figure) for figure in disagreeing)
-        if check.differences:
-            yield ""
-            yield (
-                f"{check.differing_rows} rows differ; the first of them, "
-                f"named by their {_inline(check.rows_named_by)}:"
+def _problems(report: Report) -> Iterator[Problem]:
+    if not any(hop.ranges for hop in report.hops):
+        yield Problem("No key range is known: nothing was moved yet.")
+    if report.refused:
+        yield Problem(f"The transfer cannot run as its tables are now: {report.refused}.")
+    for run in report.runs:
+        if run.unanswered:
+            reason = f": {run.error.splitlines()[0]}" if run.error else ""
+            yield Problem(
+                f"Run {run.run_id[:8]} of {moment(run.started_at)} {run.outcome}{reason}. None has "
+                "succeeded since.",
+                "runs",
             )
-            names = check.named_by
-            yield from ("", _row(*names, "what", "column", "source", "target"))
-            yield "|---" * (len(names) + 4) + "|"
-            for one in check.differences:
-                what = one.kind.replace("_", " ")
-                yield _row(*one.row.values(), what, one.column, one.source, one.target)
+    for number, hop in enumerate(report.hops, start=1):
+        if hop.drift:
+            yield Problem(
+                f"{hop.target}: {hop.drift} since its rows were committed.", anchor(number)
+            )
+        for check in hop.checks:
+            if check.outcome == "failed":
+                yield Problem(f"{hop.target} as a whole: {check.summary}.", anchor(number))
+        if hop.unchecked and all(entry.committed for entry in hop.ranges) and hop.ranges:
+            yield Problem(
+                f"{hop.target} as a whole: no verdict of {', '.join(hop.unchecked)} about the "
+                "table as it is now.",
+                anchor(number),
+            )
+        for position, entry in enumerate(hop.ranges, start=1):
+            for text in _range_problems(entry):
+                yield Problem(f"{hop.target} {entry.name}: {text}", anchor(number, position))
 
 
-def _row(*cells: object) -> str:
-    return f"| {' | '.join('' if cell is None else _inline(str(cell)) for cell in cells)} |"
-
-
-def _inline(text: str) -> str:
-    """A text that ends neither a table's cell nor the line."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r", "\\r").replace("\n", "\\n")
-
-
-def _all_checks(hop: HopEntry) -> tuple[CheckEntry, ...]:
-    return (*hop.checks, *(check for entry in hop.ranges for check in entry.checks))
-
-
-def _figures(
-    source: Mapping[str, Any], target: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str]]:
-    for name in {**source, **target}:
-        own, other = source.get(name), target.get(name)
-        if isinstance(own, dict) or isinstance(other, dict):
-            for figure in {**(own or {}), **(other or {})}:
-                yield (
-                    f"{name} {figure}",
-                    str((own or {}).get(figure)),
-                    str((other or {}).get(figure)),
-                )
-        else:
-            yield name, str(own), str(other)
+def _range_problems(entry: RangeEntry) -> Iterator[str]:
+    failed = [check for check in entry.checks if check.outcome == "failed"]
+    if not entry.committed and not failed:
+        yield f"{entry.state}{f': {entry.error}' if entry.error else ', not committed'}"
+    for check in failed:
+        yield check.summary
+    if entry.committed and entry.unchecked:
+        yield f"no verdict of {', '.join(entry.unchecked)} about its rows as they are now"

@@ -71,6 +71,16 @@ def test_dependencies_and_constraints_agree() -> None:
             assert pinned[name] == version, requirement
 
 
+def test_every_data_file_of_the_product_is_installed() -> None:
+    globs = pyproject["tool"]["setuptools"]["package-data"]
+    for room in PRODUCT:
+        kept = {path for glob in globs.get(room, ()) for path in (ROOT / room).glob(glob)}
+        for path in (ROOT / room).rglob("*"):
+            if path.is_file() and path.suffix not in (".py", ".pyc"):
+                listed = path in kept or any(path.match(glob) for glob in globs["*"])
+                assert listed, f"{path.relative_to(ROOT)} is not in the wheel"
+
+
 def test_both_files_name_the_same_code_location() -> None:
     workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text())
     module = workspace["load_from"][0]["python_module"]

@@ -101,5 +101,5 @@ def test_the_expectations_of_a_range_are_a_table() -> None:
     verdict = Verdict("expectations", False, {}, {"rows": 3}, 0.1, metadata={"results": results})
     table = verdict_metadata(verdict)["results"]
     assert [record.data for record in table.records] == [
-        {"expectation": "expect_x(a)", "passed": False, "unexpected": 2, "examples": "['1']"}
+        {"expectation": "expect_x(a)", "passed": False, "unexpected": 2, "examples": '["1"]'}
     ]

@@ -108,6 +108,17 @@ class Browser:
     def open(self, path: str) -> None:
         self._driver.get(self._url + path)
 
+    def resize(self, width: int, height: int) -> None:
+        """Make the page so many pixels wide and high."""
+        self._driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+
+    def script(self, text: str) -> Any:
+        """Run JavaScript on the page; what it returns."""
+        return self._driver.execute_script(text)
+
     def text(self) -> str:
         """What the page shows, as text."""
         return str(self._driver.execute_script("return document.body.innerText"))
@@ -164,11 +175,9 @@ def browser(url: str, profile: Path) -> Iterator[Browser]:
     # the driver is named, so that Selenium looks for none in the network
     driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
     try:
-        driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
-        )
-        yield Browser(driver, url)
+        found = Browser(driver, url)
+        found.resize(WIDTH, HEIGHT)
+        yield found
     finally:
         driver.quit()
 
