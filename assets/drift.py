@@ -95,6 +95,41 @@ def require_no_dropped(
     return [f"{plan.target}: {names} no longer in {plan.source}; new rows get NULL there"]
 
 
+def require_no_new(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+    policy: DriftPolicy,
+) -> None:
+    """Refuse to go on with a target that lacks columns which earlier runs did not need, or filled.
+
+    A target that no run has written to yet is left to `Target.prepare`.
+
+    Raises:
+        SchemaDrift: the source has grown, or the target has lost a column; with what to do.
+    """
+    lacking = {column.name for column in new_columns(plan, actual)}
+    if not lacking or committed is None:
+        return
+    before = {column.name for column in committed.columns}
+    grown = [one.source for one in plan.columns if one.target.name in lacking - before]
+    lost = [one.target for one in plan.columns if one.target.name in lacking & before]
+    problems = []
+    if grown:
+        problems.append(
+            f"{plan.source} has {_listed('a new column', 'new columns', grown)}, which "
+            f"{plan.target} lacks: set on_schema_drift to add_columns or ignore_new "
+            f"(it is {policy}), or exclude {'it' if len(grown) == 1 else 'them'}"
+        )
+    if lost:
+        problems.append(
+            f"{plan.target} has lost {_listed('the column', 'the columns', lost)}: set "
+            f"on_schema_drift to add_columns (it is {policy}), and the next run adds "
+            f"{'it' if len(lost) == 1 else 'them'} again and moves every range anew"
+        )
+    raise SchemaDrift("; ".join(problems))
+
+
 def schema_changes(plan: CopyPlan, committed: dg.TableSchema | None) -> str:
     """How the columns of a hop differ from those that it was last committed with, in one line."""
     if committed is None:

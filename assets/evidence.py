@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 from checks.expectations import shown
 from checks.verdict import Differences, Verdict, shown_value
 
 NAMED_BY = "key: "
 """What the columns that name a row begin with, which may have any name."""
+
+Target = AssetCheckEvaluationTargetMaterializationData
+"""The materialization that a check's verdict is about."""
 
 
 def conclusion(verdict: Verdict) -> str:
@@ -31,10 +36,10 @@ def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
     Dagster shows a check's metadata by name, not in this order; so the names are such that the
     rows that differ come first and the long table of sums last.
     """
-    found: dict[str, Any] = {
-        "seconds": round(verdict.seconds, 4),
-        **verdict.metadata,
-    }
+    found: dict[str, Any] = {"seconds": round(verdict.seconds, 4)}
+    if verdict.ranges > 1:
+        found = {"seconds_of_query": found["seconds"], "ranges_in_query": verdict.ranges}
+    found |= verdict.metadata
     if results := verdict.metadata.get("results"):
         found["results"] = dg.MetadataValue.table(
             [dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in results]
@@ -105,20 +110,52 @@ def _differences(differences: Differences) -> dict[str, Any]:
     }
 
 
+def repeated(stored: AssetCheckExecutionRecord, about: Target | None) -> dg.AssetCheckEvaluation:
+    """A verdict that still holds, to be recorded again: with who found it, and when, and why so.
+
+    Args:
+        stored: the verdict as it was found, or as it was repeated the last time.
+        about: the range's new materialization.
+    """
+    evaluation, event = stored.evaluation, stored.event
+    assert evaluation is not None, "only evaluated checks are repeated"
+    assert event is not None, "an evaluated check has its event"
+    first: dict[str, dg.MetadataValue[Any]] = {
+        "found": dg.MetadataValue.text(evaluation.description or ""),
+        "found_in_run": dg.MetadataValue.dagster_run(stored.run_id),
+        "found_at": dg.MetadataValue.timestamp(event.timestamp),
+        "unchanged_since": dg.MetadataValue.text(
+            "the source's fingerprint and the target's row count"
+        ),
+    }
+    metadata: dict[str, dg.MetadataValue[Any]] = {**first, **evaluation.metadata}
+    found, run, at = (metadata[name].value for name in ("found", "found_in_run", "found_at"))
+    moment = dt.datetime.fromtimestamp(at, dt.UTC)
+    return dg.AssetCheckEvaluation(
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        partition=stored.partition,
+        blocking=evaluation.blocking,
+        severity=evaluation.severity,
+        target_materialization_data=about,
+        description=f"{found} (found {moment:%Y-%m-%d %H:%M} UTC in run "
+        f"{run[:8]}; source fingerprint and target row count are unchanged since)",
+        metadata=metadata,
+    )
+
+
+def target_of(stored: dg.EventLogRecord) -> Target:
+    """A materialization, as a check's evaluation names it."""
+    return Target(storage_id=stored.storage_id, run_id=stored.run_id, timestamp=stored.timestamp)
+
+
 def latest_materialization(
     instance: dg.DagsterInstance, asset: dg.AssetKey, range_name: str | None = None
-) -> AssetCheckEvaluationTargetMaterializationData | None:
+) -> Target | None:
     """What a check of one range, or of the whole asset, is about."""
     wanted = dg.AssetRecordsFilter(
         asset_key=asset, asset_partitions=[range_name] if range_name else None
     )
     found = instance.fetch_materializations(wanted, limit=1).records
-    return (
-        AssetCheckEvaluationTargetMaterializationData(
-            storage_id=found[0].storage_id,
-            run_id=found[0].run_id,
-            timestamp=found[0].timestamp,
-        )
-        if found
-        else None
-    )
+    return target_of(found[0]) if found else None

@@ -10,11 +10,9 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.drift import new_columns, target_columns
-from assets.ledger import Committed, committed, decide
 from assets.manifest import HopSpec, Transfer
 from assets.ranges import extend_ranges, plan_ranges, top_bound
-from assets.records import DataVersion, Reason, digest
-from checks.counts import count_by_range
+from assets.records import DataVersion, digest
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
 from resources.clickhouse import ClickHouseResource
@@ -346,35 +344,6 @@ def apply_growth(
         instance.add_dynamic_partitions(
             transfer.partitions_name, [key_range.name for key_range in growth.add]
         )
-
-
-def decisions(
-    journey: Journey,
-    hop: Hop,
-    servers: Servers,
-    instance: dg.DagsterInstance,
-    *,
-    force: bool = False,
-) -> dict[str, Reason]:
-    """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
-    blocking = [name for name in ALL_CHECKS if journey.transfer.check_spec(name).blocking]
-    previous: dict[str, Committed] = committed(instance, hop.asset, blocking)
-    rows = target_rows(journey, hop.plan, servers) if previous else None
-    # these modes keep rows that the source has no more
-    keeps = journey.transfer.write in ("append", "upsert")
-    expected = None if keeps else journey.rows()
-    return decide(
-        journey.versions(hop), previous, target_rows=rows, expected_rows=expected, force=force
-    )
-
-
-def target_rows(journey: Journey, plan: CopyPlan, servers: Servers) -> dict[str, int] | None:
-    """Rows per range in the plan's target; None if there is no such table, or a column is gone."""
-    endpoint = servers.endpoint(plan.target.system)
-    actual = target_columns(endpoint, plan.target)
-    if actual is None or new_columns(plan, actual):
-        return None
-    return count_by_range(plan, endpoint, "target", list(journey.ranges.values()))
 
 
 def _plan_hop(

@@ -28,6 +28,10 @@ LEAST_ROWS_OF_A_RATE = 10_000
 """Below, what a range costs whatever its size decides how long it takes, and not its rows."""
 
 
+MISSING = "missing"
+"""State of a range that no run has touched."""
+
+
 class State(StrEnum):
     """How far a range has come, in order."""
 
@@ -50,6 +54,10 @@ class Reason(StrEnum):
     SETTINGS_CHANGED = "settings_changed"
     LAST_CHECK_FAILED = "last_check_failed"
     TARGET_MISSING = "target_missing"
+    """The target has no such table, or none of the range's rows."""
+    TARGET_CHANGED = "target_changed"
+    """The target has lost a column."""
+    ROW_COUNT_DIFFERS = "row_count_differs"
     FORCED = "forced"
     SWAP = "swap"
     """Unchanged, but other ranges are not, and a swap replaces the whole table."""
@@ -58,7 +66,8 @@ class Reason(StrEnum):
     PROMOTED = "promoted"
     """In the target since a swap whose run died before it recorded the range."""
     UNCHECKED = "unchecked"
-    """Unchanged, but the run that committed it died before it recorded the checks."""
+    """Unchanged, but a declared check has no verdict about it: the run that committed it died too
+    early, or the check was declared since."""
     UNCHANGED = "unchanged"
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import dagster as dg
 
-from assets.journey import Hop, Journey, Servers, target_rows
+from assets.decisions import target_rows
+from assets.journey import Hop, Journey, Servers
 from assets.ledger import records
 from assets.records import Reason, State
 from assets.work import SETTLED, Outcome, Work

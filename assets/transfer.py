@@ -7,13 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 from assets.asset_keys import asset_key
-from assets.drift import add_columns, new_columns, require_no_dropped, target_columns
+from assets.decisions import Decision, decisions
+from assets.drift import (
+    add_columns,
+    new_columns,
+    require_no_dropped,
+    require_no_new,
+    target_columns,
+)
 from assets.journey import (
     Hop,
     Journey,
     Servers,
     checks_of,
-    decisions,
     levels_of,
     resolve,
 )
@@ -24,13 +30,13 @@ from assets.records import Reason, State
 from assets.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
 from assets.source import SourceState, shared_snapshot
 from assets.swap import promote, swap_reasons
-from assets.verification import verify
+from assets.verification import summarise, verify
 from assets.whole import check_whole_tables, whole_table_specs
 from assets.work import SETTLED, Outcome, Work
 from assets.worker import run_ranges
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from resources.clickhouse import ClickHouseResource
-from resources.errors import InputError, TableferryError
+from resources.errors import TableferryError
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
 from resources.tables import TableRef
@@ -113,13 +119,17 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
         postgres: PostgresResource,
         sqlserver: SqlServerResource,
         clickhouse: ClickHouseResource,
-    ) -> Iterator[dg.MaterializeResult]:
+    ) -> Iterator[dg.Output[None]]:
         servers = Servers(postgres, sqlserver, clickhouse)
         try:
             if context.selected_asset_keys:
                 outcomes = execute(context, transfer, servers)
             else:  # "Execute" on the page of a check: compare, move nothing
-                verify(transfer, servers, context)
+                summarise(
+                    context,
+                    verify(transfer, servers, context),
+                    context.selected_asset_check_keys,
+                )
                 _check_whole_tables(context, transfer, servers, None)
                 outcomes = []
         except TableferryError as error:
@@ -131,7 +141,10 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
                 metadata={"failed_ranges": [outcome.record.range for outcome in failed]},
                 allow_retries=False,
             )
-        yield from ()
+        # the verdicts are recorded already; but Dagster's log would say that outputs are missing
+        for name, spec in move.node_check_specs_by_output_name.items():
+            if spec.key in context.selected_asset_check_keys:
+                yield dg.Output(None, name)
 
     return move
 
@@ -164,10 +177,14 @@ def execute(
         selected = tuple(hop for hop in journey.hops if hop.asset in context.selected_asset_keys)
         force = run.tags.get(FORCE) == "true"
         reasons = {
-            hop.number: reasons_of(journey, hop, servers, instance, force=force and hop in selected)
+            hop.number: {
+                name: found.reason
+                for name, found in decisions_of(
+                    journey, hop, servers, instance, force=force and hop in selected
+                ).items()
+            }
             for hop in journey.hops
         }
-        _require_upstream(journey, selected[0].number, reasons)
         shadows: dict[int, str | None] = {}
         for hop in selected:
             target = servers.target(hop.plan.target.system)
@@ -200,6 +217,7 @@ def execute(
                 )
             },
             shadows=shadows,
+            refused=_stale_sources(journey, selected, reasons),
             writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
             exports=threading.BoundedSemaphore(parallel.export or knobs.export),
             loads=threading.BoundedSemaphore(parallel.load or knobs.load),
@@ -239,12 +257,13 @@ def _prepare(
         SchemaDrift: source and target no longer go together, and the policy does not mend it.
     """
     endpoint = servers.endpoint(hop.plan.target.system)
-    actual = target_columns(endpoint, hop.plan.target)
-    notes = require_no_dropped(
-        hop.plan, actual, committed_schema(instance, hop.asset), transfer.on_schema_drift
-    )
-    if transfer.on_schema_drift == "add_columns":
+    actual, policy = target_columns(endpoint, hop.plan.target), transfer.on_schema_drift
+    before = committed_schema(instance, hop.asset)
+    notes = require_no_dropped(hop.plan, actual, before, policy)
+    if policy == "add_columns":
         notes += add_columns(endpoint, hop.plan.target, new_columns(hop.plan, actual))
+    else:
+        require_no_new(hop.plan, actual, before, policy)
     return notes + servers.target(hop.plan.target.system).prepare(hop.plan, hop.options)
 
 
@@ -268,19 +287,23 @@ def _swap(
     return done
 
 
-def reasons_of(
+def decisions_of(
     journey: Journey,
     hop: Hop,
     servers: Servers,
     instance: dg.DagsterInstance,
     *,
     force: bool = False,
-) -> dict[str, Reason]:
+) -> dict[str, Decision]:
     """Why each range of a hop is run, or that it is unchanged."""
-    reasons = decisions(journey, hop, servers, instance, force=force)
-    if journey.transfer.write == "swap":
-        return swap_reasons(journey, hop, servers, instance, reasons)
-    return reasons
+    found = decisions(journey, hop, servers, instance, force=force)
+    if journey.transfer.write != "swap":
+        return found
+    reasons = {name: one.reason for name, one in found.items()}
+    return {
+        name: found[name] if reason is reasons[name] else Decision(reason)
+        for name, reason in swap_reasons(journey, hop, servers, instance, reasons).items()
+    }
 
 
 def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
@@ -292,21 +315,16 @@ def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
     return f"{asset.to_user_string()}: {len(reasons)} ranges: {parts or 'none'}"
 
 
-def _require_upstream(
-    journey: Journey, first: int, reasons: Mapping[int, Mapping[str, Reason]]
-) -> None:
-    """A run that starts at a later hop needs the ranges of the hop before it to be current."""
-    if first == 1:
-        return
-    stale = [
-        f"{name} ({reason})"
-        for name, reason in reasons[first - 1].items()
+def _stale_sources(
+    journey: Journey, selected: Sequence[Hop], reasons: Mapping[int, Mapping[str, Reason]]
+) -> dict[tuple[int, str], str]:
+    """Ranges that a hop cannot take, and why: the hop before is not part of the run nor current."""
+    numbers = {hop.number for hop in selected}
+    return {
+        (hop.number, name): f"hop {hop.number} needs {hop.plan.source} to be current ({reason} "
+        f"there); run hop {hop.number - 1} first, or both together"
+        for hop in selected
+        if hop.number > 1 and hop.number - 1 not in numbers
+        for name, reason in reasons[hop.number - 1].items()
         if reason is not Reason.UNCHANGED
-    ]
-    if stale:
-        before = journey.hops[first - 2].plan.target
-        raise InputError(
-            f"{journey.transfer.transfer}: hop {first} needs {before} to be current; "
-            f"run hop {first - 1} first for {', '.join(stale[:5])}"
-            + (f" and {len(stale) - 5} more" if len(stale) > 5 else "")
-        )
+    }

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import dagster as dg
 
 from assets.asset_keys import asset_key
-from assets.evidence import conclusion, latest_materialization, verdict_metadata
-from assets.journey import ALL_CHECKS, Hop, Servers, known_ranges, resolve_hops
+from assets.evidence import Target, conclusion, latest_materialization, verdict_metadata
+from assets.journey import Hop, Servers, known_ranges, resolve_hops
 from assets.kept import keeps_rows
 from assets.ledger import EventLogger, committed
 from assets.manifest import Transfer
@@ -63,10 +63,12 @@ def check_whole_tables(
             for name in WHOLE_TABLE_CHECKS
             if selected is None or dg.AssetCheckKey(hop.asset, name) in selected
         ]
-        done = committed(context.instance, hop.asset, ALL_CHECKS) if names else {}
+        done = committed(context.instance, hop.asset, ()) if names else {}
         if not done:
             continue
         missing = [one.name for one in ranges if one.name not in done]
+        # before the tables are read: a run beside this one may record ranges meanwhile
+        about = latest_materialization(context.instance, hop.asset)
         verdicts = whole_table(
             hop.plan,
             servers.endpoint(hop.plan.source.system),
@@ -79,7 +81,7 @@ def check_whole_tables(
                 checked = Checked(
                     hop, None, verdict, bool(missing) or _hint(transfer, hop, verdict)
                 )
-                _record(context, checked, len(missing))
+                _record(context, checked, len(missing), about)
                 found.append(checked)
     collected(found)
     return found
@@ -95,7 +97,7 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     return moving or (keeps_rows(hop) and _more_in_target(verdict))
 
 
-def _record(context: EventLogger, checked: Checked, missing: int) -> None:
+def _record(context: EventLogger, checked: Checked, missing: int, about: Target | None) -> None:
     hop, verdict = checked.hop, checked.verdict
     severity = dg.AssetCheckSeverity.WARN if checked.warning else dg.AssetCheckSeverity.ERROR
     context.log_event(
@@ -104,7 +106,7 @@ def _record(context: EventLogger, checked: Checked, missing: int) -> None:
             check_name=verdict.check,
             passed=verdict.passed,
             severity=severity,
-            target_materialization_data=latest_materialization(context.instance, hop.asset),
+            target_materialization_data=about,
             description=conclusion(verdict),
             metadata={**verdict_metadata(verdict), "ranges_not_committed": missing},
         )

@@ -57,6 +57,8 @@ class Work:
     """The servers that the run works with, for its records."""
     shadows: Mapping[int, str | None]
     """Identities of the tables that a swap gathers ranges in, by hop."""
+    refused: Mapping[tuple[int, str], str]
+    """Why a range cannot go through a hop, by number of the hop and name."""
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
     stop: threading.Event = field(default_factory=threading.Event)

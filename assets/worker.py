@@ -13,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from assets.drift import column_schema
-from assets.journey import Hop
+from assets.journey import ALL_CHECKS, Hop
 from assets.kept import with_kept
 from assets.proof import (
     CheckFailed,
@@ -32,7 +32,7 @@ from assets.stream import Prefetch
 from assets.work import SETTLED, Outcome, Work
 from resources.debug import reached
 from resources.delimited import Framing, framed_rows
-from resources.errors import ReceiptMismatch, TableferryError, describe
+from resources.errors import InputError, ReceiptMismatch, TableferryError, describe
 from resources.files import Artifact
 from resources.keyrange import KeyRange
 from resources.retry import retrying
@@ -80,9 +80,7 @@ def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
                 return _attempt(work, hop, work.journey.ranges[name], reason, attempts)
         raise AssertionError("a retry loop ends with a result or an error")
     except Exception as error:
-        message = (
-            f"{work.journey.transfer.transfer}: {hop.plan.target} range {name}: {describe(error)}"
-        )
+        message = _message(work, hop, name, describe(error))
         rejected = error.rejected if isinstance(error, CheckFailed) else None
         failed = RangeRecord(
             range=name,
@@ -98,9 +96,15 @@ def _range_through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
         return Outcome(hop, failed, reason)
 
 
+def _message(work: Work, hop: Hop, name: str, problem: str) -> str:
+    return f"{work.journey.transfer.transfer}: {hop.plan.target} range {name}: {problem}"
+
+
 def _attempt(work: Work, hop: Hop, key_range: KeyRange, reason: Reason, number: int) -> Outcome:
     """Do what the plan says of a range, unless its source is no longer what was planned from."""
     name = key_range.name
+    if refused := work.refused.get((hop.number, name)):
+        raise InputError(refused)
     reading = work.source.reading(key_range) if hop.number == 1 else work.source.latest(name)
     if reading.fingerprint == work.journey.fingerprints[name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
@@ -141,13 +145,18 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
         rows=reading.fingerprint.rows,
     )
     writer = work.writers[hop.number]
+    found = []
     if not failed:
-        writer.commit(record)
+        done = {verdict.check for verdict in verdicts}
+        found = writer.commit_again(record, [one for one in ALL_CHECKS if one not in done])
     for verdict in reversed(verdicts):
         writer.checked(key_range.name, verdict)
     work.tell(hop, key_range.name, "skipped")
-    if failed:
-        record = replace(record, state=State.FAILED, error=failed[0].summary())
+    problems = [verdict.summary() for verdict in failed]
+    problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in found]
+    if problems:
+        error = _message(work, hop, key_range.name, "; ".join(problems))
+        record = replace(record, state=State.FAILED, error=error)
     return Outcome(hop, record, reason, verdicts)
 
 

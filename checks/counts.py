@@ -42,5 +42,6 @@ def row_count_of(checksum: Verdict) -> Verdict:
         source=source,
         target=target,
         seconds=checksum.seconds,
+        ranges=checksum.ranges,
         disagreeing=() if source == target else (ROWS,),
     )

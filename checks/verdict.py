@@ -130,6 +130,8 @@ class Verdict:
     differences: Differences | None = None
     """Only where the level itself reads rows (`sample_hash`, `full_hash`)."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    ranges: int = 1
+    """How many ranges the query compared that took these `seconds`."""
     note: str = ""
     """What `summary` should say, where row counts and columns do not say it."""
 

@@ -50,8 +50,8 @@ def stack_command(command: Callable[..., dict[str, Any]]) -> Callable[..., None]
         else:
             for line in lines:
                 click.echo(line)
-            for line in answer.get("errors", ()):
-                click.echo(f"ferry: {line}", err=True)
+        for line in answer.get("errors", ()):
+            click.echo(f"ferry: {line}", err=True)
         sys.exit(code)
 
     return wrapped
@@ -107,8 +107,13 @@ def env(stack: Stack) -> dict[str, Any]:
 def _status(stack: Stack) -> dict[str, Any]:
     parts = stack.status()
     lines = [f"{LABELS[name]:<20} {_describe(part)}" for name, part in parts.items()]
-    good = all(part["state"] == "running" for part in parts.values())
-    return {"ok": good, "folder": str(stack.folder), "parts": parts, "lines": lines}
+    errors = [
+        f"{LABELS[name]} is {part['state']}"
+        for name, part in parts.items()
+        if part["state"] != "running"
+    ]
+    found = {"ok": not errors, "folder": str(stack.folder), "parts": parts, "lines": lines}
+    return {**found, "errors": errors} if errors else found
 
 
 def _describe(part: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import click
 
@@ -31,11 +31,24 @@ def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except TableferryError as error:
             if kwargs.get("as_json"):
                 _print_json({"ok": False, "errors": str(error).splitlines()})
-            else:
-                click.echo(f"ferry: {error}", err=True)
+            click.echo(f"ferry: {error}", err=True)
             sys.exit(error.exit_code)
 
     return wrapped
+
+
+def end(errors: Sequence[str], code: int = 1) -> NoReturn:
+    """End a command with 0, or say on standard error why not."""
+    for line in errors:
+        click.echo(f"ferry: {line}", err=True)
+    sys.exit(code if errors else 0)
+
+
+def tell_of_waiting(runs: Sequence[str]) -> None:
+    """Say on standard error why nothing happens: moves and checks of a transfer take turns."""
+    if runs:
+        names = ", ".join(run[:8] for run in runs)
+        click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,16 +78,16 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
             found = find_problems(session, transfers)
     except TableferryError as error:
         errors += str(error).splitlines()
-    good = not errors and not any(found.values())
+    unfit = [name for name, problems in found.items() if problems]
     if as_json:
-        _print_json({"ok": good, "errors": errors, "transfers": found})
-    for line in () if as_json else errors:
-        click.echo(f"ferry: {line}", err=True)
+        _print_json({"ok": not errors and not unfit, "errors": errors, "transfers": found})
     for name, problems in {} if as_json else found.items():
         click.echo(f"{name}:" if problems else f"{name}: ok")
         for problem in problems:
             click.echo(f"  {problem}")
-    sys.exit(0 if good else 2)
+    if unfit:
+        errors.append(f"{len(unfit)} of {len(found)} transfers cannot run: {', '.join(unfit)}")
+    end(errors, 2)
 
 
 @main.command()
@@ -122,6 +135,7 @@ def run(
     from pipelines.session import open_session
 
     session = open_session(transfer)
+    tell_of_waiting(runner.waits_for(session, transfer))
     with live_progress(shown=not as_json and sys.stderr.isatty()):
         view = runner.run(
             session,
@@ -136,9 +150,7 @@ def run(
         _print_json(view.json())
     else:
         show_ranges(console(), "run", view, wide=wide)
-        for line in view.errors:
-            click.echo(f"ferry: {line}", err=True)
-    sys.exit(0 if view.good else 1)
+    end(view.errors)
 
 
 @main.command()
@@ -167,25 +179,24 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
 @as_json
 @user_errors
 def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bool) -> None:
-    """Reconcile committed ranges without moving data. Exit code 0 only if all agree.
+    """Reconcile committed ranges without moving data, and run their expectations.
 
-    Without --range, the tables are looked at as a whole, too.
+    Exit code 0 only if all agree, and no range is failed or missing. Without --range, the tables
+    are looked at as a whole, too.
     """
     from pipelines import runner
     from pipelines.render import console, show_checks
     from pipelines.session import open_session
 
-    found = runner.check(open_session(transfer), transfer, level=level, ranges=ranges)
-    good = not any(one.failed for one in found)
+    session = open_session(transfer)
+    tell_of_waiting(runner.waits_for(session, transfer))
+    view = runner.check(session, transfer, level=level, ranges=ranges)
     if as_json:
-        checks = [
-            {"target": str(one.hop.plan.target), "range": one.range, **one.verdict.to_json()}
-            for one in found
-        ]
-        _print_json({"transfer": transfer, "ok": good, "checks": checks})
+        _print_json(view.json())
     else:
-        show_checks(console(), transfer, found)
-    sys.exit(0 if good else 1)
+        show_checks(console(), transfer, view.checks)
+        click.echo(view.closing)
+    end(view.errors)
 
 
 @main.command()
@@ -233,7 +244,7 @@ def diff(
         click.echo(f"{target} {name}: {differences.summary()}")
         if differences.rows:
             console().print(difference_table(differences))
-    sys.exit(0 if good else 1)
+    end([f"{transfer}: source and target differ in {name}"] * (not good))
 
 
 @main.command()
@@ -265,7 +276,7 @@ def report(
         Path(output).write_text(text, encoding="utf-8")
     else:
         click.echo(text, nl=False)
-    sys.exit(0 if found.passed else 1)
+    end([f"{transfer}: {problem.text}" for problem in found.problems])
 
 
 @main.command()

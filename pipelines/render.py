@@ -20,7 +20,7 @@ from assets.records import State
 from assets.verification import Checked
 from checks.verdict import Differences, shown_value
 from pipelines.listing import Column, Listing, Row, hanging
-from pipelines.runner import RangeView, TransferView
+from pipelines.views import RangeView, TransferView
 
 PHASES = ("export", "load", "finalise", "reconcile")
 STYLES = {
@@ -50,7 +50,8 @@ def show_plan(out: Console, view: TransferView) -> None:
     """Print every range of every hop: its rows, what would happen, and why."""
 
     def row(one: RangeView) -> Row:
-        return Row([shown(one.range), number(one.rows), _styled(one.state), Text(one.reason or "")])
+        why = f"{one.reason} ({one.detail})" if one.detail else one.reason or ""
+        return Row([shown(one.range), number(one.rows), _styled(one.state), shown(why)])
 
     columns = [RANGE, ROWS, Column("action"), Column("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda one: one.target, row)
@@ -101,13 +102,26 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
 
 
 def show_checks(out: Console, transfer: str, found: Sequence[Checked]) -> None:
-    """Print every verdict: what was compared, how long it took, how it ended."""
+    """Print every verdict: what was compared, how long it took, how it ended.
+
+    What one query found out about many ranges took so long for all of them; the first has it.
+    """
+    shared: set[tuple[str, str, float]] = set()
+
+    def took(one: Checked) -> Text:
+        verdict = one.verdict
+        if verdict.ranges == 1:
+            return _seconds(verdict.seconds)
+        query = (str(one.hop.plan.target), verdict.check, verdict.seconds)
+        text = "" if query in shared else f"{verdict.seconds:.2f} for {verdict.ranges}"
+        shared.add(query)
+        return Text(text)
 
     def row(one: Checked) -> Row:
         verdict = shown(one.verdict.summary())
-        verdict.stylize("green" if one.verdict.passed else "red")
+        verdict.stylize("green" if one.verdict.passed else "yellow" if one.warning else "red")
         name = shown(one.range) if one.range else Text("(whole table)")
-        return Row([name, _seconds(one.verdict.seconds), verdict])
+        return Row([name, took(one), verdict])
 
     columns = [RANGE, Column("seconds", right=True), Column("verdict", sentence=True)]
     _show(out, f"checks of {transfer}", columns, found, lambda one: str(one.hop.plan.target), row)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
@@ -25,7 +24,7 @@ from assets.journey import (
 from assets.manifest import Transfer
 from assets.progress import Progress, emit
 from assets.ranges import find_range
-from assets.records import RangeRecord, Reason, State, rate
+from assets.records import MISSING, RangeRecord, Reason, State
 from assets.runs import (
     FORCE,
     MOST_RUNS,
@@ -40,69 +39,25 @@ from assets.runs import (
     segments,
     this_process,
 )
-from assets.transfer import reasons_of
-from assets.verification import Checked, collecting
+from assets.transfer import decisions_of
+from assets.verification import (
+    SETTLED_STATES,
+    Checked,
+    NotCommitted,
+    collecting,
+    not_committed,
+)
 from checks.drilldown import drill_down
 from checks.verdict import Differences, Level
 from pipelines.definitions import build
 from pipelines.differences import difference_file
 from pipelines.session import Session
+from pipelines.views import CheckView, RangeView, TransferView
 from resources.errors import InputError, TableferryError
 from resources.keyrange import KeyRange
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config: the commands say themselves what went wrong."""
-
-MISSING = "missing"
-"""State of a range that no run has touched."""
-
-
-@dataclass(frozen=True)
-class RangeView:
-    """One range of one hop, as the commands show it."""
-
-    hop: int
-    target: str
-    range: str
-    state: str
-    reason: str | None = None
-    rows: int | None = None
-    bytes: int | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    moving_seconds: float | None = None
-    attempts: int = 1
-    run_id: str | None = None
-    timestamp: float | None = None
-    checks: dict[str, bool] = field(default_factory=dict)
-    error: str | None = None
-
-    @property
-    def rows_per_second(self) -> float | None:
-        """None where it would say nothing of the throughput, see `assets.records.rate`."""
-        return rate(self.rows, self.moving_seconds)
-
-
-@dataclass(frozen=True)
-class TransferView:
-    """What a command found out about a transfer."""
-
-    transfer: str
-    ranges: list[RangeView]
-    good: bool = True
-    errors: list[str] = field(default_factory=list)
-    run_ids: list[str] = field(default_factory=list)
-
-    def json(self) -> dict[str, Any]:
-        """The `--json` form."""
-        return {
-            "transfer": self.transfer,
-            "ok": self.good,
-            "errors": self.errors,
-            "run_ids": self.run_ids,
-            "ranges": [
-                {**asdict(view), "rows_per_second": view.rows_per_second} for view in self.ranges
-            ],
-        }
 
 
 def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, TransferView]:
@@ -115,12 +70,13 @@ def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, 
             hop=hop.number,
             target=str(hop.plan.target),
             range=range_name,
-            state="skip" if reason is Reason.UNCHANGED else "run",
-            reason=str(reason),
+            state="skip" if found.reason is Reason.UNCHANGED else "run",
+            reason=str(found.reason),
+            detail=found.detail or None,
             rows=rows[range_name],
         )
         for hop in journey.hops
-        for range_name, reason in reasons_of(
+        for range_name, found in decisions_of(
             journey, hop, session.servers, session.instance, force=force
         ).items()
     ]
@@ -189,8 +145,15 @@ def run(
     # of several runs, the last has seen the table with all ranges in it
     errors += [f"{one.hop.plan.target}: {one.verdict.summary()}" for one in checked if one.failed]
     views = _results(session, journey, hops, wanted, todo)
-    good = not errors and all(_is_good(view) for view in views)
-    return TransferView(name, views, good, errors, run_ids)
+    if not errors:
+        errors = [problem for view in views if (problem := _problem(view))]
+    return TransferView(name, views, not errors, errors, run_ids)
+
+
+def waits_for(session: Session, name: str) -> list[str]:
+    """The runs that a run of a transfer has to wait for now: those that hold all of its pool."""
+    info = session.instance.event_log_storage.get_concurrency_info(session.transfer(name).transfer)
+    return sorted(info.active_run_ids) if 0 < info.slot_count <= info.active_slot_count else []
 
 
 def status(session: Session, name: str) -> TransferView:
@@ -206,7 +169,7 @@ def status(session: Session, name: str) -> TransferView:
 
 def check(
     session: Session, name: str, *, level: Level | None = None, ranges: Sequence[str] = ()
-) -> list[Checked]:
+) -> CheckView:
     """Reconcile committed ranges without moving data, and record the verdicts.
 
     Raises:
@@ -226,9 +189,10 @@ def check(
             raise_on_error=False,
             run_config={**QUIET, "ops": {compare_op_name(name): {"config": config}}},
         )
-    if not result.success and not any(one.failed for one in found):
+    view = CheckView(name, found, not_committed(transfer, session.instance, ranges))
+    if not result.success and view.good:
         raise TableferryError("; ".join(_failures(result)))
-    return found
+    return view
 
 
 def differences(
@@ -327,8 +291,8 @@ def _stale(session: Session, journey: Journey, hops: Sequence[Hop], *, force: bo
     return surely | {
         name
         for hop in hops
-        for name, reason in reasons_of(journey, hop, session.servers, session.instance).items()
-        if reason is not Reason.UNCHANGED
+        for name, found in decisions_of(journey, hop, session.servers, session.instance).items()
+        if found.reason is not Reason.UNCHANGED
     }
 
 
@@ -397,7 +361,18 @@ def _view(
 
 
 def _is_good(view: RangeView) -> bool:
-    return view.state in (State.COMMITTED, State.SKIPPED_UNCHANGED) and all(view.checks.values())
+    return view.state in SETTLED_STATES and all(view.checks.values())
+
+
+def _problem(view: RangeView) -> str | None:
+    """Why a range is not good, in one line."""
+    if _is_good(view):
+        return None
+    where = f"{view.target} {view.range}"
+    failed = [name for name, passed in view.checks.items() if not passed]
+    if failed and view.state in SETTLED_STATES:
+        return f"{where}: {', '.join(failed)} FAILED when last checked"
+    return NotCommitted(view.target, view.range, view.state, view.error).summary()
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> list[str]:

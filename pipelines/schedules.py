@@ -12,7 +12,7 @@ from assets.runs import (
     run_requests,
     schedule_name,
 )
-from assets.transfer import reasons_of
+from assets.transfer import decisions_of
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
@@ -50,8 +50,8 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         todo = {
             name
             for hop in journey.hops
-            for name, reason in reasons_of(journey, hop, servers, context.instance).items()
-            if reason is not Reason.UNCHANGED
+            for name, found in decisions_of(journey, hop, servers, context.instance).items()
+            if found.reason is not Reason.UNCHANGED
         }
         if not todo:
             return dg.SkipReason(f"all {len(journey.ranges)} ranges are unchanged")

@@ -9,10 +9,11 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationPlanned,
 )
 from dagster._core.definitions.partitions.subset.default import DefaultPartitionsSubset
-from dagster._core.events import DagsterEvent, DagsterEventType
+from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
 from assets import ledger
-from assets.ledger import Committed, Writer, decide
+from assets.decisions import Decision, decide
+from assets.ledger import Committed, Writer
 from assets.manifest import Transfer
 from assets.records import DataVersion, RangeRecord, Reason, State
 from checks.verdict import Verdict
@@ -59,8 +60,8 @@ def nothing() -> None:
     pass
 
 
-def plan_check(instance: dg.DagsterInstance, *ranges: str) -> None:
-    """Leave what a run leaves that was to check these ranges and died before."""
+def plan_check(instance: dg.DagsterInstance, *ranges: str) -> dg.DagsterRun:
+    """Leave what a run leaves that is to check these ranges and has not come to it."""
     event = DagsterEvent(
         DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value,
         nothing.name,
@@ -72,6 +73,29 @@ def plan_check(instance: dg.DagsterInstance, *ranges: str) -> None:
     )
     run = instance.create_run_for_job(nothing)
     instance.report_dagster_event(event, run.run_id)
+    return run
+
+
+class Queued:
+    """A run whose checks were planned before other runs recorded theirs."""
+
+    def __init__(self, instance: dg.DagsterInstance, *ranges: str) -> None:
+        self.instance, self._run = instance, plan_check(instance, *ranges)
+
+    def log_event(self, event: object) -> None:
+        kind, data = (
+            (DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event))
+            if isinstance(event, dg.AssetMaterialization)
+            else (DagsterEventType.ASSET_CHECK_EVALUATION, event)
+        )
+        self.instance.report_dagster_event(
+            DagsterEvent(kind.value, nothing.name, event_specific_data=data),  # type: ignore[arg-type]
+            self._run.run_id,
+        )
+
+    @property
+    def writer(self) -> Writer:
+        return Writer(self, ASSET, TRANSFER)
 
 
 def record(name: str, state: State = State.COMMITTED, version: DataVersion = V1) -> RangeRecord:
@@ -143,10 +167,10 @@ def test_a_failed_check_after_the_commit_makes_the_range_suspect(
     write(instance, second)
     write(instance, lambda writer: writer.commit(record("mended")))
     found = ledger.committed(instance, ASSET, [CHECK])
-    assert {name: one.check_failed for name, one in found.items()} == {
-        "good": False,
-        "bad": True,
-        "mended": False,
+    assert {name: one.failed for name, one in found.items()} == {
+        "good": (),
+        "bad": (CHECK,),
+        "mended": (),
     }, "a verdict older than the materialization does not count"
 
 
@@ -154,9 +178,9 @@ def test_a_commit_without_a_verdict_is_committed(instance: dg.DagsterInstance) -
     """A process killed between the two events leaves this; the commit itself was checked."""
     write(instance, lambda writer: writer.commit(record("a")))
     found = ledger.committed(instance, ASSET, [CHECK])
-    assert found["a"].check_failed is False
+    assert found["a"].failed == ()
     assert decide({"a": V1}, found, target_rows={"a": 10}, expected_rows={"a": 10}) == {
-        "a": Reason.UNCHECKED
+        "a": Decision(Reason.UNCHECKED)
     }
     write(instance, lambda writer: writer.checked("a", verdict(True)))
     assert ledger.committed(instance, ASSET, [CHECK])["a"].unchecked is False
@@ -172,11 +196,138 @@ def test_a_planned_check_does_not_hide_the_verdict_before_it(instance: dg.Dagste
     write(instance, act)
     plan_check(instance, "good", "bad", "open")
     found = ledger.committed(instance, ASSET, [CHECK])
-    assert {name: (one.check_failed, one.unchecked) for name, one in found.items()} == {
-        "good": (False, False),
-        "bad": (True, False),
-        "open": (False, True),
+    assert {name: (one.failed, one.unchecked) for name, one in found.items()} == {
+        "good": ((), False),
+        "bad": ((CHECK,), False),
+        "open": ((), True),
     }
+
+
+def everything_known(instance: dg.DagsterInstance) -> tuple[dict[str, bool], ...]:
+    """What status, the report and planning make of the one check: whether it passed, by range."""
+    committed = ledger.committed(instance, ASSET, [CHECK])
+    seen = ledger.verdicts(instance, ASSET, [CHECK])
+    full = ledger.evaluations(instance, ASSET, [CHECK])
+    return (
+        {name: not one.failed for name, one in committed.items() if not one.unchecked},
+        {name: checks[CHECK] for name, checks in seen.items()},
+        {
+            str(name): checks[CHECK].status is ledger.PASSED
+            for name, checks in full.items()
+            if name is not None
+        },
+    )
+
+
+def test_a_check_beside_a_move_does_not_outlive_it(instance: dg.DagsterInstance) -> None:
+    """The move's rows of checks are created when it is queued, and filled in after the check's."""
+    write(instance, lambda writer: writer.commit(record("a")))
+    move = Queued(instance, "a")
+    write(instance, lambda writer: writer.checked("a", verdict(False)))
+    move.writer.commit(record("a"))
+    move.writer.checked("a", verdict(True))
+    assert everything_known(instance) == ({"a": True},) * 3
+
+
+def test_nor_does_one_that_is_recorded_after_the_move(instance: dg.DagsterInstance) -> None:
+    write(instance, lambda writer: writer.commit(record("a")))
+    before = ledger.newest(instance, ASSET, ["a"])["a"]
+
+    def move(writer: Writer) -> None:
+        writer.commit(record("a"))
+        writer.checked("a", verdict(True))
+
+    write(instance, move)
+    write(instance, lambda writer: writer.checked("a", verdict(False), before))
+    assert everything_known(instance) == ({"a": True},) * 3
+
+
+def test_the_verdict_that_was_given_last_counts_whichever_was_planned_first(
+    instance: dg.DagsterInstance,
+) -> None:
+    write(instance, lambda writer: writer.commit(record("a")))
+    late = Queued(instance, "a")
+    write(instance, lambda writer: writer.checked("a", verdict(True)))
+    late.writer.checked("a", verdict(False))
+    assert everything_known(instance) == ({"a": False},) * 3
+
+
+def test_a_verdict_of_a_range_that_was_never_committed_counts(
+    instance: dg.DagsterInstance,
+) -> None:
+    write(instance, lambda writer: writer.checked("a", verdict(False)))
+    assert everything_known(instance)[1:] == ({"a": False},) * 2
+    write(instance, lambda writer: writer.commit(record("a")))
+    assert everything_known(instance) == ({}, {}, {})
+
+
+def test_a_verdict_of_the_whole_table_is_about_its_newest_range(
+    instance: dg.DagsterInstance,
+) -> None:
+    def check(writer: Writer) -> None:
+        writer._log(
+            dg.AssetCheckEvaluation(
+                asset_key=ASSET,
+                check_name="total_rows",
+                passed=False,
+                target_materialization_data=ledger.latest_materialization(instance, ASSET),
+            )
+        )
+
+    write(instance, lambda writer: writer.commit(record("a")))
+    write(instance, check)
+    assert set(ledger.evaluations(instance, ASSET, ["total_rows"])) == {None}
+    write(instance, lambda writer: writer.commit(record("b")))
+    assert ledger.evaluations(instance, ASSET, ["total_rows"]) == {}
+
+
+def test_a_check_declared_later_has_no_verdict_yet(instance: dg.DagsterInstance) -> None:
+    def move(writer: Writer) -> None:
+        writer.commit(record("a"))
+        writer.checked("a", verdict(True))
+
+    write(instance, move)
+    found = ledger.committed(instance, ASSET, [CHECK], declared=[CHECK, "checksum"])
+    assert found["a"].unchecked
+
+
+def test_a_skip_repeats_what_still_holds_with_who_found_it(instance: dg.DagsterInstance) -> None:
+    def move(writer: Writer) -> None:
+        writer.commit(record("a"))
+        writer.checked("a", verdict(True))
+
+    write(instance, move)
+    first = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK]
+    skipped = record("a", State.SKIPPED_UNCHANGED)
+    for _ in range(2):
+        write(instance, lambda writer: writer.commit_again(skipped, [CHECK]) and None)
+    found = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK]
+    assert found.id > first.id
+    evaluation = found.evaluation
+    assert evaluation is not None and first.event is not None
+    assert evaluation.passed
+    assert evaluation.metadata["found_in_run"].value == first.run_id != found.run_id
+    assert evaluation.metadata["found_at"].value == first.event.timestamp
+    assert evaluation.metadata["rows_source"].value == 10, "the evidence comes along"
+    assert evaluation.description is not None
+    assert evaluation.description.startswith("row_count passed: 10 rows agree (found ")
+    assert evaluation.description.count("found") == 1
+    assert "unchanged" in evaluation.description
+    assert not ledger.committed(instance, ASSET, [CHECK])["a"].unchecked
+
+
+def test_a_skip_does_not_hide_a_failure_found_meanwhile(instance: dg.DagsterInstance) -> None:
+    def move(writer: Writer) -> None:
+        writer.commit(record("a"))
+        writer.checked("a", verdict(True))
+
+    write(instance, move)
+    write(instance, lambda writer: writer.checked("a", verdict(False)))
+    found: list[str] = []
+    skipped = record("a", State.SKIPPED_UNCHANGED)
+    write(instance, lambda writer: found.extend(writer.commit_again(skipped, [CHECK])))
+    assert found == [CHECK]
+    assert everything_known(instance) == ({"a": False},) * 3
 
 
 def test_a_verdict_that_was_not_looked_at_is_not_missed(instance: dg.DagsterInstance) -> None:
@@ -211,8 +362,7 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
     for method in (
         "get_latest_storage_id_by_partition",
         "get_latest_tags_by_partition",
-        "get_asset_check_partition_info",
-        "get_asset_check_execution_history",
+        "index_connection",
     ):
         original = getattr(storage, method)
 
@@ -221,8 +371,12 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
             return _o(*args, **kwargs)
 
         monkeypatch.setattr(storage, method, counted)
-    assert len(ledger.committed(instance, ASSET, [CHECK])) == 30
-    assert len(asked) == 3
+    ledger.committed(instance, ASSET, [CHECK])
+    few = len(asked)
+    write(instance, lambda writer: [writer.commit(record(f"more{n}")) for n in range(20)] and None)
+    asked.clear()
+    assert len(ledger.committed(instance, ASSET, [CHECK])) == 50
+    assert len(asked) == few
 
 
 @pytest.mark.parametrize(
@@ -231,8 +385,10 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
         (V1, None, 10, False, Reason.MISSING),
         (V1, Committed(V1, 1), 10, False, Reason.UNCHANGED),
         (V1, Committed(V1, 1), 10, True, Reason.FORCED),
-        (V1, Committed(V1, 1, check_failed=True), 10, False, Reason.LAST_CHECK_FAILED),
-        (V1, Committed(V1, 1), 9, False, Reason.TARGET_MISSING),
+        (V1, Committed(V1, 1, failed=("checksum",)), 10, False, Reason.LAST_CHECK_FAILED),
+        (V1, Committed(V1, 1), 9, False, Reason.ROW_COUNT_DIFFERS),
+        (V1, Committed(V1, 1), 11, False, Reason.ROW_COUNT_DIFFERS),
+        (V1, Committed(V1, 1), 0, False, Reason.TARGET_MISSING),
         (V1, Committed(V1, 1), None, False, Reason.TARGET_MISSING),
         (
             DataVersion("x", "schema1", "settings1"),
@@ -259,14 +415,36 @@ def test_why_a_range_runs(
     force: bool,
     reason: Reason,
 ) -> None:
-    found = ledger.decide(
+    found = decide(
         {"a": current},
         {} if before is None else {"a": before},
         target_rows=None if target_rows is None else {"a": target_rows},
         expected_rows={"a": 10},
         force=force,
     )
-    assert found == {"a": reason}
+    assert found["a"].reason is reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected", "shown"),
+    [
+        (49_998, 50_000, "row_count_differs (2 of 50,000 rows missing)"),
+        (50_003, 50_000, "row_count_differs (3 rows more than the source's 50,000)"),
+        (0, 50_000, "target_missing (all 50,000 rows missing)"),
+        (None, 50_000, "target_missing (no such table)"),
+        (3, 0, "row_count_differs (3 rows more than the source's 0)"),
+    ],
+)
+def test_a_row_count_that_differs_says_by_how_much(
+    rows: int | None, expected: int, shown: str
+) -> None:
+    found = decide(
+        {"a": V1},
+        {"a": Committed(V1, 1)},
+        target_rows=None if rows is None else {"a": rows},
+        expected_rows={"a": expected},
+    )
+    assert str(found["a"]) == shown
 
 
 def test_data_versions_round_trip() -> None:

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pipelines import runner
-from pipelines.runner import RangeView, TransferView
 from pipelines.session import Session, open_session
+from pipelines.views import RangeView, TransferView
 from tests.integration import homes
 from tests.servers import Servers, own
 

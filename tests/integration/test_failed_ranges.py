@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import ModuleTarget
-from dagster._daemon.backfill import execute_backfill_iteration
-from dagster_graphql.schema import create_schema
 
 from assets.runs import RANGE_END, RANGE_START, move_job_name
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
+from tests.integration.interface import Interface, served
 
 pytestmark = pytest.mark.integration
 
@@ -68,78 +60,10 @@ def test_a_failed_range_whose_change_was_taken_back_is_settled(ferry: Make) -> N
     assert one.moved(again) == []
 
 
-@dataclass
-class Interface:
-    """Dagster's GraphQL API on the real code location, with the daemon's work done on demand."""
-
-    process: WorkspaceProcessContext
-
-    def ask(self, query: str, **variables: Any) -> Any:
-        """The one field of the answer."""
-        result = asyncio.run(
-            create_schema().execute_async(
-                query,
-                context_value=self.process.create_request_context(),
-                variable_values=variables,
-            )
-        )
-        assert not result.errors, result.errors
-        (answer,) = result.data.values()
-        return answer
-
-    def selector(self, job: str) -> dict[str, str]:
-        return {
-            "repositoryLocationName": "tableferry",
-            "repositoryName": "__repository__",
-            "pipelineName": job,
-        }
-
-    def wait(self, run_id: str) -> dg.DagsterRunStatus:
-        """How a run ended."""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            run = self.process.instance.get_run_by_id(run_id)
-            if run is not None and run.is_finished:
-                return run.status
-            time.sleep(0.2)
-        raise AssertionError(f"run {run_id} did not end, it is {run and run.status}")
-
-    def backfill(self, backfill_id: str) -> list[str]:
-        """Do the daemon's part of a backfill; returns its runs."""
-        logger = logging.getLogger("backfill")
-        for _ in range(20):
-            for error in execute_backfill_iteration(self.process, logger):
-                assert error is None, error
-            runs = self.process.instance.get_runs(
-                dg.RunsFilter(tags={"dagster/backfill": backfill_id})
-            )
-            for run in runs:
-                self.wait(run.run_id)
-            found = self.process.instance.get_backfill(backfill_id)
-            if found is not None and found.status.value != "REQUESTED":
-                assert found.status.value == "COMPLETED_SUCCESS", found.status
-                return [run.run_id for run in runs]
-        raise AssertionError("the backfill did not end")
-
-
 @pytest.fixture
 def interface(ferry: Make, tmp_path: Path) -> Iterator[tuple[Ferry, Interface]]:
-    home = tmp_path / "dagster"
-    home.mkdir()
-    # no queue: a run starts when it is asked for
-    (home / "dagster.yaml").write_text(
-        "telemetry: {enabled: false}\n"
-        "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
-    )
-    one = ferry(DIRECT, *TABLE, ranges="{rows: 25}")
-    target = ModuleTarget(
-        module_name="pipelines.definitions",
-        attribute=None,
-        working_directory=None,
-        location_name="tableferry",
-    )
-    with WorkspaceProcessContext(one.session.instance, target) as process:
-        yield one, Interface(process)
+    with served(lambda: ferry(DIRECT, *TABLE, ranges="{rows: 25}"), tmp_path / "dagster") as found:
+        yield found
 
 
 def test_the_user_interface_runs_only_what_failed_or_is_missing(

@@ -151,7 +151,7 @@ def test_a_damaged_target_is_found_shown_and_mended(ferry: Make) -> None:
         f"ALTER TABLE warehouse.{one.table} UPDATE name = 'damaged' WHERE id = 77 "
         "SETTINGS mutations_sync = 2"
     )
-    found = runner.check(one.session, one.table)
+    found = runner.check(one.session, one.table).checks
     bad = [check for check in found if not check.verdict.passed]
     assert [(check.range, check.verdict.check) for check in bad] == [("..0000000251", "checksum")]
     shown = bad[0].verdict.differences
@@ -164,7 +164,7 @@ def test_a_damaged_target_is_found_shown_and_mended(ferry: Make) -> None:
     }
     assert one.run().good
     assert target(one) == one.rows(SELECT)
-    assert all(check.verdict.passed for check in runner.check(one.session, one.table))
+    assert all(check.verdict.passed for check in runner.check(one.session, one.table).checks)
 
 
 def test_rows_that_differ_are_named_by_their_whole_primary_key(ferry: Make, tmp_path: Path) -> None:

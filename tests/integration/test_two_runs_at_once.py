@@ -11,8 +11,8 @@ import pytest
 
 from assets import worker
 from pipelines import runner
-from pipelines.runner import TransferView
 from pipelines.session import Session, open_session
+from pipelines.views import TransferView
 from sensors.reaper import reap, reaper
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, reopen, rows_of, runs_by_status, staging_tables

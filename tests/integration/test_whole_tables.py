@@ -29,7 +29,7 @@ Make = Callable[..., Ferry]
 def test_a_failure_of_the_whole_table_fails_the_run_and_the_check(ferry: Make) -> None:
     one = ferry(HOPS, *TABLE, ranges="{rows: 50}")
     assert one.run().good
-    found = runner.check(one.session, one.table)
+    found = runner.check(one.session, one.table).checks
     assert {checked.verdict.check for checked in found if checked.range is None} == WHOLE
     assert not any(checked.failed for checked in found)
 
@@ -43,7 +43,7 @@ def test_a_failure_of_the_whole_table_fails_the_run_and_the_check(ferry: Make) -
     assert [error.partition(": ")[2].partition(":")[0] for error in view.errors] == [
         "unique_key FAILED"
     ]
-    checks = runner.check(one.session, one.table, level="count")
+    checks = runner.check(one.session, one.table, level="count").checks
     assert {(one.range, one.verdict.check) for one in checks if one.failed} == {
         (None, "unique_key")
     }
@@ -70,7 +70,9 @@ def test_nor_are_those_of_a_source_without_snapshots(
     after_the_ranges(monkeypatch, lambda: server.execute(f"{late}(101, N'late')"))
     view = first.run()
     assert view.good, view.errors
-    failed = [one for one in runner.check(first.session, first.table) if not one.verdict.passed]
+    failed = [
+        one for one in runner.check(first.session, first.table).checks if not one.verdict.passed
+    ]
     assert ("total_rows", True) in {(one.verdict.check, one.warning) for one in failed}
 
 

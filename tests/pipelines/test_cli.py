@@ -156,8 +156,9 @@ def test_a_server_without_its_variable_is_missed_only_when_needed(
 
 def test_errors_are_json_too(closed_port: int) -> None:
     result = ferry("run", "orders", "--json")
-    document = json.loads(result.output)
+    document = json.loads(result.stdout)
     assert (result.exit_code, document["ok"]) == (2, False)
+    assert result.stderr == f"ferry: {document['errors'][0]}\n", "who reads no JSON is told, too"
     assert str(closed_port) in document["errors"][0]
     assert SECRET not in result.output
 

@@ -25,7 +25,7 @@ from assets.records import RangeRecord, State
 from assets.transfer_files import load_transfers
 from checks.verdict import Verdict
 from pipelines import render
-from pipelines.runner import RangeView, TransferView
+from pipelines.views import RangeView, TransferView
 
 LONG = "-0000000000000250001..0000000000000500001"
 LONGER = "2024-01-01T00:00:00.000001..2024-02-01T00:00:00.000001"
