@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import dagster as dg
 import psutil
 
+from assets.asset_keys import asset_key
 from assets.manifest import Transfer
 
 FORCE = "tableferry/force"
@@ -19,6 +20,14 @@ PROCESS = "tableferry/process"
 """Run tag: host, process id and start time of the worker, by which it is seen whether it lives."""
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
+
+UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+"""Of runs that may have a process."""
 
 MOST_RUNS = 4
 """Scattered ranges become one run per contiguous segment, up to this many; beyond it one run spans
@@ -92,6 +101,20 @@ def run_requests(
         )
         for first, last in segments(order, wanted)
     ]
+
+
+def run_under_way(instance: dg.DagsterInstance, transfer: Transfer) -> str | None:
+    """The id of a run that moves ranges of the transfer now, or is about to; None if there is none.
+
+    Both the transfer's own job and what the user interface starts for its assets count.
+    """
+    ours = {asset_key(hop.to) for hop in transfer.hops}
+    statuses = [dg.DagsterRunStatus.QUEUED, *UNFINISHED]
+    for run in instance.get_runs(dg.RunsFilter(statuses=statuses)):
+        moves = run.job_name == move_job_name(transfer.transfer)
+        if moves or ours & (run.asset_selection or set()):
+            return run.run_id
+    return None
 
 
 def this_process() -> str:

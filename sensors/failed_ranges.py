@@ -1,7 +1,9 @@
 """Tries failed ranges again, a few times and ever more seldom."""
 
 import json
-import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import time
 
 import dagster as dg
 
@@ -9,17 +11,31 @@ from assets.asset_keys import asset_key
 from assets.journey import checks_of
 from assets.ledger import records, verdicts
 from assets.manifest import Transfer
-from assets.records import State
-from assets.runs import move_job_name, run_requests
+from assets.records import State, digest
+from assets.runs import move_job_name, run_requests, run_under_way
 
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0
 """Seconds before the first new try; each further one waits twice as long."""
 
 
+@dataclass(frozen=True)
+class Tries:
+    """What the sensor did about a failed range so far."""
+
+    number: int = 0
+    last: float = 0.0
+    """When it asked for the latest of them, in seconds since the epoch."""
+
+    def due(self, failed: float) -> float | None:
+        """When the next one is due, of a range that failed then; None if there is none."""
+        if self.number >= MOST_TRIES:
+            return None
+        return max(failed, self.last) + FIRST_PAUSE * 2**self.number
+
+
 def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
     """The sensor that runs only the failed ranges of one transfer again."""
-    assets = [asset_key(hop.to) for hop in transfer.hops]
 
     @dg.sensor(
         name=f"{transfer.transfer}_failed_ranges",
@@ -28,31 +44,65 @@ def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
         description=f"Moves failed ranges of {transfer.transfer} again, up to {MOST_TRIES} times.",
     )
     def failed_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        order = context.instance.get_dynamic_partitions(transfer.partitions_name)
-        failed: dict[str, float] = {}
-        for asset in assets:
-            checks = verdicts(context.instance, asset, checks_of(transfer))
-            for name, record in records(context.instance, asset, order).items():
-                if record.state is State.FAILED or not all(checks.get(name, {}).values()):
-                    failed[name] = max(failed.get(name, 0.0), record.timestamp or 0.0)
-        tries: dict[str, int] = {
-            name: number
-            for name, number in json.loads(context.cursor or "{}").items()
-            if name in failed
-        }
+        failed = _failed(transfer, context.instance)
+        known = _read(context.cursor)
+        tries = {name: known.get(name, Tries()) for name in failed}
+        now = time()
         due = {
             name
             for name, when in failed.items()
-            if tries.get(name, 0) < MOST_TRIES
-            and time.time() - when >= FIRST_PAUSE * 2 ** tries.get(name, 0)
+            if (at := tries[name].due(when)) is not None and at <= now
         }
+        given_up = sorted(name for name, one in tries.items() if one.number >= MOST_TRIES)
         if not due:
-            return dg.SkipReason(f"{len(failed)} failed ranges, none due for a new try")
-        tries |= {name: tries.get(name, 0) + 1 for name in due}
-        latest = max(failed[name] for name in due)
+            why = f"{len(failed)} failed ranges, none due for a new try"
+            if given_up:
+                why += f"; given up after {MOST_TRIES} tries: {', '.join(given_up[:5])}"
+                why += f" and {len(given_up) - 5} more" if len(given_up) > 5 else ""
+            return dg.SensorResult(skip_reason=dg.SkipReason(why), cursor=_written(tries))
+        if running := run_under_way(context.instance, transfer):
+            return dg.SkipReason(f"{len(due)} failed ranges wait for the end of run {running}")
+        tries |= {name: Tries(tries[name].number + 1, now) for name in due}
+        # the same for a tick that is repeated, another for each further try
+        key = digest(sorted((name, failed[name], tries[name].number) for name in due))
+        order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         return dg.SensorResult(
-            run_requests=run_requests(transfer, order, due, key=f"failed:{latest}"),
-            cursor=json.dumps(tries),
+            run_requests=run_requests(transfer, order, due, key=f"failed:{key}"),
+            cursor=_written(tries),
         )
 
     return failed_ranges
+
+
+def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float]:
+    """The ranges that did not get through a hop, or whose last check failed; with the time."""
+    order = instance.get_dynamic_partitions(transfer.partitions_name)
+    failed: dict[str, float] = {}
+    for hop in transfer.hops:
+        asset = asset_key(hop.to)
+        checks = verdicts(instance, asset, checks_of(transfer))
+        for name, record in records(instance, asset, order).items():
+            settled = record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED)
+            unfinished = not settled and record.state is not State.FAILED
+            if unfinished and not _ended(instance, record.run_id):
+                continue
+            if not settled or not all(checks.get(name, {}).values()):
+                failed[name] = max(failed.get(name, 0.0), record.timestamp or 0.0)
+    return failed
+
+
+def _ended(instance: dg.DagsterInstance, run_id: str | None) -> bool:
+    run = instance.get_run_by_id(run_id) if run_id else None
+    return run is None or run.is_finished
+
+
+def _read(cursor: str | None) -> dict[str, Tries]:
+    """The tries so far; none of a cursor that another version wrote."""
+    try:
+        return {name: Tries(*one) for name, one in json.loads(cursor or "{}").items()}
+    except (TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _written(tries: Mapping[str, Tries]) -> str:
+    return json.dumps({name: [one.number, one.last] for name, one in tries.items() if one.number})

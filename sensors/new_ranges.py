@@ -1,10 +1,14 @@
 """Finds keys beyond the known ranges, and adds and moves ranges for them."""
 
+from collections.abc import Sequence
+
 import dagster as dg
 
+from assets.asset_keys import asset_key
 from assets.journey import Servers, apply_growth, find_growth
+from assets.ledger import records
 from assets.manifest import Transfer
-from assets.runs import move_job_name, run_requests
+from assets.runs import move_job_name, run_requests, run_under_way
 from resources.clickhouse import ClickHouseResource
 from resources.errors import TableferryError
 from resources.postgres import PostgresResource
@@ -31,11 +35,21 @@ def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
             growth = find_growth(transfer, servers, context.instance)
         except TableferryError as error:
             return dg.SkipReason(str(error))
-        if not growth.add:
-            return dg.SkipReason(f"no keys of {transfer.source} beyond the known ranges")
+        if running := run_under_way(context.instance, transfer):
+            return dg.SkipReason(f"run {running} is under way; new ranges wait for its end")
         apply_growth(transfer, growth, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
-        added = {key_range.name for key_range in growth.add}
-        return run_requests(transfer, order, added, key="new")
+        # also what an earlier tick added, if the daemon ended before it started the run
+        new = {key_range.name for key_range in growth.add} | _untouched(transfer, context, order)
+        if not new:
+            return dg.SkipReason(f"no keys of {transfer.source} beyond the known ranges")
+        return run_requests(transfer, order, new, key="new")
 
     return new_ranges
+
+
+def _untouched(
+    transfer: Transfer, context: dg.SensorEvaluationContext, order: Sequence[str]
+) -> set[str]:
+    """Ranges that no run has come to in the first hop."""
+    return set(order) - set(records(context.instance, asset_key(transfer.hops[0].to), order))

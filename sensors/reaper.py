@@ -2,14 +2,7 @@
 
 import dagster as dg
 
-from assets.runs import PROCESS, process_is_gone
-
-UNFINISHED = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+from assets.runs import PROCESS, UNFINISHED, process_is_gone
 
 
 def reap(instance: dg.DagsterInstance) -> list[str]:

@@ -1,0 +1,178 @@
+"""Ticks of the sensors and schedules that look at the servers, and the runs that they lead to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.journey import apply_growth
+from assets.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
+from pipelines.definitions import build
+from resources.errors import TableferryError
+from sensors import new_ranges
+from tests.integration.conftest import Ferry
+from tests.integration.crashing import rows_of
+
+HOPS = "['clickhouse://warehouse.{t}']"
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount date NOT NULL)",
+    "INSERT INTO {t} SELECT g, 'x', '2024-01-01' FROM generate_series(1, 50) g",
+)
+MORE = "INSERT INTO {t} SELECT g, 'y', '2024-01-01' FROM generate_series(51, 100) g"
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+Make = Callable[..., Ferry]
+
+
+def tick(one: Ferry, which: str) -> Any:
+    """One tick of a sensor of the transfer, as the daemon evaluates it."""
+    definitions = build()
+    sensor = definitions.get_sensor_def(f"{one.table}_{which}")
+    return sensor.evaluate_tick(
+        dg.build_sensor_context(one.session.instance, definitions=definitions)
+    )
+
+
+def schedule_tick(one: Ferry, which: str) -> Any:
+    definitions = build()
+    schedule = definitions.get_schedule_def(f"{one.table}_{which}")
+    return schedule.evaluate_tick(
+        dg.build_schedule_context(
+            one.session.instance,
+            scheduled_execution_time=dt.datetime(2025, 1, 2, 3, 0, tzinfo=dt.UTC),
+            repository_def=definitions.get_repository_def(),
+        )
+    )
+
+
+def spans(found: Any) -> list[tuple[str, str]]:
+    return [(one.tags[RANGE_START], one.tags[RANGE_END]) for one in found.run_requests]
+
+
+def launch(one: Ferry, found: Any, job: str) -> None:
+    """What the daemon does with a tick's requests."""
+    for request in found.run_requests:
+        result = (
+            build()
+            .resolve_job_def(job)
+            .execute_in_process(
+                instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
+            )
+        )
+        assert result.success
+
+
+def test_new_keys_become_ranges_and_are_moved_once(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    nothing = tick(one, "new_ranges")
+    assert not nothing.run_requests
+    assert "no keys of" in nothing.skip_message
+    one.source(MORE)
+    known = set(one.session.instance.get_dynamic_partitions(f"{one.table}_ranges"))
+    found = tick(one, "new_ranges")
+    now = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    new = [name for name in now if name not in known]
+    assert len(new) >= 2
+    assert spans(found) == [(new[0], new[-1])]
+    again = tick(one, "new_ranges")
+    assert [request.run_key for request in again.run_requests] == [
+        request.run_key for request in found.run_requests
+    ], "of a daemon that died in between: Dagster launches each key once"
+    launch(one, found, move_job_name(one.table))
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert not tick(one, "new_ranges").run_requests
+
+
+def test_new_ranges_wait_for_a_run_that_is_under_way(
+    ferry: Make,
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source(MORE)
+    instance, partitions = one.session.instance, f"{one.table}_ranges"
+    known = instance.get_dynamic_partitions(partitions)
+    run = instance.add_run(
+        dg.DagsterRun(job_name=move_job_name(one.table), status=dg.DagsterRunStatus.STARTED)
+    )
+    assert run.run_id in tick(one, "new_ranges").skip_message
+    assert instance.get_dynamic_partitions(partitions) == known
+    instance.report_run_failed(run)
+    assert tick(one, "new_ranges").run_requests
+
+
+def test_two_ticks_at_once_add_each_range_once(
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source(MORE)
+    together = threading.Barrier(2, timeout=60)
+
+    def apply(*arguments: Any) -> None:
+        together.wait()
+        apply_growth(*arguments)
+
+    monkeypatch.setattr(new_ranges, "apply_growth", apply)
+    found: list[Any] = []
+    ticks = [
+        threading.Thread(target=lambda: found.append(tick(one, "new_ranges"))) for _ in range(2)
+    ]
+    for thread in ticks:
+        thread.start()
+    for thread in ticks:
+        thread.join()
+    first, second = ({one.run_key for one in data.run_requests} for data in found)
+    assert first == second
+    names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    assert len(names) == len(set(names))
+
+
+def test_a_server_that_is_down_skips_the_tick_and_names_it(
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = ferry(HOPS, *TABLE)
+
+    def down(*_: Any) -> None:
+        raise TableferryError("postgres at db:5432 refuses the connection")
+
+    monkeypatch.setattr(new_ranges, "find_growth", down)
+    found = tick(one, "new_ranges")
+    assert "db:5432" in found.skip_message
+
+
+def test_a_schedule_runs_what_changed_and_nothing_else(ferry: Make) -> None:
+    one = ferry(
+        HOPS, *TABLE, ranges="{rows: 25}", schedule='"0 3 * * *"', check_schedule='"0 5 * * 0"'
+    )
+    assert one.run().good
+    nothing = schedule_tick(one, "schedule")
+    assert not nothing.run_requests
+    assert "are unchanged" in nothing.skip_message
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7", MORE)
+    found = schedule_tick(one, "schedule")
+    names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    assert spans(found)[0][0] == names[0]
+    assert names[1] not in {name for span in spans(found) for name in span}
+    assert all(request.run_key.startswith("20250102T0300:") for request in found.run_requests)
+    launch(one, found, move_job_name(one.table))
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert not schedule_tick(one, "schedule").run_requests
+    # the other schedule compares, and moves nothing
+    (request,) = schedule_tick(one, "check_schedule").run_requests
+    before = one.materializations("clickhouse", "warehouse")
+    result = (
+        build()
+        .resolve_job_def(check_job_name(one.table))
+        .execute_in_process(
+            instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
+        )
+    )
+    assert result.success
+    assert one.materializations("clickhouse", "warehouse") == before

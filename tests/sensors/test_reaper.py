@@ -1,0 +1,72 @@
+"""The reaper's ticks, against real processes that were killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import dagster as dg
+import psutil
+import pytest
+
+from assets.runs import PROCESS, this_process
+from sensors.reaper import reaper
+
+Status = dg.DagsterRunStatus
+
+
+@pytest.fixture
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as made:
+        yield made
+
+
+def add(instance: dg.DagsterInstance, process: str | None, status: Status = Status.STARTED) -> str:
+    tags = {PROCESS: process} if process else {}
+    run = dg.DagsterRun(job_name="move_orders", status=status, tags=tags)
+    return instance.add_run(run).run_id
+
+
+def killed() -> str:
+    """The tag of a process that was here, and was killed."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        host, _, _ = this_process().rsplit(":", 2)
+        tag = f"{host}:{process.pid}:{psutil.Process(process.pid).create_time():.2f}"
+        process.kill()
+    return tag
+
+
+def test_a_tick_ends_the_runs_of_dead_processes_and_no_others(
+    instance: dg.DagsterInstance,
+) -> None:
+    gone = killed()
+    dead = {add(instance, gone, status) for status in (Status.STARTED, Status.CANCELING)}
+    host, pid, start = this_process().rsplit(":", 2)
+    reborn = add(instance, f"{host}:{pid}:{float(start) - 100:.2f}")
+    others = {
+        add(instance, this_process()),
+        add(instance, None),
+        add(instance, f"another-host:{pid}:{start}"),
+        add(instance, "nonsense"),
+    }
+    message = str(reaper(dg.build_sensor_context(instance)))
+    for run_id in (*dead, reborn):
+        run = instance.get_run_by_id(run_id)
+        assert run is not None and run.status is Status.FAILURE
+        assert run_id in message
+    for run_id in others:
+        run = instance.get_run_by_id(run_id)
+        assert run is not None and not run.is_finished
+    assert "alive" in str(reaper(dg.build_sensor_context(instance))), "once is enough"
+
+
+def test_the_slot_of_a_dead_run_is_free_again(instance: dg.DagsterInstance) -> None:
+    log = instance.event_log_storage
+    log.set_concurrency_slots("orders", 1)
+    dead = add(instance, killed())
+    assert log.claim_concurrency_slot("orders", dead, "orders").is_claimed
+    alive = add(instance, this_process())
+    assert not log.claim_concurrency_slot("orders", alive, "orders").is_claimed
+    reaper(dg.build_sensor_context(instance))
+    assert log.claim_concurrency_slot("orders", alive, "orders").is_claimed
