@@ -12,7 +12,7 @@ from checks.verdict import Difference
 COMMITTED = ("committed", "skipped_unchanged")
 """States of a range whose rows are in the target."""
 
-EXAMPLES = 10
+EXAMPLES = 5
 """Most examples of what an expectation did not expect, over all ranges."""
 
 Outcome = Literal["passed", "warning", "failed"]

@@ -17,6 +17,8 @@ from pipelines.report import CheckEntry, ExpectationEntry
 
 SHOWN_ELSEWHERE = (
     "seconds",
+    "seconds_of_query",
+    "ranges_in_query",
     "rows_source",
     "rows_target",
     "sums",
@@ -40,13 +42,15 @@ def check_entry(stored: AssetCheckExecutionRecord, transfer: Transfer) -> CheckE
     metadata = {name: value.value for name, value in evaluation.metadata.items()}
     key = transfer.key_name
     one_in = cast("int | None", metadata.get("one_row_in"))
+    # a row for the verdict was made when its run was planned
+    found_at = stored.event.timestamp if stored.event else stored.create_timestamp
     return CheckEntry(
         name=evaluation.check_name,
         passed=evaluation.passed,
         summary=str(metadata.get("found") or evaluation.description or ""),
         warning=evaluation.severity is dg.AssetCheckSeverity.WARN,
         blocking=transfer.check_spec(evaluation.check_name).blocking,
-        at=moment_of(cast("float | None", metadata.get("found_at")) or stored.create_timestamp),
+        at=moment_of(cast("float | None", metadata.get("found_at")) or found_at),
         run_id=str(metadata.get("found_in_run") or stored.run_id),
         seconds=cast("float | None", metadata.get("seconds")),
         figures=tuple(_figures(metadata)),

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pipelines.report import CheckEntry, HopEntry, Report
 
 
+class Markdown(str):
+    """A text that is to be taken for markup."""
+
+
 def to_markdown(report: Report) -> str:
     """The report as Markdown tables; the evidence of what passed is in the other forms only."""
     return "\n".join(_report(report)) + "\n"
@@ -34,7 +38,7 @@ def _report(report: Report) -> Iterator[str]:
         yield "|---|---|---|---|---|---|"
         for run in report.runs:
             url = report.run_url(run.run_id)
-            name = f"[{run.run_id}]({url})" if url else run.run_id
+            name = Markdown(f"[{run.run_id}]({url})" if url else run.run_id)
             yield row(name, run.kind, run.outcome, run.started_at, run.ended_at, run.error)
     for title, values in (
         ("Settings", report.settings),
@@ -54,7 +58,7 @@ def _hop(hop: HopEntry) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for entry in hop.ranges:
         checks = [
-            check.name if check.passed else f"**{check.name} {check.outcome.upper()}**"
+            inline(check.name) if check.passed else f"**{check.name} {check.outcome.upper()}**"
             for check in entry.checks
         ]
         checks += [f"**{name} missing**" for name in entry.unchecked]
@@ -64,7 +68,7 @@ def _hop(hop: HopEntry) -> Iterator[str]:
             entry.state,
             entry.rows_source,
             entry.rows,
-            ", ".join(checks),
+            Markdown(", ".join(checks)),
             entry.moved_at,
             entry.moved_by,
         )
@@ -106,11 +110,16 @@ def _evidence(where: str, check: CheckEntry) -> Iterator[str]:
 
 def row(*cells: object) -> str:
     """One line of a table."""
-    return f"| {' | '.join('' if cell is None else inline(str(cell)) for cell in cells)} |"
+    texts = ("" if cell is None else str(cell) for cell in cells)
+    shown = (
+        text if isinstance(cell, Markdown) else inline(text)
+        for cell, text in zip(cells, texts, strict=True)
+    )
+    return f"| {' | '.join(shown)} |"
 
 
 def inline(text: str) -> str:
     """A text that ends neither a table's cell nor the line, and is not taken for markup."""
-    for character in "\\|`*_<[":
+    for character in "\\|`*<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\r", "\\r").replace("\n", "\\n")

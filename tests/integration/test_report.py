@@ -91,6 +91,7 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
             assert str(entry.target_server).startswith(f"{target} at ")
             assert {check.name for check in entry.checks} == {"row_count", "checksum"}
             assert all(check.figures for check in entry.checks)
+            assert all(str(check.at) >= str(entry.moved_at) for check in entry.checks)
         assert {check.name for check in hop.checks} == {
             "total_rows",
             "unique_key",

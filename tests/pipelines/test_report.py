@@ -125,6 +125,8 @@ def test_markdown_shows_what_disagrees_and_keeps_its_tables() -> None:
     assert "| n sum |" not in text
     assert "2 rows differ" in text
     assert "no order without a price" in text
+    assert "| row_count, **checksum FAILED**, **expectations WARNING** |" in text
+    assert f"| [{REFUSED}](https://dagster.example.com/runs/{REFUSED}) | move | failed |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     (nasty,) = (line for line in tables if "alert" in line)
     assert len(re.findall(r"(?<!\\)\|", nasty)) == 7
