@@ -15,8 +15,9 @@ def to_binary(value: Value, to: SqlType, style: int | None, tried: bool) -> str 
             text = f"substr({sql}, 3)" if style == 1 else sql
             result = f"decode({text}, 'hex')"
         else:
+            page = "UTF8" if value.utf8 else "WIN1252"
             result = (
-                f"sys.utf16({sql})" if value.type.is_unicode else f"convert_to({sql}, 'WIN1252')"
+                f"sys.utf16({sql})" if value.type.is_unicode else f"convert_to({sql}, '{page}')"
             )
     elif kind == "binary":
         result = sql

@@ -204,7 +204,7 @@ def _to_text(value: Value, to: SqlType, style: int | None, tried: bool) -> str |
     if sql is None:
         return None
     if kind == "text" and value.type.is_unicode and not to.is_unicode and to.name != "sql_variant":
-        sql = f"sys.cp1252({sql})"
+        sql = sql if value.utf8 else f"sys.cp1252({sql})"
     longest = text_length(value.type)
     if bounded and length is not None and (longest == MAX or longest > length):
         if kind in ("int", "dec"):

@@ -80,7 +80,8 @@ def _isnull(compiler: Compiler, args: list[Value]) -> Value:
         sql = (
             f"CASE WHEN ({first.sql}).utc IS NULL THEN {convert(second, kind)} ELSE {first.sql} END"
         )
-    return Value(sql, kind, first.nullable and (second.nullable or second.is_null), collation)
+    null = first.nullable and (second.nullable or second.is_null)
+    return Value(sql, kind, null, collation, utf8=first.utf8 or second.utf8)
 
 
 def _coalesce(compiler: Compiler, args: list[Value]) -> Value:

@@ -76,6 +76,7 @@ def _collate(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
         collation=collation_kind(name) or None,
         # https://learn.microsoft.com/sql/relational-databases/collations/collation-and-unicode-support
         supplementary="_SC" in name.upper() or "_140_" in name,
+        utf8=name.upper().endswith("_UTF8"),
     )
 
 
@@ -84,7 +85,8 @@ def _cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     kind = parse_type(node.args["to"].args["kind"], in_cast=True)
     tried = isinstance(node, exp.TryCast)
     sql = convert(value, kind, tried=tried)
-    return Value(sql, kind, tried or value.nullable or value.is_null, value.collation)
+    nullable = tried or value.nullable or value.is_null
+    return Value(sql, kind, nullable, value.collation, utf8=value.utf8)
 
 
 def _convert(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -99,7 +101,8 @@ def _convert(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
         number_of_style = constant
     tried = bool(node.args.get("safe"))
     sql = convert(value, kind, number_of_style, tried=tried)
-    return Value(sql, kind, tried or value.nullable or value.is_null, value.collation)
+    nullable = tried or value.nullable or value.is_null
+    return Value(sql, kind, nullable, value.collation, utf8=value.utf8)
 
 
 def _subquery(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:

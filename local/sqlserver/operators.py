@@ -40,6 +40,7 @@ def concatenated(left: Value, right: Value) -> Value:
         left.nullable or right.nullable,
         left.collation or right.collation,
         supplementary=left.supplementary or right.supplementary,
+        utf8=left.utf8 or right.utf8,
     )
 
 

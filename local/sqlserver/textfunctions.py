@@ -55,6 +55,8 @@ def _datalength(compiler: Compiler, args: list[Value]) -> Value:
     if kind == "text":
         each = 2 if value.type.is_unicode else 1
         sql = f"({each} * sys.units({value.sql}))"
+        if value.utf8 and each == 1:
+            sql = f"octet_length({value.sql})"
     elif kind == "binary":
         sql = f"octet_length({value.sql})"
     elif name in ("decimal", "numeric"):
@@ -80,7 +82,7 @@ def _text_function(template: str) -> Handler:
     def handler(compiler: Compiler, args: list[Value]) -> Value:
         text = as_text(args[0])
         made = Value(template.format(text.sql), text.type, nullable(args), text.collation)
-        return replace(made, supplementary=text.supplementary)
+        return replace(made, supplementary=text.supplementary, utf8=text.utf8)
 
     return handler
 
@@ -121,7 +123,8 @@ def _concat(compiler: Compiler, args: list[Value]) -> Value:
     kind = text_type(
         any(text.type.is_unicode for text in texts), MAX if MAX in lengths else sum(lengths)
     )
-    return Value(f"concat({', '.join(text.sql for text in texts)})", kind, False)
+    sql = " || ".join(f"coalesce({text.sql}, '')" for text in texts)
+    return Value(f"({sql})", kind, False, utf8=any(text.utf8 for text in texts))
 
 
 def _concat_ws(compiler: Compiler, args: list[Value]) -> Value:

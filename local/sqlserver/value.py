@@ -25,6 +25,8 @@ class Value:
     """'bin' or 'cs' where case counts; None is the case-insensitive default."""
     supplementary: bool = False
     """Under a collation with _SC, which takes a surrogate pair for the one character that it is."""
+    utf8: bool = False
+    """Under a collation with _UTF8: as varchar it is UTF-8, not the code page."""
     is_null: bool = False
     """The constant NULL, which takes any type."""
     constant: Constant = None

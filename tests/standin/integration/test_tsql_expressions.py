@@ -292,6 +292,19 @@ VALUES: list[tuple[str, Any, str]] = [
         "13E228",
         "char(6)",
     ),
+    # under a UTF-8 collation varchar is UTF-8
+    ("DATALENGTH(CAST(N'ä€😀' COLLATE Latin1_General_100_BIN2_UTF8 AS varchar(20)))", 9, "int"),
+    (
+        "HASHBYTES('MD5', CAST(N'ä' COLLATE Latin1_General_100_BIN2_UTF8 AS varchar(20)))",
+        bytes.fromhex("8419b71c87a225a2c70b50486fbee545"),
+        "varbinary(8000)",
+    ),
+    (
+        "HASHBYTES('MD5', CONCAT('1', ',', "
+        "CAST(N'ä' COLLATE Latin1_General_100_BIN2_UTF8 AS varchar(20))))",
+        bytes.fromhex("3c04f913a0a380ca7ee158f49e79763c"),
+        "varbinary(8000)",
+    ),
     # the session and the server
     ("DB_NAME()", "tableferry", "nvarchar(128)"),
     ("@@TRANCOUNT", 0, "int"),
