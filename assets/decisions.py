@@ -102,7 +102,9 @@ def decide(
             decisions[name] = Decision(Reason.MISSING)
         elif force:
             decisions[name] = Decision(Reason.FORCED)
-        elif change := version.change_since(before.data_version):
+        elif (
+            change := version.change_since(before.data_version)
+        ) and change is not Reason.DIGEST_CHANGED:
             decisions[name] = Decision(change)
         elif before.failed:
             decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))
@@ -114,6 +116,8 @@ def decide(
             )
         elif expected_rows is not None and target_rows.get(name, 0) != expected_rows[name]:
             decisions[name] = _row_count_differs(target_rows.get(name, 0), expected_rows[name])
+        elif change:
+            decisions[name] = Decision(change)
         elif before.unchecked:
             decisions[name] = Decision(Reason.UNCHECKED)
         else:

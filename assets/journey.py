@@ -18,6 +18,8 @@ from checks.verdict import CHECK_NAMES, Level
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
 from resources.connection import URL_VARIABLES
+from resources.digest.fields import all_fields
+from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableMissing
 from resources.fingerprints import SourceFingerprint, fingerprints
@@ -100,9 +102,15 @@ class Hop:
         swaps = self.options.mode == "swap"
         return replace(self, options=replace(self.options, mode="replace")) if swaps else self
 
-    def version(self, source: str) -> DataVersion:
-        """The data version of a range whose source rows have this fingerprint."""
-        return DataVersion(source, self.schema_hash, self.settings_hash)
+    def version(self, source: str, definition: str) -> DataVersion:
+        """The data version of a range whose source rows have this fingerprint.
+
+        Args:
+            source: hash of the fingerprint, or of the data version of the hop before.
+            definition: of the row digest that the fingerprint is made of, '' if it is not.
+        """
+        marked = f"{definition}-{source}" if definition else source
+        return DataVersion(marked, self.schema_hash, self.settings_hash)
 
 
 @dataclass(frozen=True)
@@ -136,9 +144,9 @@ class Journey:
 
         A later hop's source is what the hop before it commits.
         """
-        version = self.hops[0].version(digest(fingerprint.value))
+        version = self.hops[0].version(digest(fingerprint.value), fingerprint.definition)
         for later in self.hops[1 : hop.number]:
-            version = later.version(digest(str(version)))
+            version = later.version(digest(str(version)), fingerprint.definition)
         return version
 
     def versions(self, hop: Hop) -> dict[str, DataVersion]:
@@ -299,9 +307,7 @@ def fingerprints_of(
     """The fingerprints of a transfer's source rows, by range name, as it declares them."""
     return fingerprints(
         servers.endpoint(transfer.source.system),
-        transfer.source,
-        [column.source for column in first.plan.columns],
-        first.plan.key.source,
+        first.plan,
         ranges,
         "watermark" if transfer.watermark else transfer.fingerprint,
         snapshot=snapshot,
@@ -372,11 +378,24 @@ def _plan_hop(
         )
 
     plan = planned(exclude)
-    if transfer.on_schema_drift != "ignore_new":
-        return plan
-    names = {column.name for column in new_columns(plan, target_columns(target, spec.to))}
-    ignored = {one.source.name for one in plan.columns if one.target.name in names}
-    return planned({*exclude, *ignored})
+    if transfer.on_schema_drift == "ignore_new":
+        names = {column.name for column in new_columns(plan, target_columns(target, spec.to))}
+        ignored = {one.source.name for one in plan.columns if one.target.name in names}
+        plan = planned({*exclude, *ignored})
+    return _with_figures(transfer, plan) if transfer.figures else plan
+
+
+def _with_figures(transfer: Transfer, plan: CopyPlan) -> CopyPlan:
+    declared = {name: transfer.target_name(name) for name in transfer.figures}
+    fields = {field.name: field for field in all_fields(plan)}
+    missing = [name for name, renamed in declared.items() if renamed not in fields]
+    if missing:
+        raise InputError(
+            f"{transfer.transfer}: figures: {plan.source} has no column "
+            f"{', '.join(map(repr, missing))} that is copied"
+        )
+    check_figures([fields[renamed] for renamed in declared.values()])
+    return replace(plan, figures=tuple(declared.values()))
 
 
 def _overrides(

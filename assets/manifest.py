@@ -212,6 +212,7 @@ class Transfer(Declared):
     checks: dict[str, CheckSpec] = {}
     expectations: list[ExpectationDeclared] = []
     fingerprint: str = "content"
+    figures: list[str] = []
     columns: dict[str, ColumnSpec] = {}
     only: list[str] | None = None
     exclude: list[str] = []
@@ -314,6 +315,10 @@ class Transfer(Declared):
     def suite(self) -> tuple[ExpectationSpec, ...]:
         """The declared expectations."""
         return tuple(one.spec for one in self.expectations)
+
+    def target_name(self, column: str) -> str:
+        """A source column's name in the targets."""
+        return self.columns.get(column, ColumnSpec()).rename or column
 
     @property
     def key_name(self) -> str:

@@ -14,7 +14,7 @@ from assets.verification import explained
 from assets.work import Outcome, Work
 from checks.counts import row_count_of
 from checks.expectations import run_suite
-from checks.reconcile import reconcile
+from checks.reconcile import reconcile, taken_of
 from checks.verdict import Level, Verdict
 from resources.debug import reached
 from resources.errors import TableferryError
@@ -172,11 +172,23 @@ def reconcile_range(
     work: Work, hop: Hop, key_range: KeyRange, level: Level, reading: Reading, table: TableRef
 ) -> Verdict:
     """Compare the range at one level, as its source was read, with the rows in a table."""
-    return reconcile(
-        replace(hop.plan, target=table),
-        work.servers.endpoint(hop.plan.source.system),
-        work.servers.endpoint(hop.plan.target.system),
+    plan = replace(hop.plan, target=table)
+    source = work.servers.endpoint(plan.source.system)
+    target = work.servers.endpoint(plan.target.system)
+    first = hop.number == 1
+    taken = reading.fingerprint.taken if first else work.proven.get((plan.source, key_range.name))
+    verdict = reconcile(
+        plan,
+        source,
+        target,
         key_range,
         level,
-        snapshot=reading.snapshot if hop.number == 1 else None,
+        snapshot=reading.snapshot if first else None,
+        taken=taken,
     )
+    # other modes may publish less or more than what is staged
+    staged_whole = hop.options.mode == "replace" and hop.number < len(work.journey.hops)
+    if level == "checksum" and verdict.passed and staged_whole:
+        found = taken_of(plan, source, target, verdict)
+        work.proven[hop.plan.target, key_range.name] = found
+    return verdict

@@ -68,6 +68,8 @@ class Reason(StrEnum):
     UNCHECKED = "unchecked"
     """Unchanged, but a declared check has no verdict about it: the run that committed it died too
     early, or the check was declared since."""
+    DIGEST_CHANGED = "digest_changed"
+    """Committed under another definition of the row digest: compared, and moved if it differs."""
     UNCHANGED = "unchanged"
 
 
@@ -91,7 +93,8 @@ class DataVersion:
     """What a committed range was made from; its text is the partition's Dagster data version."""
 
     source: str
-    """Hash of the source rows' fingerprint, or of the data version of the hop before."""
+    """Hash of the source rows' fingerprint, or of the data version of the hop before; preceded by
+    the definition of the row digest that it is made of, e.g. `md5-2-`, if it is."""
     schema: str
     settings: str
 
@@ -110,9 +113,10 @@ class DataVersion:
             return Reason.SCHEMA_CHANGED
         if self.settings != committed.settings:
             return Reason.SETTINGS_CHANGED
-        if self.source != committed.source:
-            return Reason.SOURCE_CHANGED
-        return None
+        if self.source == committed.source:
+            return None
+        own, before = (one.source.rpartition("-")[0] for one in (self, committed))
+        return Reason.SOURCE_CHANGED if own == before or not own else Reason.DIGEST_CHANGED
 
 
 @dataclass(frozen=True)

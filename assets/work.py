@@ -12,7 +12,8 @@ from assets.ledger import Writer
 from assets.records import RangeRecord, Reason, State
 from assets.source import SourceState
 from checks.verdict import Level, Verdict
-from resources.tables import System
+from resources.digest.measure import Taken
+from resources.tables import System, TableRef
 
 SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 """The range is in the target already; there is at most something to check and to record."""
@@ -61,6 +62,8 @@ class Work:
     """Why a range cannot go through a hop, by number of the hop and name."""
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
+    proven: dict[tuple[TableRef, str], Taken] = field(default_factory=dict)
+    """What the checksum of a hop found in its target, by table and range: the next hop's source."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:

@@ -30,8 +30,10 @@ from assets.records import RangeRecord, Reason, State
 from assets.source import Reading, SourceMoved
 from assets.stream import Prefetch
 from assets.work import SETTLED, Outcome, Work
+from checks.verdict import CHECK_NAMES, Verdict
 from resources.debug import reached
 from resources.delimited import Framing, framed_rows
+from resources.digest.fields import not_compared
 from resources.errors import InputError, ReceiptMismatch, TableferryError, describe
 from resources.files import Artifact
 from resources.keyrange import KeyRange
@@ -113,6 +115,10 @@ def _attempt(work: Work, hop: Hop, key_range: KeyRange, reason: Reason, number: 
             return _promoted(work, hop.in_place, key_range, reading, number)
         if reason is Reason.SHADOWED:
             return _gathered(work, hop, key_range, reading)
+        if reason is Reason.DIGEST_CHANGED and hop.options.mode != "swap":
+            if (outcome := _verified(work, hop, key_range, reading)) is not None:
+                return outcome
+            reason = Reason.SOURCE_CHANGED
     elif reason in (*SETTLED, Reason.SHADOWED):
         if reason in SETTLED and hop.options.mode == "swap":
             raise TableferryError(
@@ -121,6 +127,22 @@ def _attempt(work: Work, hop: Hop, key_range: KeyRange, reason: Reason, number: 
             )
         reason = Reason.SOURCE_CHANGED
     return _move(work, hop, key_range, reading, reason, number)
+
+
+def _verified(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome | None:
+    """Record a range anew whose data version says nothing, if both sides agree; else None.
+
+    That is so where the row digest was defined otherwise when the range was committed.
+    """
+    if not_compared(hop.plan):
+        return None
+    target = hop.plan.target
+    verdicts = verdicts_of(work, hop, key_range, reading, target)
+    proof = next((one for one in verdicts if one.check == CHECK_NAMES["checksum"]), None)
+    proof = proof or reconcile_range(work, hop, key_range, "checksum", reading, target)
+    if not all(verdict.passed for verdict in (*verdicts, proof)):
+        return None
+    return _recorded(work, hop, key_range, reading, Reason.DIGEST_CHANGED, verdicts)
 
 
 def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: Reason) -> Outcome:
@@ -136,6 +158,18 @@ def _skip(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, reason: R
     if not all(verdict.passed for verdict in verdicts):
         require_unmoved(work, hop, key_range, reading)
         verdicts = allowing_kept_rows(work, hop, key_range, reading, verdicts, target)
+    return _recorded(work, hop, key_range, reading, reason, verdicts)
+
+
+def _recorded(
+    work: Work,
+    hop: Hop,
+    key_range: KeyRange,
+    reading: Reading,
+    reason: Reason,
+    verdicts: tuple[Verdict, ...],
+) -> Outcome:
+    """Record a range that was not moved, with what its checks found."""
     failed = blocking_failures(work, verdicts)
     record = RangeRecord(
         range=key_range.name,

@@ -1,32 +1,53 @@
 """What reconciliation costs: `python -m benchmarks.reconcile [--rows N]`.
 
 Compares a wide table in PostgreSQL with its copy in ClickHouse at every level, then finds one
-damaged row: on the servers of the environment's URLs, or on a local stack of its own. Measured,
-nothing asserted.
+damaged row: on the servers of the environment's URLs, or on a local stack of its own. Next to the
+wall-clock time stands the CPU time of each server: PostgreSQL's where its data directory is on this
+machine, ClickHouse's out of its query log. Measured, nothing asserted.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
-import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
-from benchmarks.guards import CREATE, EVERYTHING
-from checks import rowhash
+from benchmarks.guards import EVERYTHING
 from checks.drilldown import drill_down
 from checks.reconcile import reconcile
 from checks.verdict import LEVELS
 from local.temporary import servers
 from resources.clickhouse import ClickHouseResource
 from resources.clickhouse_target import ClickHouseTarget
+from resources.digest.expressions import Dialect
+from resources.digest.fields import fields
+from resources.digest.measure import Grouped, measuring
+from resources.endpoint import Endpoint
+from resources.fingerprints import fingerprints
+from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
 from resources.postgres import PostgresResource
 from resources.tables import TableRef
 from resources.target import TargetOptions
 from resources.types import conform, plan_copy, schema
 
-BATCHES = (8_192, 32_768, 131_072)
+CREATE = """
+CREATE TABLE wide AS SELECT i AS id, (i::bigint * 7919 % 100000)::int AS customer_id,
+    (i % 9)::smallint AS status, (i * 1.37)::numeric(12,4) AS amount,
+    (i % 1000 * 0.000123)::numeric(10,6) AS discount, i / 7.0::double precision AS score,
+    i % 3 = 0 AS active, date '2000-01-01' + i % 9000 AS order_date,
+    timestamp '2000-01-01' + i * interval '1.000001 s' AS created_at,
+    timestamptz '2000-01-01 00:00+00' + i * interval '61.5 s' AS updated_at,
+    'customer ' || i AS name, repeat(md5(i::text), 2) AS note,
+    CASE WHEN i % 5 > 0 THEN 'remark äöü ' || i END AS remark, gen_random_uuid() AS uid,
+    CASE WHEN i % 2 = 0 THEN i END AS opt
+FROM generate_series(1, {rows}) i
+"""
+RANGES = 40
 
 
 def main() -> None:
@@ -37,18 +58,17 @@ def main() -> None:
     arguments = parser.parse_args()
     with servers() as (environment, _):
         _measure(
-            environment["TABLEFERRY_POSTGRES_URL"],
-            environment["TABLEFERRY_CLICKHOUSE_URL"],
+            PostgresResource(url=environment["TABLEFERRY_POSTGRES_URL"]),
+            ClickHouseResource(url=environment["TABLEFERRY_CLICKHOUSE_URL"]),
             arguments.rows,
             arguments.repeat,
         )
 
 
-def _measure(postgres_url: str, clickhouse_url: str, rows: int, repeat: int) -> None:
-    source = PostgresResource(url=postgres_url)
-    target = ClickHouseResource(url=clickhouse_url)
+def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, repeat: int) -> None:
     source.execute("DROP TABLE IF EXISTS wide")
     source.execute(CREATE.format(rows=rows))
+    source.execute("ANALYZE wide")
     table = TableRef("postgres", "public", "wide")
     database = str(target.query("SELECT currentDatabase()")[0][0])
     warehouse = TableRef("clickhouse", database, "reconciled")
@@ -63,31 +83,84 @@ def _measure(postgres_url: str, clickhouse_url: str, rows: int, repeat: int) -> 
         attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))
         attempt.finalise()
 
-    print(f"{rows} rows, {len(plan.columns)} columns, median of {repeat}")
+    meter = _Meter(source, target, rows, repeat)
+    print(f"{rows} rows, {len(plan.columns)} columns; least of {repeat}; CPU s per million rows")
+    step = max(1, rows // RANGES)
+    ranges = [KeyRange("integer", low, low + step) for low in range(1, rows + 1, step)]
+    meter(f"fingerprints, {RANGES} ranges", lambda: fingerprints(source, plan, ranges))
+    taken = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].taken
+    meter(
+        "checksum after them",
+        lambda: reconcile(plan, source, target, EVERYTHING, "checksum", taken=taken),
+    )
     for level in LEVELS:
-        _timed(level, rows, repeat, lambda: reconcile(plan, source, target, EVERYTHING, level))  # noqa: B023
-    for batch in BATCHES:
-        rowhash.BATCH_ROWS = batch
-        name = f"full_hash, batches of {batch}"
-        _timed(name, rows, repeat, lambda: reconcile(plan, source, target, EVERYTHING, "full_hash"))
+        meter(level, lambda: reconcile(plan, source, target, EVERYTHING, level))  # noqa: B023
     target.execute(
         f"ALTER TABLE reconciled UPDATE note = 'damaged' WHERE id = {rows // 2} "
         "SETTINGS mutations_sync = 2"
     )
-    _timed("drill_down, 1 row", rows, repeat, lambda: drill_down(plan, source, target, EVERYTHING))
+    meter("drill_down, 1 row", lambda: drill_down(plan, source, target, EVERYTHING))
+    print(f"T-SQL of the checksum: {_tsql_size(source, plan)} characters")
     target.execute("DROP TABLE reconciled")
     source.execute("DROP TABLE wide")
 
 
-def _timed(name: str, rows: int, repeat: int, run: Callable[[], object]) -> None:
-    seconds = []
-    for _ in range(repeat):
-        started = time.perf_counter()
+def _tsql_size(source: Endpoint, plan: CopyPlan) -> int:
+    table = TableRef("sqlserver", "dbo", "wide")
+    there = plan_copy(plan.source, source.columns(plan.source), table, key="id")
+    digest = Dialect("sqlserver", "md5", "collation").digest(fields(there), "target")
+    grouped = Grouped.by_range([EVERYTHING], there.key.target, "sqlserver")
+    return len(measuring(table, "target", grouped, digest, ()))
+
+
+class _Meter:
+    """Times calls, and looks at what they cost the servers."""
+
+    def __init__(
+        self, source: PostgresResource, target: ClickHouseResource, rows: int, repeat: int
+    ) -> None:
+        self._source, self._target, self._rows, self._repeat = source, target, rows, repeat
+        self._postmaster: Path | None = None
+        with suppress(OSError):
+            data = Path(str(source.query("SHOW data_directory")[0][0]))
+            pid = (data / "postmaster.pid").read_text().splitlines()[0]
+            self._postmaster = Path("/proc") / pid / "stat"
+
+    def __call__(self, name: str, run: Callable[[], object]) -> None:
+        found = [self._once(run) for _ in range(self._repeat)]
+        seconds, postgres, clickhouse, client = (min(column) for column in zip(*found, strict=True))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        per_million = 1_000_000 / self._rows
+        print(
+            f"{name:28} {seconds:7.2f} s; PostgreSQL {postgres * per_million:6.2f}, ClickHouse "
+            f"{clickhouse * per_million:6.2f}, client {client * per_million:6.2f}; "
+            f"peak {peak} MB so far",
+            flush=True,
+        )
+
+    def _once(self, run: Callable[[], object]) -> tuple[float, float, float, float]:
+        began, postgres, client = time.perf_counter(), self._postgres(), time.process_time()
+        since = self._target.query("SELECT now64(6)")[0][0]
         run()
-        seconds.append(time.perf_counter() - started)
-    median = statistics.median(seconds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"{name:28} {median:7.2f} s {rows / median:10.0f} rows/s, peak {peak} MB so far")
+        seconds = time.perf_counter() - began
+        client = time.process_time() - client
+        time.sleep(0.2)  # a backend's CPU time counts when it has ended
+        self._target.execute("SYSTEM FLUSH LOGS")
+        clickhouse = self._target.query(
+            "SELECT sum(ProfileEvents['UserTimeMicroseconds'] + "
+            "ProfileEvents['SystemTimeMicroseconds']) / 1e6 FROM system.query_log "
+            f"WHERE type = 'QueryFinish' AND query_start_time_microseconds > '{since}' "
+            "AND query LIKE '%ferry__%'"
+        )[0][0]
+        return seconds, self._postgres() - postgres, float(clickhouse or 0), client
+
+    def _postgres(self) -> float:
+        """CPU seconds of the backends that have ended so far."""
+        if self._postmaster is None:
+            return 0.0
+        # cutime and cstime of proc(5), after the name, which may hold blanks
+        times = self._postmaster.read_text().rpartition(")")[2].split()[13:15]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.atoms import Side
-from checks.checksum import ROWS, Grouped, one_side
 from checks.verdict import CHECK_NAMES, Verdict
+from resources.digest.fields import Side
+from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
-from resources.rangesql import MOST_RANGES, range_number, within
+from resources.rangesql import MOST_RANGES
 
 
 def count_by_range(
@@ -26,8 +26,7 @@ def count_by_range(
     key = plan.key.source if side == "source" else plan.key.target
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
-        grouped = Grouped(range_number(chunk, key, table.system), within(chunk, key, table.system))
-        figures = one_side(plan, endpoint, side, [], grouped)
+        figures = measure(endpoint, table, side, Grouped.by_range(chunk, key, table.system))
         for number, key_range in enumerate(chunk):
             found[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
     return found

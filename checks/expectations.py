@@ -22,9 +22,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from checks.buckets import in_sample
+from checks.checksum import in_sample
 from checks.verdict import Verdict
 from resources.dialects import predicate, qualified, quote
+from resources.digest.fields import identity_fields
+from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keyrange import KeyRange
@@ -211,7 +213,8 @@ def _on_frame(
     selected = ", ".join(quote(system, name) for name in names)
     sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE ({where})"
     if one_in > 1:
-        sql += f" AND {in_sample(plan, 'target', one_in)}"
+        identity = dialect(target).digest(identity_fields(plan), "target")
+        sql += f" AND {in_sample(plan, 'target', identity, one_in)}"
     with target.read_arrow(sql) as reader:
         table = reader.read_all().rename_columns(names)
     frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(

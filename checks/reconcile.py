@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from checks.atoms import Side
-from checks.buckets import in_sample
-from checks.checksum import ROWS, Figures, Grouped, both_sides, disagreeing, empty
-from checks.fields import Field, fields, not_compared, observed
+from checks.checksum import Digests, both_sides, disagreeing, in_sample
+from checks.drilldown import rows_that_differ
 from checks.verdict import CHECK_NAMES, Level, Verdict
+from resources.digest.fields import Field, Side, fields, not_compared, observed
+from resources.digest.measure import ROWS, Figures, Grouped, Taken, empty, measure
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
-from resources.rangesql import MOST_RANGES, range_number, within
+from resources.rangesql import MOST_RANGES
 
 SAMPLE_ROWS = 1000
 """About as many rows of a range `sample_hash` reads: enough to see a fault of 0.7 % of all rows
@@ -29,6 +29,7 @@ def reconcile(
     level: Level,
     *,
     snapshot: str | None = None,
+    taken: Taken | None = None,
 ) -> Verdict:
     """Compare one key range.
 
@@ -39,11 +40,13 @@ def reconcile(
         key_range: the rows to compare.
         level: how strictly; see docs/reconciliation.md for what each level sees.
         snapshot: of a PostgreSQL source, to compare with what was exported.
+        taken: what is known of the source's rows already, so that `checksum` need not read them.
 
     Raises:
         TableferryError: a server cannot be asked. What differs is never an exception.
     """
-    return reconcile_all(plan, source, target, [key_range], level, snapshot=snapshot)[
+    known = {key_range.name: taken} if taken else {}
+    return reconcile_all(plan, source, target, [key_range], level, snapshot=snapshot, taken=known)[
         key_range.name
     ]
 
@@ -56,8 +59,11 @@ def reconcile_all(
     level: Level,
     *,
     snapshot: str | None = None,
+    taken: Mapping[str, Taken] | None = None,
 ) -> dict[str, Verdict]:
     """Compare many key ranges; `count` and `checksum` ask each side once for all of them.
+
+    The arguments are those of `reconcile`; `taken` is by range name.
 
     Returns:
         Range name -> verdict. The seconds of one query for many ranges are those of all of them.
@@ -68,34 +74,73 @@ def reconcile_all(
             key_range.name: _by_rows(plan, source, target, key_range, level, snapshot)
             for key_range in ranges
         }
-    columns = fields(plan) if level == "checksum" else ()
-    left_out = _left_out(plan) if level == "checksum" else {}
+    digests: Digests | None = None
+    columns: tuple[Field, ...] = ()
+    left_out: dict[str, str] = {}
+    if level == "checksum":
+        digests, columns = Digests.of(plan, source, target), figure_fields(plan)
+        left_out = _left_out(plan)
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
         began = time.monotonic()
-        own, other = both_sides(
-            plan,
-            source,
-            target,
-            columns,
-            {
-                "source": Grouped(
-                    range_number(chunk, plan.key.source, plan.source.system),
-                    within(chunk, plan.key.source, plan.source.system),
-                ),
-                "target": Grouped(
-                    range_number(chunk, plan.key.target, plan.target.system),
-                    within(chunk, plan.key.target, plan.target.system),
-                ),
-            },
-            snapshot=snapshot,
-        )
+        groups: dict[Side, Grouped] = {
+            "source": Grouped.by_range(chunk, plan.key.source, plan.source.system),
+            "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
+        }
+        own = _known(digests, columns, chunk, taken)
+        if own is not None:
+            other = measure(
+                target,
+                plan.target,
+                "target",
+                groups["target"],
+                digest=digests.row["target"] if digests else None,
+                figures=columns,
+            )
+        else:
+            own, other = both_sides(
+                plan, source, target, groups, digests=digests, figures=columns, snapshot=snapshot
+            )
         seconds = time.monotonic() - began
         for number, key_range in enumerate(chunk):
-            verdict = _verdict(level, columns, own.get(number), other.get(number), seconds)
-            verdicts[key_range.name] = replace(verdict, metadata=left_out, ranges=len(chunk))
+            nothing = empty(digests is not None, columns)
+            verdicts[key_range.name] = replace(
+                _verdict(level, own.get(number, nothing), other.get(number, nothing), seconds),
+                metadata=left_out,
+                ranges=len(chunk),
+            )
     return verdicts
+
+
+def figure_fields(plan: CopyPlan) -> tuple[Field, ...]:
+    """The columns of which a checksum also shows figures."""
+    return tuple(field for field in fields(plan) if field.name in plan.figures)
+
+
+def taken_of(plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict) -> Taken:
+    """What a checksum found out about the target's rows, for those who read them next."""
+    digests = Digests.of(observed(plan, target), source, target)
+    return Taken(digests.row["target"], verdict.target)
+
+
+def _known(
+    digests: Digests | None,
+    columns: Sequence[Field],
+    ranges: Sequence[KeyRange],
+    taken: Mapping[str, Taken] | None,
+) -> dict[int, Figures] | None:
+    """The source's figures, if all were taken by the very digest that is wanted now."""
+    names = {field.name for field in columns}
+    found: dict[int, Figures] = {}
+    for number, key_range in enumerate(ranges):
+        one = taken.get(key_range.name) if taken else None
+        if one is None or digests is None or one.digest != digests.row["source"]:
+            return None
+        if not names <= one.figures.keys():
+            return None
+        found[number] = {name: one.figures[name] for name in empty(True, columns)}
+    return found
 
 
 def _by_rows(
@@ -114,21 +159,26 @@ def _by_rows(
         "source": plan.source_range(key_range),
         "target": plan.target_range(key_range),
     }
+    digests = Digests.of(plan, source, target)
     own: Figures = {}
     other: Figures = {}
     if level == "sample_hash":
         groups: dict[Side, Grouped] = {side: Grouped("0", sql) for side, sql in where.items()}
-        counts = both_sides(plan, source, target, (), groups, snapshot=snapshot)
+        counts = both_sides(plan, source, target, groups, snapshot=snapshot)
         own[ROWS], other[ROWS] = (count.get(0, {ROWS: 0})[ROWS] for count in counts)
         one_in = max(1, own[ROWS] // SAMPLE_ROWS)
         for side, sql in where.items():
-            where[side] = f"({sql}) AND {in_sample(plan, side, one_in)}"
+            where[side] = f"({sql}) AND {in_sample(plan, side, digests.identity[side], one_in)}"
         own["one_in"] = other["one_in"] = one_in
-    compared = compare_rows(plan, source, target, where, snapshot=snapshot)
+    compared = compare_rows(plan, source, target, digests, where, values=False, snapshot=snapshot)
     own["hashed"], other["hashed"] = compared.source_rows, compared.target_rows
     own.setdefault(ROWS, compared.source_rows)
     other.setdefault(ROWS, compared.target_rows)
     found = compared.differences
+    if found.rows:
+        shown = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
+        # a source that moves may have become equal meanwhile
+        found = shown if shown.rows else found
     rows_differ = own[ROWS] != other[ROWS] or found.missing_in_target or found.extra_in_target
     return Verdict(
         check=CHECK_NAMES[level],
@@ -148,21 +198,13 @@ def _left_out(plan: CopyPlan) -> dict[str, str]:
     return {"not_compared (on_overflow)": ", ".join(names)} if names else {}
 
 
-def _verdict(
-    level: Level,
-    columns: Sequence[Field],
-    source: Figures | None,
-    target: Figures | None,
-    seconds: float,
-) -> Verdict:
-    own = source or empty(columns, target)
-    other = target or empty(columns, source)
+def _verdict(level: Level, own: Figures, other: Figures, seconds: float) -> Verdict:
     differing = disagreeing(own, other)
     return Verdict(
         check=CHECK_NAMES[level],
         passed=not differing,
-        source=own if columns else {ROWS: own[ROWS]},
-        target=other if columns else {ROWS: other[ROWS]},
+        source=own,
+        target=other,
         seconds=seconds,
         disagreeing=differing,
     )

@@ -1,12 +1,9 @@
-"""The levels `sample_hash` and `full_hash`: both sides' rows, hashed and merged in key order.
+"""Rows of both sides, merged in key order: their digests for `sample_hash` and `full_hash`, and
+their values for those who look for what differs.
 
 Both sides are read ordered by the key and compared slab by slab, where a slab is all rows up to a
 key that both have passed. So memory holds a few batches, whatever the range's size; only rows that
 share one key (and have no primary key to order them further) must fit into memory together.
-
-Rows are hashed by polars, in Rust and without a copy: 20 ms for a million rows of three columns.
-Its 64-bit hash tells NULL from '' and 'ab','c' from 'a','bc'. It may change with polars' version;
-so it is never stored, only compared within one process.
 """
 
 from __future__ import annotations
@@ -18,20 +15,19 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from checks.atoms import Side, atoms
-from checks.canonical import canonical, is_atomic, reading, shown
-from checks.fields import Field, fields, key_field
+from checks.checksum import Digests
 from checks.verdict import Difference, DifferenceKind, Differences, Sink
 from resources.dialects import qualified, quote
+from resources.digest.expressions import key_number
+from resources.digest.fields import Field, Side, fields, key_field
+from resources.digest.values import shown
 from resources.endpoint import Endpoint
 from resources.plan import CopyPlan
 
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger ones were no faster in benchmarks/reconcile.py."""
 
-MOST_ORDER_COLUMNS = 3
-
-_IDENTITY, _HASH, _AT, _RANK = "identity", "hash", "at", "rank"
+_DIGEST, _AT, _RANK = "digest", "at", "rank"
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,10 @@ def compare_rows(
     plan: CopyPlan,
     source: Endpoint,
     target: Endpoint,
+    digests: Digests,
     where: Mapping[Side, str],
     *,
+    values: bool = True,
     limit: int = 20,
     snapshot: str | None = None,
     sink: Sink | None = None,
@@ -59,13 +57,16 @@ def compare_rows(
         plan: the hop.
         source: where `plan.source` is.
         target: where `plan.target` is.
+        digests: how both compute the rows' digests.
         where: the condition in each side's SQL.
+        values: read the values too; without them there are counts, but no columns nor examples.
         limit: most examples to keep.
         snapshot: of the source.
         sink: also gets every difference, not only the first ones.
     """
-    layout = Layout.of(plan)
-    own_sql, other_sql = (layout.query(plan, side, where[side]) for side in ("source", "target"))
+    layout = Layout.of(plan, fields(plan) if values else ())
+    own_sql = layout.query(plan, digests, "source", where["source"])
+    other_sql = layout.query(plan, digests, "target", where["target"])
     with (
         source.read_arrow(own_sql, batch_rows=BATCH_ROWS, snapshot=snapshot) as own,
         target.read_arrow(other_sql, batch_rows=BATCH_ROWS) as other,
@@ -94,94 +95,82 @@ class Layout:
     """The columns of the frames that both sides are read into, and how both are ordered."""
 
     fields: tuple[Field, ...]
-    columns: tuple[tuple[str, ...], ...]
-    """Names of each field's one or two columns."""
-    order: tuple[str, ...]
-    """Names of the numbers that both sides are ordered by."""
-    ordering: tuple[Field, ...]
-    identity: tuple[str, ...]
-    """Names of the columns that tell one row from another of the same order."""
+    """The columns whose values are read; none where the digests are enough."""
     key: int
     """Position of the key among the fields."""
+    order: tuple[str, ...]
+    """Names of the numbers that both sides are ordered by: of the key, unless it has none that
+    sorts like it, and of the digest of the row's identity."""
     primary_key: tuple[int, ...] = ()
     """Positions of the primary key's fields, in its order; none if not all of it is compared."""
 
     @property
     def named_by(self) -> tuple[int, ...]:
         """Positions of the fields that name a row to a reader."""
-        more = () if self.key in self.primary_key else (self.key,)
+        more = () if self.key in self.primary_key or not self.fields else (self.key,)
         return (*self.primary_key, *more)
 
     @classmethod
-    def of(cls, plan: CopyPlan) -> Layout:
+    def of(cls, plan: CopyPlan, columns: Sequence[Field]) -> Layout:
         """The layout of a hop's rows."""
-        found = fields(plan)
-        systems = (plan.source.system, plan.target.system)
-        columns = tuple(
-            tuple(f"c{i}_{j}" for j in range(len(reading(field, "source", systems))))
-            for i, field in enumerate(found)
-        )
-        key = key_field(plan)
-        by_name = {field.name: i for i, field in enumerate(found)}
-        primary = [name for name in plan.primary_key if name in by_name]
-        ordering = [key]
-        for name in primary:
-            field = found[by_name[name]]
-            if name != key.name:
-                if not is_atomic(field):
-                    break
-                ordering.append(field)
-        sizes = [len(atoms(field, "source", systems)) for field in ordering]
-        width = min(sum(sizes), max(MOST_ORDER_COLUMNS, sizes[0]))
+        numbered = all(_number(plan, side) for side in ("source", "target"))
+        names = [field.name for field in columns]
         return cls(
-            fields=found,
-            columns=columns,
-            order=tuple(f"k{i}" for i in range(width)),
-            ordering=tuple(ordering),
-            identity=sum((columns[by_name[name]] for name in primary or [key.name]), ()),
-            key=by_name[key.name],
-            primary_key=tuple(by_name[name] for name in primary)
-            if len(primary) == len(plan.primary_key)
+            fields=tuple(columns),
+            key=names.index(plan.key.target.name) if names else 0,
+            order=("key", "identity") if numbered else ("identity",),
+            primary_key=tuple(map(names.index, plan.primary_key))
+            if set(plan.primary_key) <= set(names)
             else (),
         )
 
-    def query(self, plan: CopyPlan, side: Side, where: str) -> str:
-        """Order numbers first, then all columns, ordered so that equal keys are neighbours."""
-        systems = (plan.source.system, plan.target.system)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the fields' values in the frames."""
+        return tuple(f"c{number}" for number in range(len(self.fields)))
+
+    def query(self, plan: CopyPlan, digests: Digests, side: Side, where: str) -> str:
+        """Order numbers first, then the digest and the values; equal keys are neighbours."""
         table = plan.source if side == "source" else plan.target
-        numbers = [
-            f"COALESCE({sql}, 0)"
-            for field in self.ordering
-            for sql in atoms(field, side, systems).values()
-        ][: len(self.order)]
-        values = [sql for field in self.fields for sql in reading(field, side, systems)]
-        selected = ", ".join(
-            f"{sql} AS ferry__{index}" for index, sql in enumerate([*numbers, *values])
-        )
-        positions = [str(index + 1) for index in range(len(numbers))]
-        if self.ordering[0].kind != "uuid":
+        column = plan.key.source if side == "source" else plan.key.target
+        numbers, ordered = [digests.identity[side]], ["1"]
+        if len(self.order) > 1:
+            numbers.insert(0, f"COALESCE({_number(plan, side)}, 0)")
             # the bare column has the same order, and may have an index
-            positions[0] = quote(table.system, self.ordering[0].column(side).name)
+            ordered = [quote(table.system, column.name), "2"]
+        values = digests.shown[side] if self.fields else ()
+        selected = ", ".join(
+            f"{sql} AS ferry__{index}"
+            for index, sql in enumerate([*numbers, digests.row[side], *values])
+        )
         return (
-            f"SELECT {selected} FROM {qualified(table)} WHERE {where} "
-            f"ORDER BY {', '.join(positions)}"
+            f"SELECT {selected} FROM {qualified(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
         )
 
     def frame(self, batch: pa.RecordBatch) -> pl.DataFrame:
-        """A batch in canonical form, with the hash of each row and of its identity."""
-        width = len(self.order)
+        """A batch as numbers that order it, digest and values."""
+        width = len(self.order) + 1
         numbers = [
             pl.Series(name, column.cast(pa.int64()))
-            for name, column in zip(self.order, batch.columns[:width], strict=True)
+            for name, column in zip((*self.order, _DIGEST), batch.columns[:width], strict=True)
         ]
-        position, series = width, []
-        for field, names in zip(self.fields, self.columns, strict=True):
-            found = canonical(field, batch.columns[position : position + len(names)])
-            series += [one.alias(name) for one, name in zip(found, names, strict=True)]
-            position += len(names)
-        frame = pl.DataFrame(series)
-        identity = frame.select(self.identity).hash_rows().alias(_IDENTITY)
-        return pl.DataFrame([*numbers, identity, frame.hash_rows().alias(_HASH), *series])
+        values = [
+            pl.Series(name, _bytes(column))
+            for name, column in zip(self.columns, batch.columns[width:], strict=True)
+        ]
+        return pl.DataFrame([*numbers, *values])
+
+
+def _number(plan: CopyPlan, side: Side) -> str | None:
+    system = plan.source.system if side == "source" else plan.target.system
+    return key_number(key_field(plan), side, system)
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    """As bytes: ClickHouse does not promise that its texts are valid UTF-8."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return column.cast(pa.large_binary())
 
 
 class _Stream:
@@ -279,8 +268,8 @@ class _Tally:
         left = right.clear() if left is None and right is not None else left
         right = left.clear() if right is None and left is not None else right
         assert left is not None and right is not None
-        ids = [*self._layout.order, _IDENTITY]
-        whole = [*ids, _HASH]
+        ids = list(self._layout.order)
+        whole = [*ids, _DIGEST]
         if left.select(whole).equals(right.select(whole)):
             return
         own, other = _unmatched(left, right, whole)
@@ -292,6 +281,8 @@ class _Tally:
         self._different += len(pairs)
         left_rows = left[pairs[_AT].to_numpy()]
         right_rows = right[pairs[f"{_AT}_right"].to_numpy()]
+        if not self._layout.fields:
+            return
         unequal = self._unequal(left_rows, right_rows)
         found: list[tuple[tuple[int, ...], Difference]] = []
         room = None if self._sink else self._limit - len(self._examples)
@@ -307,12 +298,11 @@ class _Tally:
     def _unequal(self, left: pl.DataFrame, right: pl.DataFrame) -> dict[str, pl.Series]:
         """Column -> which of the paired rows differ in it; only columns with some."""
         unequal = {}
-        for field, names in zip(self._layout.fields, self._layout.columns, strict=True):
-            flags = [left[name].ne_missing(right[name]) for name in names]
-            either = flags[0] if len(flags) == 1 else flags[0] | flags[1]
-            count = int(either.sum())
+        for field, name in zip(self._layout.fields, self._layout.columns, strict=True):
+            differ = left[name].ne_missing(right[name])
+            count = int(differ.sum())
             if count:
-                unequal[field.name] = either
+                unequal[field.name] = differ
                 self._by_column[field.name] = self._by_column.get(field.name, 0) + count
         return unequal
 
@@ -361,9 +351,11 @@ class _Tally:
         return {self._layout.fields[i].name: self._shown(row, i) for i in named_by}
 
     def _shown(self, row: Mapping[str, object], index: int) -> str | None:
-        return shown(
-            self._layout.fields[index], [row[name] for name in self._layout.columns[index]]
-        )
+        field, value = self._layout.fields[index], row[self._layout.columns[index]]
+        assert value is None or isinstance(value, bytes)
+        if value is not None and field.kind != "bytes":
+            return shown(field, value.decode(errors="backslashreplace"))
+        return shown(field, value)
 
 
 def _unmatched(
@@ -372,7 +364,7 @@ def _unmatched(
     """The rows without an equal one on the other side, equal ones paired off one by one.
 
     Returns:
-        For each side the order numbers, the identity, the position in the slab, and a rank among
+        For each side the order numbers, the position in the slab, and a rank among
         the rows of the same identity, by which what is left can be paired.
     """
     ids = whole[:-1]

@@ -74,8 +74,6 @@ class Differences:
     examples: tuple[Difference, ...] = ()
     rows_compared: int = 0
     """Rows read from the source for the comparison."""
-    complete: bool = True
-    """Whether the counts are of all differences; else there may be more."""
     named_by: tuple[str, ...] = ()
     """Target columns that name a row: the primary key's, then the key column if not among them."""
     primary_key: tuple[str, ...] = ()
@@ -116,8 +114,8 @@ class Differences:
 class Verdict:
     """The outcome of one check of one key range.
 
-    `source` and `target` hold each side's figures, JSON-able: `rows`, and for `checksum` of each
-    column the figures by name: how many `values` are not NULL, and sums as decimal digits.
+    `source` and `target` hold each side's figures, JSON-able: `rows`, for `checksum` the sum of the
+    row digests as `digest`, and of declared columns `sum`, `min` and `max`.
     """
 
     check: str
@@ -126,7 +124,7 @@ class Verdict:
     target: dict[str, Any]
     seconds: float
     disagreeing: tuple[str, ...] = ()
-    """The columns whose figures disagree; `rows` when the row counts do."""
+    """What disagrees: `rows`, `digest`, or columns."""
     differences: Differences | None = None
     """Only where the level itself reads rows (`sample_hash`, `full_hash`)."""
     metadata: dict[str, Any] = field(default_factory=dict)

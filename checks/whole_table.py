@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-from checks.checksum import ROWS, Grouped, one_side
+from checks.checksum import both_sides
 from checks.counts import count_by_range
-from checks.fields import declared
 from checks.verdict import Verdict
 from resources.dialects import qualified, quote
+from resources.digest.fields import declared
+from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
 from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
@@ -65,10 +65,10 @@ def _total_rows(
     plan: CopyPlan, source: Endpoint, target: Endpoint, snapshot: str | None
 ) -> Callable[[float], Verdict]:
     everything = Grouped("0", "1 = 1")
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(one_side, plan, target, "target", (), everything)
-        own = one_side(plan, source, "source", (), everything, snapshot=snapshot)
-    rows = [figures.get(0, {ROWS: 0})[ROWS] for figures in (own, other.result())]
+    both = both_sides(
+        plan, source, target, {"source": everything, "target": everything}, snapshot=snapshot
+    )
+    rows = [figures.get(0, {ROWS: 0})[ROWS] for figures in both]
     return lambda seconds: Verdict(
         check=TOTAL_ROWS,
         passed=rows[0] == rows[1],
@@ -149,7 +149,7 @@ def _as_text(plan: CopyPlan, name: str) -> str:
 def _no_strays(
     plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]
 ) -> Callable[[float], Verdict]:
-    total = one_side(plan, target, "target", (), Grouped("0", "1 = 1"))
+    total = measure(target, plan.target, "target", Grouped("0", "1 = 1"))
     rows = total.get(0, {ROWS: 0})[ROWS]
     strays = rows - sum(count_by_range(plan, target, "target", ranges).values())
     return lambda seconds: Verdict(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from resources.dialects import qualified, quote
+from resources.digest.definition import definition
+from resources.digest.fields import all_fields, fields, own_field
+from resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measure
+from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keykind import key_kind
 from resources.keyrange import KeyRange
+from resources.plan import CopyPlan
 from resources.rangesql import MOST_RANGES, range_number, within
-from resources.rowdigest import postgres_digest, sqlserver_digest
 from resources.tables import Column, System, TableRef
 
 METHODS = {
@@ -38,29 +42,30 @@ class SourceFingerprint:
 
     rows: int
     value: str
+    definition: str = ""
+    """Of the row digest that the value is made of, if it is: values of different definitions tell
+    nothing about each other."""
+    taken: Taken | None = field(default=None, compare=False)
+    """The source's side of a checksum, where that has been read by the way."""
 
 
 def fingerprints(
     endpoint: Endpoint,
-    table: TableRef,
-    columns: Sequence[Column],
-    key: Column,
+    plan: CopyPlan,
     ranges: Sequence[KeyRange],
     method: str = "content",
     *,
     snapshot: str | None = None,
     watermark_column: str | None = None,
 ) -> dict[str, SourceFingerprint]:
-    """Fingerprint many ranges by one aggregate query (one per 500 ranges on SQL Server).
+    """Fingerprint many ranges of a hop's source by one aggregate query (one per 500 on SQL Server).
 
     The value does not depend on the order in which the server reads the rows. With up to 16 ranges
     the query selects just these, so that an index on the key serves it.
 
     Args:
-        endpoint: Where the table is, PostgreSQL or SQL Server.
-        table: The source table.
-        columns: The columns that are copied; `content` looks at these only.
-        key: The column that the ranges are of.
+        endpoint: Where `plan.source` is, PostgreSQL or SQL Server.
+        plan: The hop; `content` looks at its columns only.
         ranges: Ranges that do not overlap; they need not cover the table.
         method: One of `METHODS`, which says what each can miss.
         snapshot: Exported PostgreSQL snapshot to read under.
@@ -71,8 +76,14 @@ def fingerprints(
 
     Raises:
         InputError: the method is unknown or needs something that the table does not have.
+        DigestRefused: the server does not compute the row digest.
     """
-    parts = _parts(endpoint, table, columns, key, method, watermark_column)
+    if endpoint.system not in ("postgres", "sqlserver"):
+        raise InputError(f"{plan.source}: fingerprints should be of a postgres or sqlserver table")
+    if method == "content":
+        return _contents(endpoint, plan, ranges, snapshot)
+    table, system = plan.source, endpoint.system
+    parts = _parts(endpoint, table, plan.key.source, method, watermark_column)
     names = [f"a{number}" for number in range(len(parts))]
     selected = "".join(
         f", {value} AS {name}" for name, (value, _) in zip(names, parts, strict=True)
@@ -80,43 +91,64 @@ def fingerprints(
     figures = "".join(
         f", {aggregate.format(name)}" for name, (_, aggregate) in zip(names, parts, strict=True)
     )
-    system = endpoint.system
-    size = MOST_RANGES if system == "sqlserver" else max(1, len(ranges))
+    used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
+    method = f"{method}:{used}" if used else method
     found = {
-        key_range.name: SourceFingerprint(0, _value(method, 0, [None] * len(parts)))
+        key_range.name: SourceFingerprint(0, _value(method, 0, [None] * len(parts)), used)
         for key_range in ranges
     }
-    for start in range(0, len(ranges), size):
-        chunk = ranges[start : start + size]
-        number_of = range_number(chunk, key, system)
+    # else PostgreSQL expects as many groups as there are keys, and sorts the whole table
+    barrier = " OFFSET 0" if system == "postgres" else ""
+    for chunk in _chunks(ranges, endpoint.system):
+        number_of = range_number(chunk, plan.key.source, system)
+        where = within(chunk, plan.key.source, system)
         sql = (
             f"SELECT r, {_count(system)}{figures} FROM (SELECT {number_of} AS r{selected}"
-            f" FROM {qualified(table)} WHERE {within(chunk, key, system)}) AS counted GROUP BY r"
+            f" FROM {qualified(table)} WHERE {where}{barrier}) AS counted GROUP BY r"
         )
         for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:
                 value = _value(method, rows, values)
-                found[chunk[number].name] = SourceFingerprint(int(rows), value)
+                found[chunk[number].name] = SourceFingerprint(int(rows), value, used)
+    return found
+
+
+def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[KeyRange]]:
+    size = MOST_RANGES if system == "sqlserver" else max(1, len(ranges))
+    return (ranges[start : start + size] for start in range(0, len(ranges), size))
+
+
+def _contents(
+    endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
+) -> dict[str, SourceFingerprint]:
+    own = dialect(endpoint)
+    digest, used = own.digest(all_fields(plan), "source"), definition(own.algorithm)
+    figures = [one for one in fields(plan) if one.name in plan.figures]
+    found: dict[str, SourceFingerprint] = {}
+    for chunk in _chunks(ranges, endpoint.system):
+        measured = measure(
+            endpoint,
+            plan.source,
+            "source",
+            Grouped.by_range(chunk, plan.key.source, endpoint.system),
+            digest=digest,
+            figures=figures,
+            snapshot=snapshot,
+        )
+        for number, key_range in enumerate(chunk):
+            one = measured.get(number) or empty(True, figures)
+            value = _value(f"content:{used}", one[ROWS], [one[DIGEST]])
+            found[key_range.name] = SourceFingerprint(one[ROWS], value, used, Taken(digest, one))
     return found
 
 
 def _parts(
-    endpoint: Endpoint,
-    table: TableRef,
-    columns: Sequence[Column],
-    key: Column,
-    method: str,
-    watermark_column: str | None,
+    endpoint: Endpoint, table: TableRef, key: Column, method: str, watermark_column: str | None
 ) -> list[tuple[str, str]]:
     """Per figure an expression on the row, and the aggregate over it with `{}` in its place."""
     system = endpoint.system
-    if system not in ("postgres", "sqlserver"):
-        raise InputError(f"{table}: fingerprints should be of a postgres or sqlserver table")
-    digest = postgres_digest if system == "postgres" else sqlserver_digest
     total = "SUM({}::numeric)::text" if system == "postgres" else "SUM(CAST({} AS decimal(38,0)))"
     match method:
-        case "content":
-            return [(digest(columns), total)]
         case "row_version" if system == "postgres":
             _refuse_view(endpoint, table, method)
             # ctid is unique in a table, but not among the partitions of one
@@ -131,7 +163,8 @@ def _parts(
                 raise InputError(
                     f"{table}: the watermark column {watermark_column!r} does not exist"
                 )
-            return [(digest([key, mark]), total)]
+            both = [own_field(system, key), own_field(system, mark)]
+            return [(dialect(endpoint).digest(both, "source"), total)]
         case "count_minmax":
             ends = _ordered(system, key)
             text = "{}::text" if system == "postgres" else "CAST({} AS nvarchar(50))"

@@ -42,6 +42,8 @@ class CopyPlan:
     key: ColumnPlan
     primary_key: tuple[str, ...] = ()
     """Target names of the source's primary key columns, in key order."""
+    figures: tuple[str, ...] = ()
+    """Target names of the columns of which a checksum also shows sum, least and greatest value."""
     long_calendar: bool = False
     """The target is a ClickHouse whose dates reach from 0001 to 9999, not from 1900 to 2299."""
 

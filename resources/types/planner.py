@@ -104,7 +104,12 @@ def plan_copy(
     if any(column.primary_key and column.name in exclude for column in source_columns):
         primary_key = ()
     return CopyPlan(
-        source, target, tuple(plans), by_source[key], primary_key, has_long_calendar(version)
+        source,
+        target,
+        tuple(plans),
+        by_source[key],
+        primary_key,
+        long_calendar=has_long_calendar(version),
     )
 
 

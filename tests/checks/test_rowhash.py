@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.checksum import Digests
 from checks.rowhash import Compared, Layout, merge_rows
 from checks.verdict import Difference
+from resources.digest.fields import Side, fields
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
 
@@ -36,22 +39,44 @@ def plan_of(primary_key: tuple[str, ...] = ()) -> CopyPlan:
     )
 
 
-def reader(rows: Sequence[Row], batch_rows: int, *, key_again: bool = True) -> pa.RecordBatchReader:
-    """Rows as `Layout.query` reads them: the order number first, then all columns."""
-    ordered = sorted(rows, key=lambda row: row[0])
+def number_of(*values: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(values).encode(), digest_size=8).digest()) - 2**63
+
+
+def reader(
+    rows: Sequence[Row], batch_rows: int, identity: Sequence[int] = (0,)
+) -> pa.RecordBatchReader:
+    """Rows as `Layout.query` reads them: order numbers, digest, then all columns."""
+    framed = [
+        (row[0], number_of(*(row[i] for i in identity)), number_of(*row), str(row[0]), *row[1:])
+        for row in rows
+    ]
+    framed.sort(key=lambda row: row[:3])
     schema = pa.schema(
-        [("k", pa.int64()), ("id", pa.int64()), ("note", pa.string()), ("raw", pa.binary())]
+        [
+            *((name, pa.int64()) for name in ("key", "identity", "digest")),
+            ("id", pa.string()),
+            ("note", pa.string()),
+            ("raw", pa.binary()),
+        ]
     )
-    columns = [[row[0] for row in ordered], *([row[i] for row in ordered] for i in range(3))]
+    columns = list(zip(*framed, strict=True)) or [[]] * 6
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
     return pa.RecordBatchReader.from_batches(schema, table.to_batches(batch_rows))
 
 
 def compare(
-    own: Sequence[Row], other: Sequence[Row], *, batch: int = 3, limit: int = 20, **kwargs: object
+    own: Sequence[Row],
+    other: Sequence[Row],
+    *,
+    batch: int = 3,
+    limit: int = 20,
+    primary_key: tuple[str, ...] = (),
 ) -> Compared:
-    layout = Layout.of(plan_of(**kwargs))  # type: ignore[arg-type]
-    return merge_rows(layout, reader(own, batch), reader(other, batch + 1), limit=limit)
+    plan = plan_of(primary_key)
+    identity = [("id", "note", "raw").index(name) for name in primary_key or ("id",)]
+    own_rows, other_rows = reader(own, batch, identity), reader(other, batch + 1, identity)
+    return merge_rows(Layout.of(plan, fields(plan)), own_rows, other_rows, limit=limit)
 
 
 ROWS = st.lists(
@@ -100,7 +125,7 @@ def test_examples_come_in_key_order_up_to_the_limit() -> None:
 
 
 def test_a_sink_gets_every_difference() -> None:
-    layout, all_of_them = Layout.of(plan_of()), list[Difference]()
+    layout, all_of_them = Layout.of(plan_of(), fields(plan_of())), list[Difference]()
     own = [(key, "x", None) for key in range(1000)]
     other = [(key, "y", None) for key in range(1000)]
     compared = merge_rows(
@@ -139,7 +164,22 @@ def test_the_key_is_named_beside_a_primary_key_that_lacks_it() -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_rows_are_read_in_the_order_of_the_key(side: str) -> None:
-    sql = Layout.of(plan_of(("id", "note"))).query(plan_of(), side, "1 = 1")  # type: ignore[arg-type]
+def test_rows_are_read_in_the_order_of_the_key(side: Side) -> None:
+    plan = plan_of(("id", "note"))
+    sqls: dict[Side, str] = {"source": "digest", "target": "digest"}
+    digests = Digests(sqls, sqls, {"source": ("a", "b", "c"), "target": ("a", "b", "c")})
+    sql = Layout.of(plan, fields(plan)).query(plan, digests, side, "1 = 1")
     quoted = '"id"' if side == "source" else "`id`"
-    assert sql.endswith(f"ORDER BY {quoted}")
+    assert sql.endswith(f"ORDER BY {quoted}, 2")
+
+
+def test_without_values_rows_are_counted() -> None:
+    own, other = (reader(rows, 3).read_all().select([0, 1, 2]) for rows in (OWN, OTHER))
+    layout = Layout.of(plan_of(), ())
+    found = merge_rows(layout, own.to_reader(), other.to_reader()).differences
+    assert (found.missing_in_target, found.extra_in_target, found.different) == (1, 1, 1)
+    assert found.examples == ()
+
+
+OWN: list[Row] = [(1, "a", b""), (2, "b", b""), (3, "c", b"")]
+OTHER: list[Row] = [(2, "b", b""), (3, "C", b""), (4, "d", b"")]

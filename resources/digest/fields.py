@@ -7,92 +7,64 @@ from typing import Literal
 
 import pyarrow as pa
 
+from resources.dialects import quote
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, System
 from resources.types import declared as words
+from resources.types.export import Refusal
+from resources.types.route import source_export
 
+Side = Literal["source", "target"]
 Kind = Literal[
-    "integer",
-    "boolean",
-    "decimal",
-    "float",
-    "text",
-    "bytes",
-    "date",
-    "time",
-    "timestamp",
-    "uuid",
+    "integer", "boolean", "decimal", "float", "text", "bytes", "date", "time", "timestamp", "uuid",
     "array",
-]
+]  # fmt: skip
 
-_KINDS: dict[System, dict[str, Kind]] = {
+_NAMES: dict[System, dict[Kind, str]] = {
     "postgres": {
-        **dict.fromkeys(
-            ("smallint", "integer", "bigint", "int2", "int4", "int8", "oid", "int"),
-            "integer",
-        ),
-        **dict.fromkeys(("numeric", "decimal", "money"), "decimal"),
-        **dict.fromkeys(("real", "double precision", "float4", "float8"), "float"),
-        **dict.fromkeys(("boolean", "bool"), "boolean"),
-        **dict.fromkeys(
-            (
-                "text",
-                "character varying",
-                "varchar",
-                "character",
-                "char",
-                "bpchar",
-                "citext",
-                "name",
-            ),
-            "text",
-        ),
-        "bytea": "bytes",
+        "integer": "smallint, integer, bigint, int2, int4, int8, oid, int",
+        "decimal": "numeric, decimal, money",
+        "float": "real, double precision, float4, float8",
+        "boolean": "boolean, bool",
+        "text": "text, character varying, varchar, character, char, bpchar, citext, name",
+        "bytes": "bytea",
         "date": "date",
-        **dict.fromkeys(("time", "time without time zone"), "time"),
-        **dict.fromkeys(
-            (
-                "timestamp",
-                "timestamptz",
-                "timestamp without time zone",
-                "timestamp with time zone",
-            ),
-            "timestamp",
-        ),
+        "time": "time, time without time zone",
+        "timestamp": "timestamp, timestamptz, timestamp without time zone, "
+        "timestamp with time zone",
         "uuid": "uuid",
     },
     "sqlserver": {
-        **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
-        **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), "decimal"),
-        **dict.fromkeys(("real", "float"), "float"),
-        "bit": "boolean",
-        **dict.fromkeys(
-            ("char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sysname"),
-            "text",
-        ),
-        **dict.fromkeys(("binary", "varbinary", "image", "rowversion", "timestamp"), "bytes"),
+        "integer": "tinyint, smallint, int, bigint",
+        "decimal": "decimal, numeric, money, smallmoney",
+        "float": "real, float",
+        "boolean": "bit",
+        "text": "char, varchar, nchar, nvarchar, text, ntext, xml, sysname",
+        "bytes": "binary, varbinary, image, rowversion, timestamp",
         "date": "date",
         "time": "time",
-        **dict.fromkeys(("datetime", "smalldatetime", "datetime2", "datetimeoffset"), "timestamp"),
-        "uniqueidentifier": "uuid",
+        "timestamp": "datetime, smalldatetime, datetime2, datetimeoffset",
+        "uuid": "uniqueidentifier",
     },
     "clickhouse": {
-        **{f"{sign}Int{bits}": "integer" for sign in ("", "U") for bits in (8, 16, 32, 64)},
-        **{f"{sign}Int{bits}": "decimal" for sign in ("", "U") for bits in (128, 256)},
-        **dict.fromkeys(
-            ("Decimal", "Decimal32", "Decimal64", "Decimal128", "Decimal256"), "decimal"
-        ),
-        **dict.fromkeys(("Float32", "Float64"), "float"),
-        "Bool": "boolean",
-        **dict.fromkeys(("String", "FixedString", "Enum8", "Enum16"), "text"),
-        **dict.fromkeys(("Date", "Date32"), "date"),
-        **dict.fromkeys(("Time", "Time64"), "time"),
-        **dict.fromkeys(("DateTime", "DateTime64"), "timestamp"),
-        "UUID": "uuid",
-        "Array": "array",
+        "integer": "Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64",
+        "decimal": "Int128, Int256, UInt128, UInt256, "
+        "Decimal, Decimal32, Decimal64, Decimal128, Decimal256",
+        "float": "Float32, Float64",
+        "boolean": "Bool",
+        "text": "String, FixedString, Enum8, Enum16",
+        "date": "Date, Date32",
+        "time": "Time, Time64",
+        "timestamp": "DateTime, DateTime64",
+        "uuid": "UUID",
+        "array": "Array",
     },
+}
+_KINDS: dict[System, dict[str, Kind]] = {
+    system: {name: kind for kind, names in kinds.items() for name in names.split(", ")}
+    for system, kinds in _NAMES.items()
 }
 
 
@@ -122,15 +94,20 @@ class Field:
     target: Column
     rendered: str | None = None
     """The source's SQL that renders the column as text, where the target holds a rendering."""
-    precision: int | None = None
     scale: int = 0
     padded: bool = False
     """The target fills texts up with blanks, so that trailing ones carry no meaning."""
     item: Field | None = None
     """Of an array."""
 
-    def column(self, side: Literal["source", "target"]) -> Column:
+    def column(self, side: Side) -> Column:
         return self.source if side == "source" else self.target
+
+    def value(self, side: Side, system: System) -> str:
+        """SQL of the column's value on one side, as it should stand in the target."""
+        if side == "source" and self.rendered is not None:
+            return f"({self.rendered})"
+        return quote(system, self.column(side).name)
 
 
 def declared(system: System, type_text: str) -> Declared:
@@ -161,7 +138,32 @@ def declared(system: System, type_text: str) -> Declared:
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
     """The columns of a hop, in plan order, that are compared value by value."""
     skipped = not_compared(plan)
-    return tuple(_field(plan, c) for c in plan.columns if c.target.name not in skipped)
+    return tuple(field for field in all_fields(plan) if field.name not in skipped)
+
+
+def all_fields(plan: CopyPlan) -> tuple[Field, ...]:
+    """All columns of a hop, in plan order."""
+    return tuple(_field(plan, column) for column in plan.columns)
+
+
+def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
+    """The columns that tell one row from another: the primary key's, or else the key."""
+    by_name = {column.target.name: column for column in plan.columns}
+    names = [name for name in plan.primary_key if name in by_name] or [plan.key.target.name]
+    return tuple(_field(plan, by_name[name]) for name in names)
+
+
+def own_field(system: System, column: Column) -> Field:
+    """A column that is looked at on its own side only."""
+    own = declared(system, column.type)
+    return Field(
+        column.name,
+        own.kind or "text",
+        column,
+        column,
+        rendered=None if own.kind else _as_text(system, column),
+        scale=own.scale,
+    )
 
 
 def not_compared(plan: CopyPlan) -> tuple[str, ...]:
@@ -211,11 +213,19 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         kind=kind,
         source=column.source,
         target=column.target,
-        rendered=column.arrow_sql if kind == "text" and source.kind != "text" else None,
-        precision=_shorter(source, target) if kind == "text" else target.precision,
+        rendered=_as_text(plan.source.system, column.source)
+        if kind == "text" and source.kind != "text"
+        else None,
         scale=target.scale if target.kind == kind else source.scale,
         padded=target.padded,
     )
+
+
+def _as_text(system: System, column: Column) -> str:
+    """What a target's text column gets, without the guards that may stop an export."""
+    export = source_export(system, column.type)
+    template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
+    return template.replace("{}", quote(system, column.name))
 
 
 def _kind(source: Declared, target: Declared, column: ColumnPlan) -> Kind:
@@ -239,11 +249,6 @@ def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
         target=column.target,
         item=replace(item, rendered=None),
     )
-
-
-def _shorter(source: Declared, target: Declared) -> int | None:
-    lengths = [d.precision for d in (source, target) if d.kind == "text" and d.precision]
-    return min(lengths, default=None)
 
 
 def _size(

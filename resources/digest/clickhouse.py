@@ -1,0 +1,99 @@
+"""The canonical form of a row in ClickHouse's SQL. Its functions keep NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resources.digest.definition import NAN_BITS, NULL, Algorithm
+from resources.digest.fields import Field, declared
+from resources.tables import Column
+
+_HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
+
+ENCODINGS = ("bytes",)
+"""How a text becomes UTF-8 bytes: it is bytes already."""
+
+
+def whole(field: Field, column: Column, x: str) -> str | None:
+    """An Int64 that stands for the value and sorts like it; None for kinds that have none."""
+    kind = declared("clickhouse", column.type).kind
+    if field.kind in ("integer", "boolean") or (
+        kind == "integer" and field.kind in ("date", "time", "timestamp")
+    ):
+        # `type: Int64` may have been declared for a date: days or microseconds
+        return f"toInt64({x})"
+    if field.kind == "date":
+        return f"toInt64(toInt32({x}))"
+    if field.kind == "timestamp":
+        return f"reinterpretAsInt64(toDateTime64({x}, {7 if field.scale > 6 else 6}, 'UTC'))"
+    if field.kind == "time":
+        digits = 7 if field.scale > 6 else 6
+        if kind == "time":
+            return f"toInt64(toDecimal64(toTime64({x}, {digits}), {digits}) * {10**digits})"
+        hours, minutes, seconds = (f"toInt64OrNull(substring({x}, {at}, 2))" for at in (1, 4, 7))
+        fraction = f"toInt64OrNull(rightPad(substring({x}, 10), {digits}, '0'))"
+        return f"(({hours} * 60 + {minutes}) * 60 + {seconds}) * {10**digits} + {fraction}"
+    return None
+
+
+def text(field: Field, column: Column, x: str) -> str:
+    """The value's canonical form; of text, the text alone."""
+    own = declared("clickhouse", column.type)
+    match field.kind:
+        case "decimal":
+            return f"toDecimalString({x}, {field.scale})" if "Decimal" in own.name else _plain(x)
+        case "float":
+            x = f"toFloat64({x})"
+            return f"toString(if(isNaN({x}), {NAN_BITS}, reinterpretAsInt64({x})))"
+        case "integer" | "uuid":
+            return _plain(x)
+        case "time" if own.kind == "text":
+            digits = 7 if field.scale > 6 else 6
+            usual = f"match({x}, '^[0-2]\\\\d:[0-5]\\\\d:[0-5]\\\\d(\\\\.\\\\d{{1,{digits}}})?$')"
+            return f"if({usual}, toString({whole(field, column, x)}), {x})"
+        case "boolean" | "date" | "time" | "timestamp":
+            return f"toString({whole(field, column, x)})"
+        case "text":
+            return f"trim(TRAILING ' ' FROM {_plain(x)})" if field.padded else _plain(x)
+    raise AssertionError(f"{field.kind} has no text of its own")
+
+
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+    """The canonical form as it stands in a row; NULL for NULL."""
+    if field.kind == "text":
+        value = text(field, column, x)
+        return f"concat(toString(length({value})), ':', {value})"
+    if field.kind == "bytes":
+        hashed = digest(x, algorithm, encoding)
+        return f"concat(toString(length({x})), ':', toString({hashed}))"
+    if field.kind == "array":
+        assert field.item is not None
+        item = framed(field.item, field.item.target, "e", algorithm, encoding)
+        items = f"arrayMap(e -> ifNull({item}, '{NULL}'), {x})"
+        return f"concat(toString(length({x})), ':', arrayStringConcat({items}, ','))"
+    return text(field, column, x)
+
+
+def row(values: Sequence[str]) -> str:
+    """The text of a row of framed values."""
+    joined = ", ',', ".join(f"ifNull({value}, '{NULL}')" for value in values)
+    return f"concat({joined}, '')"
+
+
+def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+    """The digest of a row's text, an Int64."""
+    return f"reinterpretAsInt64(reverse(substring({_HASHES[algorithm]}({row_text}), 1, 8)))"
+
+
+def total(number: str) -> str:
+    """The exact sum of 64-bit integers, as text."""
+    return f"toString(sum(toInt128({number})))"
+
+
+def exact_sum(field: Field, x: str) -> str:
+    """The sum of integers or decimals, as text."""
+    return f"toDecimalString(sum(toDecimal256({x}, {field.scale})), {field.scale})"
+
+
+def _plain(x: str) -> str:
+    return f"toString({x})"

@@ -1,0 +1,136 @@
+"""The canonical form of rows that arrive as Arrow batches, written and hashed by polars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import polars_hash as plh
+import pyarrow as pa
+
+from resources.digest.definition import NAN_BITS, NULL, SEPARATOR, Algorithm
+from resources.digest.fields import Field
+
+
+def digests(
+    columns: Sequence[Field], arrays: Sequence[pa.Array | pa.ChunkedArray], algorithm: Algorithm
+) -> pl.Series:
+    """The digest of each row, as 64-bit integers.
+
+    Args:
+        columns: what the columns are.
+        arrays: their values, each as Arrow holds its kind: integers, decimals of up to 38 digits,
+            floats, booleans, dates, times, timestamps (with a zone as UTC), uuids as 16 bytes,
+            texts, bytes and lists. Times and timestamps may be ISO texts, decimals and uuids texts.
+        algorithm: the hash.
+    """
+    forms = [framed(field, array, algorithm) for field, array in zip(columns, arrays, strict=True)]
+    frame = pl.DataFrame([form.alias(str(number)) for number, form in enumerate(forms)])
+    row = pl.concat_str(pl.all().fill_null(NULL), separator=SEPARATOR)
+    return _first_8_bytes(frame.select(row.alias("row"))["row"], algorithm)
+
+
+def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm) -> pl.Series:
+    """The canonical forms of a column's values, as they stand in a row."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if field.kind == "array":
+        return _lists(field, array, algorithm)
+    if field.kind == "bytes":
+        values = pl.Series(array.cast(pa.large_binary()))
+        return _sized(values.bin.size(), _first_8_bytes(values, algorithm).cast(pl.String))
+    text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    if field.kind == "text":
+        values = pl.Series(array.cast(pa.large_string()))
+        values = values.str.strip_chars_end(" ") if field.padded else values
+        return _sized(values.str.len_bytes(), values)
+    if text and field.kind in ("time", "timestamp"):
+        return _parsed(field, pl.Series("x", array))
+    if text:
+        values = pl.Series(array)
+        return values.str.to_lowercase() if field.kind == "uuid" else values
+    return _plain(field, array)
+
+
+def _parsed(field: Field, texts: pl.Series) -> pl.Series:
+    """Times and timestamps that travel as ISO texts, without an offset."""
+    units, digits = (10_000_000, 7) if field.scale > 6 else (1_000_000, 6)
+    x = pl.col("x")
+    seconds = sum(
+        x.str.slice(at, 2).cast(pl.Int64) * unit for at, unit in ((-8, 3600), (-5, 60), (-2, 1))
+    )
+    if field.kind == "timestamp":
+        days = x.str.slice(0, 10).str.to_date("%Y-%m-%d").cast(pl.Int64)
+        seconds = days * 86_400 + seconds
+    split = x.str.splitn(".", 2)
+    whole = split.struct.field("field_0")
+    fraction = split.struct.field("field_1").fill_null("").str.pad_end(digits, "0").cast(pl.Int64)
+    frame = pl.DataFrame([texts]).select(whole.alias("x"), fraction.alias("fraction"))
+    return frame.select((seconds * units + pl.col("fraction")).cast(pl.String)).to_series()
+
+
+def _plain(field: Field, array: pa.Array) -> pl.Series:
+    match field.kind:
+        case "float":
+            floats = pl.Series(array.cast(pa.float64()))
+            filled = floats.fill_null(0.0).to_numpy()
+            bits = np.where(np.isnan(filled), NAN_BITS, filled.view(np.int64))
+            number = pl.Series(pa.array(bits, mask=floats.is_null().to_numpy()))
+        case "decimal":
+            values = pl.Series(array)
+            number = values.cast(pl.Decimal(38, field.scale))
+        case "date":
+            number = pl.Series(array.cast(pa.date32()).cast(pa.int32()))
+        case "time":
+            number = _ticks(field, pl.Series(array.cast(pa.time64("us")).cast(pa.int64())))
+        case "timestamp":
+            unzoned = array.cast(pa.timestamp("us", array.type.tz))
+            number = _ticks(field, pl.Series(unzoned.cast(pa.int64())))
+        case "uuid":
+            digits = pl.Series(array.cast(pa.binary())).bin.encode("hex")
+            parts = [(0, 8), (8, 4), (12, 4), (16, 4), (20, 12)]
+            pieces = [digits.str.slice(*part).alias(str(part[0])) for part in parts]
+            joined = pl.concat_str([str(part[0]) for part in parts], separator="-")
+            return pl.DataFrame(pieces).select(joined).to_series()
+        case "boolean":
+            number = pl.Series(array.cast(pa.int8()))
+        case _:
+            number = pl.Series(array)
+    return number.cast(pl.String)
+
+
+def _ticks(field: Field, micros: pl.Series) -> pl.Series:
+    return micros.cast(pl.Int128) * 10 if field.scale > 6 else micros
+
+
+def _lists(field: Field, array: pa.Array, algorithm: Algorithm) -> pl.Series:
+    assert field.item is not None
+    sizes = pl.Series(array.value_lengths())
+    items = framed(field.item, array.flatten(), algorithm).fill_null(NULL)
+    # empty lists and NULL have no items; they are told apart by their lengths
+    row = pl.Series("row", np.repeat(np.arange(len(array)), sizes.fill_null(0).to_numpy()))
+    joined = (
+        pl.DataFrame([row, items.alias("item")])
+        .group_by("row", maintain_order=True)
+        .agg(pl.col("item").str.join(SEPARATOR))
+    )
+    rows = pl.DataFrame({"row": np.arange(len(array))})
+    texts = rows.join(joined, on="row", how="left", maintain_order="left")["item"].fill_null("")
+    return _sized(sizes, texts)
+
+
+def _sized(sizes: pl.Series, values: pl.Series) -> pl.Series:
+    """`size:value`, NULL where the size is."""
+    frame = pl.DataFrame([sizes.alias("size"), values.alias("value")])
+    return frame.select(pl.concat_str("size", "value", separator=":")).to_series()
+
+
+def _first_8_bytes(values: pl.Series, algorithm: Algorithm) -> pl.Series:
+    column = plh.col("x")
+    hashed = column.nchash.md5() if algorithm == "md5" else column.chash.sha2_256()
+    first = hashed.str.slice(0, 16).str.decode("hex").bin
+    frame = pl.DataFrame([values.alias("x")])
+    return frame.select(first.reinterpret(dtype=pl.Int64, endianness="big")).to_series()

@@ -1,0 +1,55 @@
+"""The row digest as SQL of any system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from resources.digest import clickhouse, postgres, sqlserver
+from resources.digest.definition import Algorithm
+from resources.digest.fields import Field, Side
+from resources.tables import System
+
+WRITERS: dict[System, ModuleType] = {
+    "postgres": postgres,
+    "sqlserver": sqlserver,
+    "clickhouse": clickhouse,
+}
+"""Modules of the same functions, which say what each does."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one server computes digests."""
+
+    system: System
+    algorithm: Algorithm
+    encoding: str
+    """How it turns texts into UTF-8 bytes: one of its writer's `ENCODINGS`."""
+
+    def digest(self, fields: Sequence[Field], side: Side) -> str:
+        """SQL of the digest of a row of these columns, a 64-bit integer."""
+        writer = WRITERS[self.system]
+        values = [self.framed(field, side, field.value(side, self.system)) for field in fields]
+        return str(writer.digest(writer.row(values), self.algorithm, self.encoding))
+
+    def framed(self, field: Field, side: Side, value: str) -> str:
+        """SQL of a value's canonical form as it stands in a row."""
+        column, writer = field.column(side), WRITERS[self.system]
+        return str(writer.framed(field, column, value, self.algorithm, self.encoding))
+
+    def shown(self, field: Field, side: Side) -> str:
+        """SQL of what a person is shown of a value: see `values.shown`."""
+        value = field.value(side, self.system)
+        if field.kind == "bytes":
+            return value
+        if field.kind == "array":
+            return self.framed(field, side, value)
+        return str(WRITERS[self.system].text(field, field.column(side), value))
+
+
+def key_number(field: Field, side: Side, system: System) -> str | None:
+    """SQL of a 64-bit integer that sorts like the column; None if its kind has none."""
+    found = WRITERS[system].whole(field, field.column(side), field.value(side, system))
+    return None if found is None else str(found)

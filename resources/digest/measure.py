@@ -1,0 +1,148 @@
+"""What is summed up of many rows by their server: counts, digests, and declared figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resources.dialects import qualified
+from resources.digest.expressions import WRITERS
+from resources.digest.fields import Field, Side
+from resources.digest.values import shown
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.keyrange import KeyRange
+from resources.rangesql import range_number, within
+from resources.tables import Column, System, TableRef
+
+ROWS, DIGEST = "rows", "digest"
+"""Names of the row count and of the sum of the row digests among the figures."""
+
+Figures = dict[str, Any]
+"""`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
+
+SUMMED = ("integer", "decimal")
+ORDERED = (*SUMMED, "date", "time", "timestamp")
+"""Kinds of columns that figures can be declared for: what has an exact sum, or an order."""
+
+_ALIAS = "ferry__"
+"""ClickHouse takes an alias for a column of the same name everywhere in the query."""
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """What to sum up: rows that meet `where`, in groups numbered by `group` (SQL of an integer)."""
+
+    group: str
+    where: str
+
+    @classmethod
+    def by_range(cls, ranges: Sequence[KeyRange], key: Column, system: System) -> Grouped:
+        """The rows of some ranges, each a group, numbered by its position."""
+        return cls(range_number(ranges, key, system), within(ranges, key, system))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Figures of some rows, and the digest that they were taken by: others compare nothing."""
+
+    digest: str
+    figures: Figures
+
+
+def check_figures(fields: Sequence[Field]) -> None:
+    """Raise `InputError` for columns that have no exact figures on every system."""
+    for field in fields:
+        if field.kind not in ORDERED:
+            raise InputError(
+                f"figures: {field.name!r} is {field.source.type}; only whole numbers, decimals, "
+                "dates and times have figures that are the same on every system"
+            )
+
+
+def measure(
+    endpoint: Endpoint,
+    table: TableRef,
+    side: Side,
+    grouped: Grouped,
+    *,
+    digest: str | None = None,
+    figures: Sequence[Field] = (),
+    snapshot: str | None = None,
+) -> dict[int, Figures]:
+    """Sum up each group of rows in one scan. No server has to sort for it.
+
+    Args:
+        endpoint: where the table is.
+        table: the table.
+        side: which side of `figures` it is.
+        grouped: the rows and groups.
+        digest: SQL of the row digest (`Dialect.digest`), or None for counts alone.
+        figures: columns to sum up too.
+        snapshot: of a PostgreSQL table.
+
+    Returns:
+        Group number -> figures; empty groups are missing.
+    """
+    sql = measuring(table, side, grouped, digest, figures)
+    return {
+        int(row[0]): _figures(row, digest is not None, figures)
+        for row in endpoint.query(sql, snapshot=snapshot)
+    }
+
+
+def measuring(
+    table: TableRef,
+    side: Side,
+    grouped: Grouped,
+    digest: str | None,
+    figures: Sequence[Field],
+) -> str:
+    """The query of `measure`, in the table's SQL."""
+    system = table.system
+    writer = WRITERS[system]
+    inner = [f"{grouped.group} AS {_ALIAS}g"]
+    outer = [f"{_ALIAS}g", "COUNT_BIG(*)" if system == "sqlserver" else "count(*)"]
+    if digest is not None:
+        inner.append(f"{digest} AS {_ALIAS}d")
+        outer.append(writer.total(f"{_ALIAS}d"))
+    for number, field in enumerate(figures):
+        name = f"{_ALIAS}f{number}"
+        inner.append(f"{field.value(side, system)} AS {name}")
+        if field.kind in SUMMED:
+            outer.append(writer.exact_sum(field, name))
+        outer += [writer.text(field, field.column(side), f"{end}({name})") for end in _ENDS]
+    # else PostgreSQL merges both levels, expects as many groups as rows, and sorts them all
+    barrier = " OFFSET 0" if system == "postgres" else ""
+    selected = ", ".join(f"{sql} AS {_ALIAS}c{index}" for index, sql in enumerate(outer))
+    return (
+        f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {qualified(table)} "
+        f"WHERE {grouped.where}{barrier}) q GROUP BY {_ALIAS}g"
+    )
+
+
+_ENDS = ("min", "max")
+
+
+def _figures(row: Sequence[Any], digested: bool, figures: Sequence[Field]) -> Figures:
+    found: Figures = {ROWS: int(row[1])}
+    values = list(row[2:])
+    if digested:
+        found[DIGEST] = str(values.pop(0) or "0")
+    for field in figures:
+        own = {"sum": str(values.pop(0) or "0")} if field.kind in SUMMED else {}
+        own |= {end: shown(field, values.pop(0)) or "NULL" for end in _ENDS}
+        found[field.name] = own
+    return found
+
+
+def empty(digested: bool, figures: Sequence[Field]) -> Figures:
+    """The figures of no rows."""
+    found: Figures = {ROWS: 0}
+    if digested:
+        found[DIGEST] = "0"
+    for field in figures:
+        own = {"sum": "0"} if field.kind in SUMMED else {}
+        found[field.name] = {**own, **dict.fromkeys(_ENDS, "NULL")}
+    return found

@@ -1,0 +1,126 @@
+"""The canonical form of a row in T-SQL that SQL Server 2019+ and Babelfish 4.x compute alike.
+
+No styles, and no function on texts that counts UTF-16 units. A text becomes UTF-8 bytes by a UTF-8
+collation (SQL Server 2019+); Babelfish has none, but its HASHBYTES and DATALENGTH see the UTF-8
+bytes of nvarchar. https://learn.microsoft.com/sql/relational-databases/collations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resources.digest.definition import NULL, Algorithm
+from resources.digest.fields import Field, declared
+from resources.tables import Column
+
+_UTF8 = "Latin1_General_100_BIN2_UTF8"
+_HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA2_256"}
+_AT_A_TIME = 48
+"""CONCAT takes 254 arguments, Babelfish's 100; each column needs two of them."""
+
+_EPOCH = "CAST('19700101' AS {})"
+
+ENCODINGS = ("collation", "nvarchar")
+"""How a text becomes UTF-8 bytes; which of them a server has is found by trying."""
+
+
+def whole(field: Field, column: Column, x: str) -> str | None:
+    """A bigint that stands for the value and sorts like it; None for kinds that have none."""
+    own = declared("sqlserver", column.type)
+    if field.kind in ("integer", "boolean") or (
+        own.kind == "integer" and field.kind in ("date", "time", "timestamp")
+    ):
+        return f"CAST({x} AS bigint)"
+    if field.kind == "date":
+        days = x if own.name == "date" else f"CAST({x} AS date)"
+        return f"DATEDIFF(day, {_EPOCH.format('date')}, {days})"
+    if field.kind == "time":
+        return _ticks(field, f"DATEDIFF_BIG(second, CAST('00:00' AS time(0)), {x})", x)
+    if field.kind != "timestamp":
+        return None
+    if own.zoned:
+        # dropping the offset of the instant in UTC leaves the UTC wall clock
+        x = f"CAST(SWITCHOFFSET({x}, '+00:00') AS datetime2({min(7, max(6, field.scale))}))"
+    elif own.kind == "date":
+        x = f"CAST({x} AS datetime2(0))"
+    if own.name == "datetime":
+        # its ticks are thirds of a hundredth: the milliseconds that it shows are what is copied
+        seconds = f"DATEDIFF_BIG(second, {_EPOCH.format('datetime')}, {x})"
+        return f"{seconds} * 1000000 + DATEPART(millisecond, {x}) * 1000"
+    return _ticks(field, f"DATEDIFF_BIG(second, {_EPOCH.format('datetime2(0)')}, {x})", x)
+
+
+def text(field: Field, column: Column, x: str) -> str:
+    """The value's canonical form; of text, the text alone as nvarchar."""
+    own = declared("sqlserver", column.type)
+    match field.kind:
+        case "decimal":
+            fits = own.kind == "decimal" and own.scale == field.scale and "money" not in own.name
+            x = x if fits else f"CAST({x} AS decimal(38,{field.scale}))"
+            return f"CAST({x} AS varchar(42))"
+        case "float":
+            double = x if own.name == "float" else f"CAST({x} AS float)"
+            return f"CAST(CAST(CAST({double} AS binary(8)) AS bigint) AS varchar(20))"
+        case "integer" if own.kind == "integer":
+            return f"CAST({x} AS varchar(20))"
+        case "boolean" if own.kind == "boolean":
+            return f"CAST(CAST({x} AS int) AS varchar(20))"
+        case "integer" | "boolean" | "date" | "time" | "timestamp":
+            return f"CAST({whole(field, column, x)} AS varchar(20))"
+        case "uuid":
+            return f"LOWER(CAST({x} AS varchar(36)))"
+        case "text":
+            value = x if own.name == "nvarchar" else f"CAST({x} AS nvarchar(max))"
+            return f"RTRIM({value})" if field.padded else value
+    raise AssertionError(f"{field.kind} has no text of its own")
+
+
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+    """The canonical form as it stands in a row; NULL for NULL."""
+    if field.kind == "text":
+        value = _utf8(text(field, column, x), encoding)
+        return f"CAST(DATALENGTH({value}) AS varchar(20)) + ':' + {value}"
+    if field.kind == "bytes":
+        value = f"CAST({x} AS varbinary(max))"
+        hashed = f"CAST({digest(value, algorithm, 'bytes')} AS varchar(20))"
+        return f"CAST(DATALENGTH({x}) AS varchar(20)) + ':' + {hashed}"
+    return text(field, column, x)
+
+
+def row(values: Sequence[str]) -> str:
+    """The text of a row of framed values."""
+    separated, groups = ", ',', ", []
+    for start in range(0, len(values), _AT_A_TIME):
+        some = [f"ISNULL({value}, '{NULL}')" for value in values[start : start + _AT_A_TIME]]
+        # without a (max) among its arguments, CONCAT cuts at 8000 bytes
+        groups.append(f"CONCAT(CAST('' AS varchar(max)), {separated.join(some)})")
+    return groups[0] if len(groups) == 1 else f"CONCAT({separated.join(groups)})"
+
+
+def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+    """The digest of a row's text, a bigint."""
+    whole_text = f"CAST({row_text} AS nvarchar(max))" if encoding == "nvarchar" else row_text
+    hashed = f"SUBSTRING(HASHBYTES('{_HASHES[algorithm]}', {whole_text}), 1, 8)"
+    return f"CAST(CAST({hashed} AS binary(8)) AS bigint)"
+
+
+def total(number: str) -> str:
+    """The exact sum of bigints, as text."""
+    return f"CAST(SUM(CAST({number} AS decimal(38,0))) AS varchar(40))"
+
+
+def exact_sum(field: Field, x: str) -> str:
+    """The sum of integers or decimals, as text."""
+    return f"CAST(SUM(CAST({x} AS decimal(38,{field.scale}))) AS varchar(42))"
+
+
+def _ticks(field: Field, seconds: str, x: str) -> str:
+    if field.scale > 6:
+        return f"{seconds} * 10000000 + DATEPART(nanosecond, {x}) / 100"
+    return f"{seconds} * 1000000 + DATEPART(microsecond, {x})"
+
+
+def _utf8(x: str, encoding: str) -> str:
+    if encoding == "nvarchar":
+        return f"CAST({x} AS nvarchar(max))"
+    return f"CAST({x} COLLATE {_UTF8} AS varchar(max))"

@@ -1,0 +1,26 @@
+"""Plans of tables that a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from resources.endpoint import Endpoint
+from resources.errors import TypeRefused
+from resources.plan import CopyPlan
+from resources.tables import TableRef
+from resources.types import ColumnOverride, plan_copy
+
+
+def plan_of(source: Endpoint, table: TableRef, exclude: Collection[str] = ()) -> CopyPlan:
+    """The way to ClickHouse, of columns that have none as text."""
+    columns = source.columns(table)
+    target = TableRef("clickhouse", "warehouse", "t")
+    overrides: dict[str, ColumnOverride] = {}
+    for column in columns[1:]:
+        try:
+            plan_copy(table, [columns[0], column], target, key=columns[0].name)
+        except TypeRefused:
+            overrides[column.name] = ColumnOverride(type="String")
+    return plan_copy(
+        table, columns, target, key=columns[0].name, overrides=overrides, exclude=exclude
+    )
