@@ -210,7 +210,8 @@ def _on_frame(
     whole = any(not spec.columns or "column_set" in spec.kwargs for spec in suite)
     names = [c.name for c in plan.target_columns if whole or c.name in named]
     system = plan.target.system
-    selected = ", ".join(quote(system, name) for name in names)
+    # Babelfish counts an emoji in the name of a result's column once, which breaks the protocol
+    selected = ", ".join(f"{quote(system, name)} AS ferry__{i}" for i, name in enumerate(names))
     sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE ({where})"
     if one_in > 1:
         identity = dialect(target).digest(identity_fields(plan), "target")

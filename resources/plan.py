@@ -59,7 +59,9 @@ class CopyPlan:
         found = [
             str(column.arrow_sql if wire == "arrow" else column.text_sql) for column in self.columns
         ]
-        expressions = concatenated(found) if self.framed(wire) else ", ".join(found)
+        # Babelfish counts an emoji in the name of a result's column once, which breaks the protocol
+        named = [f"{sql} AS ferry__{position}" for position, sql in enumerate(found)]
+        expressions = concatenated(found) if self.framed(wire) else ", ".join(named)
         where = self.source_range(key_range)
         return f"SELECT {expressions} FROM {qualified(self.source)} WHERE {where}"
 

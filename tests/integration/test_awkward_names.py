@@ -228,7 +228,8 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: System, stack
     everything = KeyRange("integer")
     for name in (*TABLES, "x" * 60):
         columns = [Column(name, "integer", nullable=False, primary_key=1)]
-        table = TableRef(system, f"{name}{SUFFIX}", name)
+        # Babelfish's sp_rename, which a swap needs, looks for schemas by their lower case
+        table = TableRef(system, f"{name}{SUFFIX}".lower(), name)
         resource.execute(f"CREATE {kind} {quote(system, table.schema)}")
         version = resource.ping() if system == "clickhouse" else None
         source = TableRef("postgres", "public", "x")
