@@ -11,7 +11,9 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
+from assets.runs import RANGE_END, RANGE_START, move_job_name
 from pipelines import runner
+from pipelines.definitions import build
 from pipelines.report import HopEntry
 from pipelines.report_render import render
 from pipelines.reporting import report
@@ -76,9 +78,19 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
     one = ferry(
         "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']", *TABLE, ranges="{rows: 100}"
     )
-    assert one.run().good
-    one.source("UPDATE {t} SET name = 'new' WHERE id IN (1, 200)")
-    assert one.run().good
+    (first,) = one.run().run_ids
+    one.source("UPDATE {t} SET name = 'new' WHERE id = 1")
+    names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    again = (
+        build()
+        .resolve_job_def(move_job_name(one.table))
+        .execute_in_process(
+            instance=one.session.instance,
+            tags={RANGE_START: names[0], RANGE_END: names[-1]},
+            run_config=runner.QUIET,
+        )
+    )
+    assert again.success
     found = report(one.session, one.table, dagster_url="http://dagster:3000/")
     assert found.problems == ()
     assert (found.counts()["rows"], found.counts()["ranges"]) == (200, 3)
@@ -92,6 +104,10 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
             assert {check.name for check in entry.checks} == {"row_count", "checksum"}
             assert all(check.figures for check in entry.checks)
             assert all(str(check.at) >= str(entry.moved_at) for check in entry.checks)
+            (checksum,) = (check for check in entry.checks if check.name == "checksum")
+            moved = again.run_id if entry is hop.ranges[0] else first
+            assert (entry.moved_by, checksum.run_id) == (moved, moved)
+            assert entry.confirmed_by == (None if moved == again.run_id else again.run_id)
         assert {check.name for check in hop.checks} == {
             "total_rows",
             "unique_key",
@@ -106,8 +122,7 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
     runs = {run.run_id: run for run in found.runs}
     assert {run.outcome for run in runs.values()} == {"succeeded"}
     referred = {check.run_id for hop in found.hops for check in hop.all_checks()}
-    moved = {entry.moved_by for hop in found.hops for entry in hop.ranges}
-    assert referred | moved <= set(runs)
+    assert referred | {first, again.run_id} <= set(runs)
     page = render(found, "html")
     assert all(f'href="http://dagster:3000/runs/{run_id}"' in page for run_id in runs)
     password = one.session.servers.clickhouse.settings().password
