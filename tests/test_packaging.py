@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -91,3 +93,16 @@ def test_both_files_name_the_same_code_location() -> None:
     assert tool["dg"]["project"]["code_location_name"] == module["location_name"]
     container = yaml.safe_load((ROOT / "docker/workspace.yaml").read_text())
     assert container["load_from"][0]["grpc_server"]["location_name"] == module["location_name"]
+
+
+def test_make_env_is_for_a_shell() -> None:
+    command = 'eval "$(make -s -o .venv/.installed env)"; echo "$DAGSTER_HOME|${PATH%%:*}"'
+    found = subprocess.run(
+        ["bash", "-c", command],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "TABLEFERRY_POSTGRES_URL": "postgresql://127.0.0.1/db"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"{ROOT}/.dagster_home|{ROOT}/.venv/bin\n"

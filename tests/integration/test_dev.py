@@ -18,7 +18,7 @@ import pytest
 
 from local.process import free_port
 from local.stack import Stack
-from tests.integration.webui import until
+from tests.integration.webui import browser, until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -106,23 +106,36 @@ def running(folder: Path, command: Sequence[str | Path], port: int) -> Iterator[
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_ferry_dev_shows_ones_own_transfers_from_any_folder_and_ends(
-    surroundings: Path, number: signal.Signals
+def test_ferry_dev_shows_ones_own_transfers_from_any_folder(
+    surroundings: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    (surroundings / "moves" / "bad.yaml").write_text("transfer: bad\nschedule: every day\n")
     port = free_port()
     with running(surroundings, [BIN / "ferry", "dev", "--port", str(port)], port) as found:
-        location = found.ask(
-            "{ workspaceOrError { ... on Workspace { locationEntries { name } } } }"
-        )
-        assert '"name":"tableferry"' in location
-        assets = found.ask("{ assetNodes { assetKey { path } groupName } }")
-        assert '"groupName":"t"' in assets
         home = surroundings / "state" / "tableferry" / "dagster"
-        assert f"Dagster's event log is in {home}" in found.log.read_text()
-        assert f"Dagster comes up at {found.url}; Ctrl-C ends it." in found.log.read_text()
+        for line in (
+            "ferry: left out ",
+            f"Dagster's event log is in {home}",
+            f"Dagster comes up at {found.url}; Ctrl-C ends it.",
+        ):
+            assert line in found.log.read_text()
+        answer = found.ask(
+            "{ workspaceOrError { ... on Workspace { locationEntries { name } } }"
+            " assetNodes { assetKey { path } groupName } }"
+        )
+        for part in (
+            '"name":"tableferry"',
+            '"path":["clickhouse","warehouse","t"]},"groupName":"t"',
+            '"path":["invalid_transfers","bad"]},"groupName":"invalid_transfers"',
+        ):
+            assert part in answer
+        with browser(found.url, tmp_path_factory.mktemp("chromium")) as page:
+            page.open("/locations/tableferry/asset-groups/invalid_transfers")
+            page.see("bad", "0 / 1 Passed")
+            page.open("/assets/invalid_transfers/bad?view=checks")
+            page.see("valid_file", "Failed", "schedule: should be a cron line")
         began = time.monotonic()
-        os.kill(found.process.pid, number)
+        os.kill(found.process.pid, signal.SIGINT)
         found.assert_all_ended(began)
         assert found.process.returncode == 0
     assert {path.name for path in surroundings.iterdir()} == {
@@ -164,24 +177,3 @@ def test_a_taken_port_is_named(surroundings: Path) -> None:
         f"ferry: cannot listen on 127.0.0.1 port {port}: Address already in use; "
         "take another: ferry dev --port N\n"
     )
-
-
-@pytest.mark.timeout(600)
-def test_the_user_interface_shows_a_bad_file(surroundings: Path) -> None:
-    (surroundings / "moves" / "bad.yaml").write_text("transfer: bad\nschedule: every day\n")
-    port = free_port()
-    query = (
-        '{ assetNodes(group: {groupName: "invalid_transfers", repositoryName: "__repository__",'
-        ' repositoryLocationName: "tableferry"}) { assetKey { path } description'
-        " assetChecksOrError { ... on AssetChecks { checks { name"
-        " executionForLatestMaterialization { status evaluation { description } } } } } } }"
-    )
-    with running(surroundings, [BIN / "ferry", "dev", "--port", str(port)], port) as found:
-        assert "ferry: left out " in found.log.read_text()
-        answer = until(
-            "the failed check", lambda: text if '"FAILED"' in (text := found.ask(query)) else None
-        )
-        assert "schedule: should be a cron line" in answer
-        assert '"path":["invalid_transfers","bad"]' in answer
-        os.kill(found.process.pid, signal.SIGTERM)
-        found.assert_all_ended(time.monotonic())
