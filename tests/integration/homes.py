@@ -5,13 +5,19 @@ from __future__ import annotations
 import functools
 import shutil
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import event
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
+from sqlalchemy.pool import NullPool
 
 from pipelines import event_log
 
@@ -35,8 +41,9 @@ def copy(home: Path, to: Path) -> None:
 def make_quick() -> None:
     """Spare this process what no test is about.
 
-    Dagster reads all its migrations anew for each database that it opens. And its SQLite need not
-    survive a power cut: what is written survives the death of any process without a sync, too.
+    Dagster reads all its migrations anew for each database that it opens, and makes an engine for
+    each query, which then compiles what it is to run. And its SQLite need not survive a power cut:
+    what is written survives the death of any process without a sync, too.
     """
     known: dict[str | None, ScriptDirectory] = {}
     from_config = ScriptDirectory.from_config
@@ -48,6 +55,19 @@ def make_quick() -> None:
         return known[place]
 
     ScriptDirectory.from_config = remembered  # type: ignore[assignment,method-assign]
+
+    @functools.lru_cache(maxsize=32)
+    def engine(url: str, connect_args: tuple[tuple[str, Any], ...]) -> Engine:
+        return create_engine(url, poolclass=NullPool, connect_args=dict(connect_args))
+
+    def shared(
+        url: str, *, poolclass: type, connect_args: Mapping[str, Any] | None = None
+    ) -> Engine:
+        assert poolclass is NullPool
+        return engine(url, tuple((connect_args or {}).items()))
+
+    for module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
+        module.create_engine = shared  # type: ignore[attr-defined]
 
     @event.listens_for(Engine, "connect")
     def connected(connection: object, _: object) -> None:
