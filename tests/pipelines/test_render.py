@@ -11,6 +11,7 @@ import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -23,7 +24,8 @@ from assets.asset_keys import asset_key
 from assets.ledger import Writer
 from assets.records import RangeRecord, State
 from assets.transfer_files import load_transfers
-from checks.verdict import Verdict
+from assets.verification import Checked
+from checks.verdict import Difference, Differences, Verdict
 from pipelines import render
 from pipelines.views import RangeView, TransferView
 
@@ -110,6 +112,38 @@ def test_a_plan_cuts_nothing(width: int) -> None:
     lines = screen(width, lambda out: render.show_plan(out, PLAN))
     for one in PLAN.ranges:
         assert_whole(lines, width, one.range, one.state, str(one.reason))
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_checks_and_differences_cut_nothing(width: int) -> None:
+    differences = Differences(
+        different=2,
+        by_column={"note": 1, "Заказ": 1},
+        examples=(
+            Difference(
+                "7", "different", "Заказ", "[red]x" * 9, "🚚" * 30, {"id": "7", "line": "2"}
+            ),
+        ),
+        named_by=("id", "line"),
+        primary_key=("id", "line"),
+    )
+    failed = Verdict(
+        "checksum", False, {"rows": 5}, {"rows": 5}, 1.25, ("note", "Заказ"), differences
+    )
+    hop = SimpleNamespace(plan=SimpleNamespace(target=TARGET))
+    found = [
+        Checked(hop, LONG, failed),  # type: ignore[arg-type]
+        Checked(hop, None, Verdict("schema", True, {}, {}, 0.5)),  # type: ignore[arg-type]
+    ]
+    lines = screen(width, lambda out: render.show_checks(out, "orders", found))
+    assert_whole(lines, width, TARGET, LONG, "1.25", failed.summary(), "(whole table)", "0.50")
+    if width >= 80:
+        assert any(LONG in line for line in lines)
+    shown = screen(width, lambda out: out.print(render.difference_table(differences)))
+    assert max(map(cell_len, shown)) <= width
+    everything = "".join(shown)
+    assert everything.count("🚚") == 30 and everything.count("[") == 9
+    assert "…" not in everything
 
 
 def test_short_names_make_one_line_of_80_columns_per_range() -> None:
