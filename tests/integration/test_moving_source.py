@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assets import worker
+from assets import proof, worker
 from pipelines.session import open_session
 from resources.sqlserver import SqlServerResource
 from tests.integration.conftest import Ferry
@@ -60,21 +60,21 @@ def when(
             seen += 1
             act(seen)
 
-    monkeypatch.setattr(worker, "reached", reached)
+    for module in (worker, proof):
+        monkeypatch.setattr(module, "reached", reached)
     return lambda: seen
 
 
-@pytest.mark.parametrize("point", ["after_load", "after_commit"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE dbo.{t} SET name = N'changed' WHERE id = 42",
-        "DELETE FROM dbo.{t} WHERE id = 42",
-        "INSERT INTO dbo.{t} (id, name, amount) VALUES (0, NULL, 1)",
-    ],
-)
+CHANGES = [
+    "UPDATE dbo.{t} SET name = N'changed' WHERE id = 42",
+    "DELETE FROM dbo.{t} WHERE id = 42",
+    "INSERT INTO dbo.{t} (id, name, amount) VALUES (0, NULL, 1)",
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_range_that_changes_while_it_is_copied_is_copied_again(
-    ferry: Ferry, monkeypatch: pytest.MonkeyPatch, point: str, change: str
+    ferry: Ferry, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     server = SqlServerResource(url=ferry.stack.sqlserver_url)
 
@@ -82,13 +82,36 @@ def test_a_range_that_changes_while_it_is_copied_is_copied_again(
         if number == 1:
             server.execute(change.format(t=ferry.table))
 
-    exports = when(monkeypatch, point, disturb)
+    exports = when(monkeypatch, "after_load", disturb)
     view = ferry.run(profile="safe")
     assert view.good, view.errors
     assert rows_of(ferry, "clickhouse") == rows_of(ferry, "sqlserver")
     assert exports() == 6, "4 full ranges, the open one above, and the first once more"
     assert [one.attempts for one in view.ranges] == [2, 1, 1, 1, 1]
     assert {one.state for one in ferry.plan().ranges} == {"skip"}, "recorded as what it was read as"
+
+
+@pytest.mark.parametrize("point", ["before_audit", "after_audit"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_after_the_copy_is_seen_by_the_next_plan(
+    ferry: Ferry, monkeypatch: pytest.MonkeyPatch, point: str, change: str
+) -> None:
+    server = SqlServerResource(url=ferry.stack.sqlserver_url)
+    before = rows_of(ferry, "sqlserver")
+
+    def disturb(number: int) -> None:
+        if number == 1:
+            server.execute(change.format(t=ferry.table))
+
+    when(monkeypatch, point, disturb)
+    view = ferry.run(profile="safe")
+    assert [one.state for one in view.ranges] == ["committed"] * 5
+    assert rows_of(ferry, "clickhouse") == before, "what was audited is what readers see"
+    changed = [one.reason for one in ferry.plan().ranges if one.state != "skip"]
+    assert changed == ["source_changed"]
+    again = ferry.run()
+    assert again.good, again.errors
+    assert rows_of(ferry, "clickhouse") == rows_of(ferry, "sqlserver")
 
 
 def test_a_source_under_constant_change_never_leaves_a_lie(
