@@ -16,7 +16,7 @@ import pytest
 from pipelines import runner
 from pipelines.session import Session, open_session
 from pipelines.views import RangeView, TransferView
-from tests.integration import homes
+from tests.integration import homes, looking
 from tests.servers import Servers, own
 
 
@@ -74,6 +74,12 @@ class Ferry:
 def by_range(view: TransferView, hop: int = 1) -> dict[str, RangeView]:
     """The ranges of one hop by name."""
     return {one.range: one for one in view.ranges if one.hop == hop}
+
+
+@pytest.fixture(scope="session")
+def second_digits(mssql_url: str) -> int:
+    """How many digits of a second the SQL Server keeps."""
+    return looking.second_digits(mssql_url)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import closing
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -30,6 +31,16 @@ def ask_sqlserver(url: str, sql: str) -> list[Row]:
     """A query's rows, by a connection of its own."""
     with closing(sqlserver(url)) as connection:
         return rows(connection, sql)
+
+
+@functools.cache
+def second_digits(url: str) -> int:
+    """How many digits of a second a SQL Server keeps: 7, or 6 on Babelfish."""
+    sql = (
+        "SELECT CASE WHEN CAST('2024-01-01T00:00:00.0000001' AS datetime2(7))"
+        " > CAST('2024-01-01T00:00:00' AS datetime2(7)) THEN 7 ELSE 6 END"
+    )
+    return int(ask_sqlserver(url, sql)[0][0])
 
 
 def ask_clickhouse(url: str, sql: str) -> list[Row]:

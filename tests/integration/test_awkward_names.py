@@ -18,7 +18,6 @@ import yaml
 from click.testing import CliRunner
 
 from assets.asset_keys import asset_key, table_of
-from local.stack import Stack
 from pipelines.cli import main
 from pipelines.definitions import build
 from pipelines.session import Session, open_session
@@ -32,6 +31,7 @@ from resources.sqlserver_target import SqlServerTarget
 from resources.tables import Column, System, TableRef
 from resources.target import Target, TargetOptions
 from resources.types import plan_copy
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +81,7 @@ def columns() -> str:
 
 @pytest.fixture
 def ferry(
-    request: pytest.FixtureRequest, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., str]]:
     """Runs a command on a transfer of a table with such names through both other systems."""
     wire = getattr(request, "param", "arrow")
@@ -214,7 +214,7 @@ def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
-def test_any_name_is_a_table_schema_and_column_of_a_target(system: System, stack: Stack) -> None:
+def test_any_name_is_a_table_schema_and_column_of_a_target(system: System, stack: Servers) -> None:
     """Each by itself, written in place and by a swap, whose shadow has a name of its own."""
     resource: SqlServerResource | ClickHouseResource
     target: Target
@@ -252,7 +252,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: System, stack
 
 
 def test_a_sql_server_table_of_any_name_is_a_source(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a value that is refused is named by its table and column as they are."""
     for name, value in stack.environment().items():

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
+from local.stack import Stack
 from pipelines import runner
 from pipelines.session import Session, open_session
 from resources.sqlserver import SqlServerResource
@@ -37,16 +38,14 @@ class Prepared:
 
 
 @pytest.fixture(scope="module")
-def prepared(
-    pg_url: str, mssql_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Prepared]:
+def prepared(local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
     folder = tmp_path_factory.mktemp("compose")
     folder.chmod(0o711)
     passwords = new_passwords(folder)
     database = f"compose_{uuid.uuid4().hex[:8]}"
-    postgres, sqlserver = urlsplit(pg_url), urlsplit(mssql_url)
+    postgres, sqlserver = urlsplit(local_stack.postgres_url), urlsplit(local_stack.sqlserver_url)
     with (
-        psycopg.connect(pg_url, autocommit=True) as admin,
+        psycopg.connect(local_stack.postgres_url, autocommit=True) as admin,
         warehouse(folder, passwords["FERRY_CLICKHOUSE_PASSWORD"]) as clickhouse,
     ):
         admin.execute(f"CREATE DATABASE {database}")  # as the image does for POSTGRES_DB

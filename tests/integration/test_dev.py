@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from local.process import free_port
-from local.stack import Stack
 from tests.integration.webui import browser, until
+from tests.servers import Servers
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -27,7 +27,7 @@ SECONDS_TO_END = 20
 
 
 @pytest.fixture
-def surroundings(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def surroundings(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the packages of another project, the place of transfers and event log."""
     for name in ("assets", "resources"):
         (tmp_path / name).mkdir()

@@ -126,8 +126,8 @@ def test_names_and_values_that_need_care_cross_both_hops(ferry: Make) -> None:
     assert view.good, view.errors
     servers = one.session.servers
     quoted = (
-        f"SELECT id, [order], [größe []]`], CAST([Two Words] AS varchar(30)) FROM dbo.{one.table} "
-        "ORDER BY id"
+        'SELECT id, "order", "größe []`", CAST("Two Words" AS varchar(30)) '
+        f"FROM dbo.{one.table} ORDER BY id"
     )
     assert [tuple(row)[:3] for row in servers.sqlserver.query(quoted)] == [
         (1, "tab\tline\nback\\slash", " "),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from local.stack import Stack
 from resources.clickhouse import ClickHouseResource
 from resources.connection import ServerResource
 from resources.errors import ConnectionFailed
 from resources.postgres import PostgresResource
 from resources.probe import Constant, probed, wrong_answers
 from resources.sqlserver import SqlServerResource
+from tests.servers import Servers
 
 INTEGER = {"postgres": "bigint", "sqlserver": "bigint", "clickhouse": "Nullable(Int64)"}
 DIVISION = {"postgres": "1 / {}", "sqlserver": "1 / {}", "clickhouse": "intDiv(1, {})"}
 
 
 @pytest.fixture(params=["postgres", "sqlserver", "clickhouse"])
-def server(request: pytest.FixtureRequest, stack: Stack) -> ServerResource:
+def server(request: pytest.FixtureRequest, stack: Servers) -> ServerResource:
     if request.param == "postgres":
         return PostgresResource(url=stack.postgres_url)
     if request.param == "sqlserver":

@@ -72,8 +72,10 @@ def content(source: SqlServerResource) -> str:
 
 @pytest.mark.parametrize(("type_", "one", "other"), CASES.values(), ids=CASES)
 def test_content_tells_values_apart(
-    source: SqlServerResource, type_: str, one: str, other: str
+    source: SqlServerResource, second_digits: int, type_: str, one: str, other: str
 ) -> None:
+    if "(7)" in type_ and second_digits < 7:
+        pytest.skip(f"this server keeps {second_digits} digits of a second")
     source.execute(f"CREATE TABLE {T} (id int NOT NULL, v {type_} NULL)")
     source.execute(f"INSERT INTO {T} (id, v) VALUES (1, {one})")
     before = content(source)

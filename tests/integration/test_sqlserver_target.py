@@ -287,7 +287,7 @@ def test_too_long_text_is_refused(bench: Bench) -> None:
 
 def test_null_into_not_null_is_refused(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
-    with pytest.raises(StatementFailed, match="NULL"):
+    with pytest.raises(StatementFailed, match=r"(?i)null"):
         bench.load([(None, "no key")])
 
 
@@ -468,7 +468,7 @@ DECLARED = {
 }
 
 
-def test_columns_as_declared(bench: Bench) -> None:
+def test_columns_as_declared(bench: Bench, second_digits: int) -> None:
     lines = ", ".join(f"[{name}] {declared} NULL" for name, (declared, _) in DECLARED.items())
     bench.run(
         f"CREATE TABLE dbo.{bench.table.name} ({lines}, a int NOT NULL, z int IDENTITY NOT NULL, "
@@ -476,7 +476,8 @@ def test_columns_as_declared(bench: Bench) -> None:
     )
     columns = {column.name: column for column in bench.target.resource.columns(bench.table)}
     assert {name: columns[name].type for name in DECLARED} == {
-        name: expected for name, (_, expected) in DECLARED.items()
+        name: expected.replace("(7)", f"({second_digits})")
+        for name, (_, expected) in DECLARED.items()
     }
     assert all(columns[name].nullable for name in DECLARED)
     assert (columns["z"].identity, columns["z"].primary_key, columns["z"].nullable) == (
@@ -527,7 +528,7 @@ def test_read_arrow_streams_and_translates(bench: Bench) -> None:
         "note": [row[1] for row in NEW],
     }
     with (
-        pytest.raises(StatementFailed, match=r"(?i)invalid object name"),
+        pytest.raises(StatementFailed, match="nowhere"),
         resource.read_arrow("SELECT * FROM dbo.nowhere") as reader,
     ):
         reader.read_all()
