@@ -49,8 +49,10 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 screenshots: install system-packages ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
 
-# Files in the order in which tests/conftest.py puts them, each on one worker.
-TOGETHER := -n logical --dist loadfile --no-loadscope-reorder
+# Three workers on two cores: tests also wait. Files go in the order in which tests/conftest.py puts
+# them, each to one worker.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: install system-packages ## Run the tests, but for the long random ones
 	@$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
