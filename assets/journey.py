@@ -13,6 +13,7 @@ from assets.drift import new_columns, target_columns
 from assets.manifest import HopSpec, Transfer
 from assets.ranges import extend_ranges, plan_ranges, top_bound
 from assets.records import DataVersion, digest
+from assets.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
 from resources.clickhouse import ClickHouseResource
@@ -25,7 +26,7 @@ from resources.errors import InputError, TableMissing
 from resources.fingerprints import SourceFingerprint, fingerprints
 from resources.keykind import key_kind
 from resources.keyrange import KeyRange
-from resources.plan import CopyPlan
+from resources.plan import CopyPlan, WireFormat
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
 from resources.sqlserver_target import SqlServerTarget
@@ -90,6 +91,8 @@ class Hop:
     options: TargetOptions
     schema_hash: str
     settings_hash: str
+    wire: WireFormat = "arrow"
+    """The wire format that it uses; decided by `with_wires`."""
 
     @property
     def written_plan(self) -> CopyPlan:
@@ -206,15 +209,6 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         plan = _plan_hop(
             transfer, number, source, columns, key, exclude if number == 1 else set(), servers
         )
-        if spec.wire == "text":
-            inexact = [column.source.name for column in plan.columns if column.text_sql is None]
-            if inexact:
-                raise InputError(
-                    f"{transfer.transfer}: hop {number} cannot use the wire format text "
-                    f"for {', '.join(inexact)}: exclude them, or use 'wire: arrow'"
-                )
-            if "sqlserver" in (source.system, spec.to.system):
-                servers.sqlserver.bcp_tool()
         options = TargetOptions(
             mode=transfer.write,
             engine=spec.engine,
@@ -239,6 +233,23 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         source, key, columns = spec.to, plan.key.target.name, _as_source(plan)
     return tuple(hops)
+
+
+def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
+    """The hops with the wire format that each will use; see `assets.wires`.
+
+    Raises:
+        InputError: a declared wire format does not carry a hop's columns exactly.
+    """
+    found = []
+    for hop in hops:
+        source = servers.endpoint(hop.plan.source.system)
+        try:
+            wire = chosen_wire(hop.spec.wire, hop.plan, source, servers.sqlserver)
+        except InputError as error:
+            raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
+        found.append(replace(hop, wire=wire))
+    return tuple(found)
 
 
 def _as_source(plan: CopyPlan) -> list[Column]:
@@ -282,7 +293,7 @@ def resolve_ranges(
         names: plan these known ranges only, and do not look for new ones.
         snapshot: exported PostgreSQL snapshot to read under.
     """
-    hops = resolve_hops(transfer, servers)
+    hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
     first = hops[0].plan
     source = servers.endpoint(transfer.source.system)
     known = known_ranges(transfer, first.key.source, instance)

@@ -26,7 +26,7 @@ from checks.verdict import CHECK_NAMES, Level
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.clickhouse_ddl import engine_problem
 from resources.errors import InputError
-from resources.plan import OverflowPolicy, WireFormat, WriteMode
+from resources.plan import OverflowPolicy, WireChoice, WriteMode
 from resources.tables import System, TableRef
 from resources.types import is_target_type
 
@@ -141,7 +141,7 @@ class HopSpec(Declared):
     """One target of the journey, and how it is reached."""
 
     to: Table
-    wire: WireFormat = "arrow"
+    wire: WireChoice = "auto"
     engine: str | None = None
     order_by: list[str] | None = None
     partition_by: str | None = None

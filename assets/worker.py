@@ -239,7 +239,7 @@ def _move(
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []
     target = work.servers.target(hop.plan.target.system)
-    framing = Framing.fresh() if hop.plan.framed(hop.spec.wire) else None
+    framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
     options = replace(hop.options, batch_rows=work.batch_rows, framing=framing)
     with _Slot(work.exports) as export_slot:
         reached("before_export")
@@ -257,7 +257,7 @@ def _move(
             began = started = time.perf_counter()
             row_end = framing.row.encode() if framing else b"\n"
             watched = _watched(work, hop, name, stream, row_end)
-            if hop.spec.wire == "text":
+            if hop.wire == "text":
                 receipt = load.load_text(watched)
             else:
                 receipt = load.load_arrow(watched, schema(hop.plan))
@@ -274,7 +274,7 @@ def _move(
                 run_id=work.run_id,
                 rows=staged,
                 bytes=receipt.bytes,
-                wire=hop.spec.wire,
+                wire=hop.wire,
                 fingerprint=reading.fingerprint.value if hop.number == 1 else None,
                 source_server=work.identities[hop.plan.source.system],
                 target_server=work.identities[hop.plan.target.system],
@@ -339,7 +339,7 @@ def _export(
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """How to open the stream of a range: batches as the target wants them, or text."""
     source = work.servers.endpoint(hop.plan.source.system)
-    sql = hop.plan.select(key_range, hop.spec.wire)
+    sql = hop.plan.select(key_range, hop.wire)
     snapshot = reading.snapshot if hop.number == 1 else None
 
     @contextmanager
@@ -362,7 +362,7 @@ def _export(
 
     if framing is not None:
         return framed
-    return chunks if hop.spec.wire == "text" else batches
+    return chunks if hop.wire == "text" else batches
 
 
 def _watched(

@@ -91,6 +91,27 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
 
 
 @main.command()
+@as_json
+@user_errors
+def doctor(as_json: bool) -> None:
+    """Reach every configured server, and see whether edge values leave it as they are."""
+    from pipelines.doctor import examine
+    from pipelines.session import configured_servers
+
+    found = examine(*configured_servers())
+    bad = [server for server in found if not server.good]
+    if as_json:
+        _print_json({"ok": not bad, "servers": [server.json() for server in found]})
+    for server in () if as_json else found:
+        for line in server.lines():
+            click.echo(line)
+    if bad:
+        names = ", ".join(server.name for server in bad)
+        click.echo(f"ferry: {len(bad)} of {len(found)} servers are not well: {names}", err=True)
+    sys.exit(1 if bad else 0)
+
+
+@main.command()
 @name_of_transfer
 @click.option("--force", is_flag=True, help="As `ferry run --force` would.")
 @as_json

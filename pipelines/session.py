@@ -16,6 +16,7 @@ from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS
 from resources.clickhouse import ClickHouseResource
 from resources.postgres import PostgresResource
 from resources.sqlserver import SqlServerResource
+from resources.tables import System
 from sensors.reaper import reap
 
 
@@ -74,11 +75,30 @@ def open_session(
     return Session(
         instance,
         declared,
-        Servers(
-            PostgresResource(url=os.environ.get(POSTGRES_URL)),
-            SqlServerResource(url=os.environ.get(SQLSERVER_URL)),
-            ClickHouseResource(url=os.environ.get(CLICKHOUSE_URL)),
-        ),
+        _servers(),
+    )
+
+
+def configured_servers() -> tuple[Servers, list[System]]:
+    """The servers, and which of them the environment names; without any, the local stack's.
+
+    Raises:
+        TableferryError: the local stack does not start.
+    """
+    use_local_stack()
+    variables: dict[System, str] = {
+        "postgres": POSTGRES_URL,
+        "sqlserver": SQLSERVER_URL,
+        "clickhouse": CLICKHOUSE_URL,
+    }
+    return _servers(), [name for name, variable in variables.items() if os.environ.get(variable)]
+
+
+def _servers() -> Servers:
+    return Servers(
+        PostgresResource(url=os.environ.get(POSTGRES_URL)),
+        SqlServerResource(url=os.environ.get(SQLSERVER_URL)),
+        ClickHouseResource(url=os.environ.get(CLICKHOUSE_URL)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from assets.journey import Hop, resolve_hops
+from assets.journey import Hop, resolve_hops, with_wires
 from assets.manifest import Transfer
 from assets.yamlfile import Location
 from checks.expectations import validate_suite
@@ -70,6 +70,10 @@ def _problems(transfer: Transfer, session: Session) -> Found:
         except InputError as error:
             yield ("expectations", number), str(error)
     for hop in hops:
+        try:
+            with_wires(transfer, [hop], session.servers)
+        except InputError as error:
+            yield ("hops", hop.number - 1), str(error)
         for message in _differences(hop, session):
             yield ("hops", hop.number - 1), message
 

@@ -33,11 +33,12 @@ COPIED = re.compile(r"^(\d+) rows copied", re.MULTILINE)
 NOISE = re.compile(r"^\s*(?:Password:\s*)?$")
 COMPLAINT = re.compile(r"(SQLState|Error) ?=")
 INFORMATION = re.compile(
-    r"^Msg -?\d+, Level (?:\d|10)(?:, State -?\d+)?$\n(?:Server '.*\n)?(?:\t.*(?:\n|\Z))?"
+    r"^Msg -?\d+, Level (?:\d|10), State -?\d+$\n(?:Server '.*\n)?(?:\t.*(?:\n|\Z))?"
     r"|^SQLState = 01000, NativeError = \d+\nWarning = .*(?:\n|\Z)",
     re.MULTILINE,
 )
 """What a server says besides: messages of a level of 10 or less, or of SQLSTATE 01000 to ODBC.
+freebcp's own errors have such levels too, but no state.
 https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities"""
 SECTION = "tableferry"
 SAY = 1000
@@ -365,7 +366,8 @@ def _environment(folder: Path) -> Mapping[str, str]:
 
 def _text(pieces: list[bytes], settings: ConnectionSettings) -> str:
     lines = b"".join(pieces).decode(errors="replace").splitlines()
-    return "\n".join(settings.redact(line) for line in lines)
+    # a message's text begins with a tab, which tells it from what follows
+    return "\n".join("\t" * line.startswith("\t") + settings.redact(line) for line in lines)
 
 
 def _drain(stream: object, into: list[bytes], hear: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from resources.keyrange import KeyRange
 from resources.tables import Column, TableRef
 
 WireFormat = Literal["arrow", "text"]
+WireChoice = Literal["auto", "arrow", "text"]
 WriteMode = Literal["replace", "append", "upsert", "swap"]
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 
@@ -51,19 +52,33 @@ class CopyPlan:
     def target_columns(self) -> tuple[Column, ...]:
         return tuple(column.target for column in self.columns)
 
-    def select(self, key_range: KeyRange, wire: WireFormat) -> str:
+    def select(self, key_range: KeyRange, wire: WireFormat, *, rows_of: str | None = None) -> str:
         """The query, in the source's SQL, that exports a key range.
 
         Text for SQL Server is one column of framed rows, see `resources.delimited`.
+
+        Args:
+            key_range: the rows.
+            wire: the wire format.
+            rows_of: a table expression in the place of the source table.
         """
         found = [
             str(column.arrow_sql if wire == "arrow" else column.text_sql) for column in self.columns
         ]
-        # Babelfish counts an emoji in the name of a result's column once, which breaks the protocol
-        named = [f"{sql} AS ferry__{position}" for position, sql in enumerate(found)]
-        expressions = concatenated(found) if self.framed(wire) else ", ".join(named)
-        where = self.source_range(key_range)
-        return f"SELECT {expressions} FROM {qualified(self.source)} WHERE {where}"
+        if self.framed(wire):
+            selected = concatenated(found)
+        else:
+            # Babelfish counts an emoji in the name of a result's column once, against the protocol
+            selected = ", ".join(
+                f"{sql} AS ferry__{position}" for position, sql in enumerate(found)
+            )
+        table, where = rows_of or qualified(self.source), self.source_range(key_range)
+        query = f"SELECT {selected} FROM {table} WHERE {where}"
+        if wire == "text" and self.source.system == "sqlserver":
+            # freebcp has the query described by SET FMTONLY ON, which Babelfish heeds only where it
+            # reads SELECT *; rows in the place of a description keep freebcp busy for ever
+            return f"SELECT * FROM ({query}) AS ferry__rows"
+        return query
 
     def framed(self, wire: WireFormat) -> bool:
         """Whether the rows travel with terminators that are chosen for each attempt."""

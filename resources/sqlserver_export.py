@@ -38,6 +38,9 @@ def read_tab_separated(
     plan: CopyPlan,
     key_range: KeyRange,
     artifacts: list[Artifact] | None = None,
+    *,
+    rows_of: str | None = None,
+    silence: float | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """Stream a key range as TabSeparated chunks of about 1 MiB that end at row ends.
 
@@ -50,6 +53,8 @@ def read_tab_separated(
         plan: the hop.
         key_range: the rows to read.
         artifacts: gets an entry for what was read, as soon as all of it was.
+        rows_of: see `CopyPlan.select`.
+        silence: seconds that the tool may be silent; those of the resource if not given.
 
     Raises:
         ValueRefused: a text that bcp cannot write as it is.
@@ -58,8 +63,8 @@ def read_tab_separated(
     """
     tool, settings, encryption = resource.bcp_tool(), resource.settings(), resource.encryption()
     empty = f"~{secrets.token_hex(16)}"
-    sql = plan.select(key_range, "text").replace(EMPTY, empty)
-    task, timeout = f"{plan.source} range {key_range.name}", resource.bcp_silence()
+    sql = plan.select(key_range, "text", rows_of=rows_of).replace(EMPTY, empty)
+    task, timeout = f"{plan.source} range {key_range.name}", silence or resource.bcp_silence()
     with workspace(resource.artifact_folder_path()) as folder:
         pipe = folder / "rows.tsv"
         os.mkfifo(pipe, 0o600)

@@ -15,7 +15,8 @@ class Export:
     arrow: str
     """For record batches."""
     text: str | None
-    """For text rows that ClickHouse reads as TabSeparated; None where there is no exact one."""
+    """For text rows that ClickHouse reads as TabSeparated; None where there is no exact one, or
+    where `resources.types.tabtext` makes it."""
     as_text: str | None
     """A text that tells every value from every other, for a target column of a text type; None
     where the client makes it of the record batch."""

@@ -70,7 +70,7 @@ def export(declared: str) -> Export | Refusal:
 
     mssql-python's Arrow reader has microseconds for datetime2 and datetimeoffset and drops the
     latter's offset, so that those travel as text where that would lose something. A cast to
-    nvarchar without a style prints ISO with all declared decimals (CAST and CONVERT, style 121).
+    nvarchar without a style prints ISO (CAST and CONVERT, style 121).
     """
     type_ = read(declared)
     name = _name(type_)
@@ -98,7 +98,9 @@ def export(declared: str) -> Export | Refusal:
     if name == "date":
         return _export(DATES, "{}", 10)
     if name == "time":
-        return _export(Time(type_.number(0, 7)), "{}", 16)
+        digits = type_.number(0, 7)
+        as_text = _decimals("CAST({} AS nvarchar(16))", len("hh:mm:ss"), digits)
+        return Export(Time(digits), "{}", as_text, as_text, Text(16))
     if name in ("datetime2", "datetimeoffset", "datetime", "smalldatetime"):
         return _timestamp(name, type_)
     if name == "uniqueidentifier":
@@ -126,15 +128,30 @@ def _timestamp(name: str, type_: Declared) -> Export:
     first = {"datetime": "1753-01-01", "smalldatetime": "1900-01-01"}.get(name, "0001-01-01")
     last = "2079-06-06" if name == "smalldatetime" else "9999-12-31"
     low, high = microseconds(days(first), days(last))
+    text = "CAST({} AS nvarchar(27))"
+    if name != "datetime2":
+        # the wall clock of an offset; the older types' text is in English words, without seconds
+        text = f"CAST(CAST({{}} AS datetime2({digits})) AS nvarchar(27))"
+    as_text = _decimals(text, len("yyyy-mm-dd hh:mm:ss"), digits)
     if name == "datetimeoffset":
-        text = "CAST({} AS nvarchar(34))"
-        return Export(Timestamp(digits, low, high, "offset"), text, None, text, Text(34))
-    as_text = "CAST({} AS nvarchar(27))"
-    if name in ("datetime", "smalldatetime"):
-        # their own cast to text is in English words and cuts the seconds
-        as_text = f"CAST(CAST({{}} AS datetime2({digits})) AS nvarchar(27))"
+        as_text = f"{as_text} + RIGHT(CAST({{}} AS nvarchar(34)), {len(' +hh:mm')})"
+        return Export(Timestamp(digits, low, high, "offset"), as_text, text, as_text, Text(34))
     arrow = as_text if digits == 7 else "{}"
-    return Export(Timestamp(digits, low, high), arrow, None, as_text, Text(27))
+    return Export(Timestamp(digits, low, high), arrow, text, as_text, Text(27))
+
+
+def _decimals(text: str, whole: int, digits: int) -> str:
+    """A time's text with all its decimals: Babelfish leaves zeros out at its end.
+
+    Args:
+        text: expression of the text.
+        whole: length of the text without decimals.
+        digits: how many decimals there are to be.
+    """
+    if not digits:
+        return text
+    point = f"CASE WHEN LEN({text}) = {whole} THEN N'.' ELSE N'' END"
+    return f"LEFT({text} + {point} + N'{'0' * digits}', {whole + 1 + digits})"
 
 
 def slot(declared: str) -> Slot | None:

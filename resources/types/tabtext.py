@@ -37,12 +37,14 @@ bcp writes an empty text as a byte of 0, as it does a text of one NUL character.
 NULL = r"\N"
 INEXACT = "is not what the server reads out of its own text; the wire format arrow carries it"
 ESCAPES = (
-    ("N'\\'", "N'\\\\'"),
+    # by its number: Babelfish takes two backslashes in a replacement for one
+    ("N'\\'", "N'\\x5C'"),
     ("NCHAR(9)", "N'\\t'"),
     ("NCHAR(10)", "N'\\n'"),
     ("NCHAR(13)", "N'\\r'"),
 )
-"""What TabSeparated escapes; the backslash first."""
+"""What TabSeparated escapes; the backslash first.
+https://clickhouse.com/docs/interfaces/formats/TabSeparated"""
 
 
 def tab_separated(
@@ -101,10 +103,8 @@ def _text(column: Column, way: Route, name: str) -> str | None:
             # style 3 is documented as lossless; a real is exact as a float, the only one of the two
             # for which Babelfish has it, and it pads
             return f"LTRIM(RTRIM(CONVERT(varchar(40), CAST({name} AS float), 3)))"
-        case Timestamp(digits=digits, zone="offset"), Timestamp():
-            return f"CAST(CAST({name} AS datetime2({digits})) AS nvarchar(27))"
         case Timestamp(), Timestamp():
-            return (way.source.as_text or "").replace("{}", name) or None
+            return (way.source.text or "").replace("{}", name) or None
     return None
 
 
@@ -122,11 +122,8 @@ def _condition(step: Step, way: Route, name: str) -> str | None:
     if isinstance(step, UtcOffset):
         return f"DATEPART(tz, {name}) <> 0"
     if isinstance(step, TextWithin):
-        # its upper limit has all decimals; the literal has seven
-        low, high = f"{step.low}.0000000", f"{step.high[:19]}.9999999"
-        moment = f"CAST({name} AS datetime2(7))"
-        return (
-            f"{moment} < CAST('{low}' AS datetime2(7)) OR {moment} > CAST('{high}' AS datetime2(7))"
+        return _outside(
+            name, *(dt.datetime.fromisoformat(end[:26]) for end in (step.low, step.high))
         )
     if isinstance(step, Within):
         if isinstance(kind, Integer):
@@ -138,16 +135,23 @@ def _condition(step: Step, way: Route, name: str) -> str | None:
             return f"{name} < CAST('{low}' AS date) OR {name} > CAST('{high}' AS date)"
         if isinstance(kind, Timestamp):
             epoch = dt.datetime(1970, 1, 1)
-            low, high = (
-                (epoch + dt.timedelta(microseconds=end)).isoformat(" ", "microseconds")
-                for end in (step.low, step.high)
-            )
-            moment = f"CAST({name} AS datetime2(7))"
-            return (
-                f"{moment} < CAST('{low}' AS datetime2(7)) "
-                f"OR {moment} > CAST('{high}9' AS datetime2(7))"
+            return _outside(
+                name, *(epoch + dt.timedelta(microseconds=end) for end in (step.low, step.high))
             )
     return None
+
+
+def _outside(name: str, low: dt.datetime, high: dt.datetime) -> str:
+    """Whether a moment is before `low` or after the microsecond `high`.
+
+    The literals have six decimals: a seventh is rounded by Babelfish, into the next second.
+    """
+    moment = f"CAST({name} AS datetime2(7))"
+    before = f"{moment} < CAST('{low.isoformat('T', 'microseconds')}' AS datetime2(7))"
+    if high > dt.datetime.max - dt.timedelta(microseconds=1):
+        return before
+    end = (high + dt.timedelta(microseconds=1)).isoformat("T", "microseconds")
+    return f"{before} OR {moment} >= CAST('{end}' AS datetime2(7))"
 
 
 def _guarded(expression: str, condition: str, where: Where, reason: str) -> str:

@@ -71,12 +71,12 @@ INFORMATION = {
     "SQL Server": "Msg 5701, Level 10, State 1\nServer 'x', Line 1\n\tChanged database.\n",
     "print": "Msg 50000, Level 9, State 1\nServer 'x', Line 1\n\thello\n",
     "the last line": "Msg 8153, Level 10, State 1\nServer 'x', Line 1\n\tNull is left out.",
-    "no server": "Msg 5703, Level 10\n",
 }
 ERRORS = {
     "level 11": "Msg 0, Level 11, State 1\nServer 'x', Line 1\n\tno such thing\n",
     "level 100": "Msg 0, Level 100, State 1\n",
     "level 16": "Msg 5701, Level 16, State 1\nServer 'x', Line 1\n\tno\n",
+    "freebcp's own": "Msg 20009, Level 9\nUnable to connect: Adaptive Server is unavailable\n",
 }
 
 

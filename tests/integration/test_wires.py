@@ -1,0 +1,218 @@
+"""Wires that are believed only after a probe, on real servers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from assets.wires import chosen_wire
+from pipelines.cli import main
+from pipelines.doctor import TYPES
+from resources import probe, wires
+from resources.connection import parse_url
+from resources.errors import InputError
+from resources.plan import CopyPlan, WireFormat
+from resources.postgres import PostgresResource
+from resources.sqlserver import SqlServerResource
+from resources.tables import Column, System, TableRef
+from resources.types import plan_copy, tabtext
+from resources.wires import wrong_values
+
+needs_bcp = pytest.mark.skipif(
+    shutil.which("freebcp") is None and shutil.which("bcp") is None,
+    reason="neither freebcp (Debian package freetds-bin) nor bcp is installed",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer of an earlier test is remembered."""
+    monkeypatch.setattr(probe, "_known", {})
+
+
+@pytest.fixture
+def sqlserver(mssql_url: str) -> SqlServerResource:
+    return SqlServerResource(url=mssql_url)
+
+
+def plan_of(source: System, types: tuple[str, ...], target: System = "clickhouse") -> CopyPlan:
+    key = Column("id", "int" if source == "sqlserver" else "integer", nullable=False)
+    columns = [key, *(Column(f"c{number}", one) for number, one in enumerate(types))]
+    into = TableRef(target, "dbo", "t")
+    # a release without the long calendar has values to refuse
+    return plan_copy(TableRef(source, "s", "t"), columns, into, key="id", target_version="26.7")
+
+
+@pytest.mark.parametrize("wire", ["arrow", pytest.param("text", marks=needs_bcp)])
+def test_sqlserver_is_exact(sqlserver: SqlServerResource, wire: WireFormat) -> None:
+    found = wrong_values(sqlserver, wire, plan_of("sqlserver", tuple(TYPES["sqlserver"])))
+    assert [str(one) for one in found] == []
+
+
+@pytest.mark.parametrize("target", ["clickhouse", "sqlserver"])
+def test_postgres_is_exact(pg_url: str, target: System) -> None:
+    plan = plan_of("postgres", tuple(TYPES["postgres"]), target)
+    found = wrong_values(PostgresResource(url=pg_url), "text", plan)
+    assert [str(one) for one in found] == []
+
+
+@pytest.fixture
+def lone_backslash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Babelfish made of a backslash: it came out unescaped."""
+    monkeypatch.setattr(tabtext, "ESCAPES", (("N'\\'", "N'\\'"), *tabtext.ESCAPES[1:]))
+
+
+@pytest.fixture
+def rounded_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Babelfish made of a limit with seven decimals: a value beyond it passed."""
+    monkeypatch.setattr(tabtext, "_outside", lambda name, low, high: f"{name} IS NULL AND 1 = 0")
+
+
+@pytest.fixture
+def shifted_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that shifts what it reads."""
+    real = wires.conform
+
+    def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.RecordBatch:
+        made = real(batch, plan, counts)
+        columns: list[Any] = [
+            pa.array([value and value + "!" for value in column.to_pylist()], column.type)
+            if pa.types.is_large_string(column.type)
+            else column
+            for column in made.columns
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=made.schema)
+
+    monkeypatch.setattr(wires, "conform", conform)
+
+
+@needs_bcp
+@pytest.mark.usefixtures("lone_backslash")
+def test_an_unescaped_backslash_is_noticed(sqlserver: SqlServerResource) -> None:
+    found = wrong_values(sqlserver, "text", plan_of("sqlserver", ("int", "nvarchar(40)")))
+    said = [str(one) for one in found]
+    assert r"nvarchar(40): a backslash before a letter: should be '\\n', but '\n' came" in said
+    assert all(one.startswith("nvarchar(40): ") for one in said)
+
+
+@needs_bcp
+@pytest.mark.usefixtures("rounded_limit")
+def test_a_value_that_should_be_refused_is_noticed(sqlserver: SqlServerResource) -> None:
+    found = wrong_values(sqlserver, "text", plan_of("sqlserver", ("datetime2(3)", "int")))
+    said = [str(one) for one in found]
+    expected = "datetime2(3): 2300-01-01 00:00:00.000: should be a refusal, but 'the value' came"
+    assert expected in said
+
+
+@needs_bcp
+@pytest.mark.usefixtures("lone_backslash")
+def test_a_wire_that_is_wrong_is_refused_and_auto_takes_the_other(
+    sqlserver: SqlServerResource,
+) -> None:
+    plan = plan_of("sqlserver", ("nvarchar(40)",))
+    with pytest.raises(InputError) as refused:
+        chosen_wire("text", plan, sqlserver, sqlserver)
+    said = str(refused.value)
+    assert said.startswith(f"cannot use the wire format text out of {sqlserver.settings()}: nvarc")
+    assert "a lone backslash" in said
+    assert chosen_wire("auto", plan, sqlserver, sqlserver) == "arrow"
+    # columns of other types are none the worse for it
+    others = plan_of("sqlserver", ("int", "datetime2(3)"))
+    assert chosen_wire("text", others, sqlserver, sqlserver) == "text"
+
+
+@needs_bcp
+@pytest.mark.usefixtures("shifted_arrow")
+def test_auto_takes_text_where_arrow_is_wrong(sqlserver: SqlServerResource) -> None:
+    plan = plan_of("sqlserver", ("nvarchar(40)",))
+    assert chosen_wire("auto", plan, sqlserver, sqlserver) == "text"
+    with pytest.raises(InputError, match="cannot use the wire format arrow out of sqlserver at "):
+        chosen_wire("arrow", plan, sqlserver, sqlserver)
+
+
+@needs_bcp
+@pytest.mark.usefixtures("shifted_arrow", "lone_backslash")
+def test_auto_names_both_where_both_are_wrong(sqlserver: SqlServerResource) -> None:
+    plan = plan_of("sqlserver", ("nvarchar(40)",))
+    with pytest.raises(
+        InputError, match=r"format arrow out of .*; and cannot use the wire format t"
+    ):
+        chosen_wire("auto", plan, sqlserver, sqlserver)
+
+
+def test_a_server_is_probed_once(
+    sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = SqlServerResource.read_arrow
+
+    def read_arrow(self: SqlServerResource, sql: str, **more: Any) -> Any:
+        asked.append(sql)
+        return real(self, sql, **more)
+
+    monkeypatch.setattr(SqlServerResource, "read_arrow", read_arrow)
+    for _ in range(3):
+        assert wrong_values(sqlserver, "arrow", plan_of("sqlserver", ("int", "date"))) == ()
+    assert len(asked) == 1
+
+
+@pytest.fixture
+def configured(
+    pg_url: str, mssql_url: str, ch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[str]]:
+    """The environment of `ferry`; yields the passwords in it."""
+    urls = {"POSTGRES": pg_url, "SQLSERVER": mssql_url, "CLICKHOUSE": ch_url}
+    systems: tuple[System, ...] = ("postgres", "sqlserver", "clickhouse")
+    for name, url in urls.items():
+        monkeypatch.setenv(f"TABLEFERRY_{name}_URL", url)
+    settings = [parse_url(one, urls[one.upper()]) for one in systems]
+    yield [one.password for one in settings if one.password]
+
+
+def test_the_doctor_lists_servers_and_wires(configured: list[str]) -> None:
+    done = CliRunner().invoke(main, ["doctor", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["ok"] is True
+    assert [server["name"] for server in found["servers"]] == [
+        "postgres",
+        "sqlserver",
+        "clickhouse",
+    ]
+    assert all(server["reachable"] and server["version"] for server in found["servers"])
+    wires_of = {server["name"]: server["wires"] for server in found["servers"]}
+    assert [(one["wire"], one["to"]) for one in wires_of["sqlserver"]] == [
+        ("arrow", "clickhouse"),
+        ("text", "clickhouse"),
+    ]
+    plain = CliRunner().invoke(main, ["doctor"])
+    assert plain.exit_code == 0
+    assert plain.stdout.count("exact") == 4 - 2 * (shutil.which("freebcp") is None)
+    assert not any(secret in done.output + plain.output for secret in configured)
+
+
+@needs_bcp
+@pytest.mark.usefixtures("configured", "lone_backslash")
+def test_the_doctor_ends_with_1_if_a_wire_is_wrong() -> None:
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 1
+    assert "kinds of values come out wrong" in done.stdout
+    assert "nvarchar(40): a backslash before a letter" in done.stdout
+    assert "1 of 3 servers are not well: sqlserver" in done.stderr
+
+
+@pytest.mark.usefixtures("configured")
+def test_the_doctor_ends_with_1_if_a_server_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", "mssql://sa:s3cret@127.0.0.1:1/none")
+    done = CliRunner().invoke(main, ["doctor", "--json"])
+    assert done.exit_code == 1
+    server = json.loads(done.stdout)["servers"][1]
+    assert (server["reachable"], server["ok"]) == (False, False)
+    assert "connection refused" in server["error"]
+    assert "s3cret" not in done.output
