@@ -1,0 +1,119 @@
+"""Tableferry installed elsewhere: by the image's own steps, and used outside of the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from local.stack import Stack
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = {"assets", "benchmarks", "checks", "local", "pipelines", "resources", "sensors"}
+DATA = {".sql", ".yaml", ".json", ".html"}
+"""What the packages hold besides Python."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that has what the image has."""
+    programs = Path(sys.executable).parent
+    if not (programs / "uv").exists():
+        pytest.skip("needs uv, which `make install` installs")
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    for step in ("dependencies", "product"):
+        done = subprocess.run(
+            [ROOT / "docker/install", step, folder],
+            env=os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def python(installed: Path, code: str) -> list[str]:
+    """The lines that a program prints in that environment."""
+    done = subprocess.run(
+        [installed / "bin/python", "-c", code],
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_the_wheel_has_the_product_and_no_leftovers(installed: Path) -> None:
+    listed = python(
+        installed,
+        "from importlib.metadata import files; print(*files('tableferry'), sep='\\n')",
+    )
+    ours = [Path(name) for name in listed if ".dist-info/" not in name and "/bin/" not in name]
+    assert {path.parts[0] for path in ours} == ROOMS
+    assert not [path for path in ours if path.suffix not in {".py", *DATA}]
+    wanted = {
+        path.relative_to(ROOT)
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
+        if path.suffix in {".py", *DATA}
+    }
+    assert set(ours) == wanted, "nothing is missing, and nothing is of an earlier build"
+
+
+def test_nothing_of_the_checkout_is_used(installed: Path) -> None:
+    places = python(
+        installed, "import pipelines.cli, sys; print(*sys.path, pipelines.__file__, sep='\\n')"
+    )
+    assert not [place for place in places if place.startswith(str(ROOT))]
+
+
+def test_the_demo_has_its_data(installed: Path) -> None:
+    code = "from local.demo_data import _opened\n"
+    code += "with _opened('airlines.csv') as lines: print(lines.readline())"
+    assert python(installed, code) == ["b'carrier,name\\n'"]
+
+
+@pytest.fixture
+def elsewhere(stack: Stack, tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A working folder with one transfer, and the environment to use it in."""
+    table = f"installed_{uuid.uuid4().hex[:8]}"
+    (tmp_path / "transfers").mkdir()
+    (tmp_path / "transfers" / "t.yaml").write_text(
+        f"transfer: t\nsource: postgres://public.{table}\n"
+        f"hops: [clickhouse://warehouse.{table}]\nkey: id\n"
+    )
+    environment = {"PATH": os.environ["PATH"], **stack.environment()}
+    environment["TABLEFERRY_TRANSFERS"] = str(tmp_path / "transfers")
+    environment["DAGSTER_HOME"] = str(tmp_path / "dagster")
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {table} AS SELECT 1 AS id")
+        yield tmp_path, environment
+        connection.execute(f"DROP TABLE {table}")
+
+
+def test_a_transfer_is_validated_and_planned(
+    installed: Path, elsewhere: tuple[Path, dict[str, str]]
+) -> None:
+    folder, environment = elsewhere
+    for command, expected in (("validate", "ok"), ("plan t", "missing")):
+        done = subprocess.run(
+            [installed / "bin/ferry", *command.split()],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert expected in done.stdout
+    assert (folder / "dagster" / "dagster.yaml").exists(), "the shipped settings came along"
