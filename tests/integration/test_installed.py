@@ -101,11 +101,11 @@ def elsewhere(stack: Stack, tmp_path: Path) -> Iterator[tuple[Path, dict[str, st
         connection.execute(f"DROP TABLE {table}")
 
 
-def test_a_transfer_is_validated_and_planned(
+def test_a_transfer_is_validated_planned_and_run(
     installed: Path, elsewhere: tuple[Path, dict[str, str]]
 ) -> None:
     folder, environment = elsewhere
-    for command, expected in (("validate", "ok"), ("plan t", "missing")):
+    for command, expected in (("validate", "ok"), ("plan t", "missing"), ("run t", "committed")):
         done = subprocess.run(
             [installed / "bin/ferry", *command.split()],
             cwd=folder,
