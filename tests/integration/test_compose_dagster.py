@@ -24,7 +24,6 @@ import pytest
 from assets.journey import apply_growth, find_growth
 from assets.runs import PROCESS, move_job_name
 from local.process import free_port
-from local.stack import Stack
 from pipelines.session import Session, open_session
 from tests.integration.containers import (
     ROOT,
@@ -36,6 +35,7 @@ from tests.integration.containers import (
     settings,
 )
 from tests.integration.webui import graphql, until
+from tests.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -126,7 +126,7 @@ class Deployment:
 
 
 @pytest.fixture(scope="module")
-def deployment(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     require_namespaces()
     folder = tmp_path_factory.mktemp("dagster")
     table, database = (f"{name}_{uuid.uuid4().hex[:8]}" for name in ("moved", "dagster"))
@@ -143,7 +143,7 @@ def deployment(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             admin.execute(f"DROP TABLE {table}")
 
 
-def deployed(stack: Stack, folder: Path, table: str, database: str) -> Iterator[Deployment]:
+def deployed(stack: Servers, folder: Path, table: str, database: str) -> Iterator[Deployment]:
     home, transfers = folder / "home", folder / "transfers"
     home.mkdir()
     transfers.mkdir()

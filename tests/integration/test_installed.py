@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from local.stack import Stack
+from tests.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -84,7 +84,7 @@ def test_the_demo_has_its_data(installed: Path) -> None:
 
 
 @pytest.fixture
-def elsewhere(stack: Stack, tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+def elsewhere(stack: Servers, tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     """A working folder with one transfer, and the environment to use it in."""
     table = f"installed_{uuid.uuid4().hex[:8]}"
     (tmp_path / "transfers").mkdir()
