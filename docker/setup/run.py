@@ -31,11 +31,15 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Prepare all three servers; returns the exit code."""
     try:
-        counts = load_demo_data(_setting("ADMIN_POSTGRES_URL"))
+        source, middle, last = (
+            _setting(f"ADMIN_{name}_URL") for name in ("POSTGRES", "SQLSERVER", "CLICKHOUSE")
+        )
+        reader, loader = (_setting(f"FERRY_{name}_URL") for name in ("POSTGRES", "SQLSERVER"))
+        counts = load_demo_data(source)
         _say("postgres", f"the demo's tables have {sum(counts.values()):,} rows")
-        postgres(_setting("ADMIN_POSTGRES_URL"), _setting("FERRY_POSTGRES_URL"))
-        sqlserver(_setting("ADMIN_SQLSERVER_URL"), _setting("FERRY_SQLSERVER_URL"))
-        clickhouse(_setting("ADMIN_CLICKHOUSE_URL"))
+        postgres(source, reader)
+        sqlserver(middle, loader)
+        clickhouse(last)
     except (TableferryError, psycopg.Error) as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
