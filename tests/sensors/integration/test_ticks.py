@@ -13,7 +13,6 @@ import pytest
 from assets.journey import apply_growth
 from assets.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
 from pipelines.definitions import build
-from resources.errors import TableferryError
 from sensors import new_ranges
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
@@ -30,23 +29,24 @@ Make = Callable[..., Ferry]
 
 def tick(one: Ferry, which: str) -> Any:
     """One tick of a sensor of the transfer, as the daemon evaluates it."""
-    definitions = build()
-    sensor = definitions.get_sensor_def(f"{one.table}_{which}")
-    return sensor.evaluate_tick(
-        dg.build_sensor_context(one.session.instance, definitions=definitions)
-    )
+    repository = build().get_repository_def()
+    with dg.build_sensor_context(
+        one.session.instance,
+        repository_def=repository,
+        resources=repository.get_top_level_resources(),
+    ) as context:
+        return repository.get_sensor_def(f"{one.table}_{which}").evaluate_tick(context)
 
 
 def schedule_tick(one: Ferry, which: str) -> Any:
-    definitions = build()
-    schedule = definitions.get_schedule_def(f"{one.table}_{which}")
-    return schedule.evaluate_tick(
-        dg.build_schedule_context(
-            one.session.instance,
-            scheduled_execution_time=dt.datetime(2025, 1, 2, 3, 0, tzinfo=dt.UTC),
-            repository_def=definitions.get_repository_def(),
-        )
-    )
+    repository = build().get_repository_def()
+    with dg.build_schedule_context(
+        one.session.instance,
+        scheduled_execution_time=dt.datetime(2025, 1, 2, 3, 0, tzinfo=dt.UTC),
+        repository_def=repository,
+        resources=repository.get_top_level_resources(),
+    ) as context:
+        return repository.get_schedule_def(f"{one.table}_{which}").evaluate_tick(context)
 
 
 def spans(found: Any) -> list[tuple[str, str]]:
@@ -138,13 +138,11 @@ def test_a_server_that_is_down_skips_the_tick_and_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = ferry(HOPS, *TABLE)
-
-    def down(*_: Any) -> None:
-        raise TableferryError("postgres at db:5432 refuses the connection")
-
-    monkeypatch.setattr(new_ranges, "find_growth", down)
+    monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", "postgresql://u:secret@127.0.0.1:1/db")
     found = tick(one, "new_ranges")
-    assert "db:5432" in found.skip_message
+    assert not found.run_requests
+    assert "127.0.0.1:1" in found.skip_message
+    assert "secret" not in found.skip_message
 
 
 def test_a_schedule_runs_what_changed_and_nothing_else(ferry: Make) -> None:
