@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from resources.dialects import qualified, quote, string_literal
 from resources.plan import CopyPlan
@@ -63,6 +64,15 @@ def create_table(plan: CopyPlan, table: TableRef) -> list[str]:
         index = quote("sqlserver", f"ix_{digest}_key")
         statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({names([key.name])})")
     return statements
+
+
+def numbered(plan: CopyPlan) -> CopyPlan:
+    """The plan with target columns `c0`, `c1`, ..., for tools that quote names their way."""
+    columns = tuple(
+        replace(column, target=replace(column.target, name=f"c{number}"))
+        for number, column in enumerate(plan.columns)
+    )
+    return replace(plan, columns=columns)
 
 
 def create_staging(plan: CopyPlan, staging: TableRef) -> str:

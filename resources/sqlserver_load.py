@@ -17,8 +17,10 @@ from resources.keyrange import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver import SqlServerConnection, SqlServerResource
 from resources.sqlserver_ddl import (
+    copy_columns,
     count,
     count_kept,
+    create_staging,
     delete_range,
     drop_known,
     drop_table,
@@ -26,6 +28,7 @@ from resources.sqlserver_ddl import (
     identity_insert,
     insert_all,
     insert_new,
+    numbered,
     rename,
     table_exists,
     tables_like,
@@ -86,18 +89,37 @@ class SqlServerLoad:
         Raises:
             ReceiptMismatch: the driver reports another number of rows than it was given.
         """
-        source = _Counted(batches)
-        names = [column.name for column in self.plan.target_columns]
         schema = schema or pa.schema(
             [(column.target.name, column.arrow_type) for column in self.plan.columns]
         )
+        if not any("]" in column.name for column in self.plan.target_columns):
+            return self._bulk_copy(self.plan, self.staging, batches, schema)
+        # the driver puts names into brackets, of which Babelfish reads no escape
+        plan, landed = numbered(self.plan), replace(self.staging, name=f"{self.staging.name}_arrow")
+        self.session.execute(drop_table(landed))
+        self.session.execute(create_staging(plan, landed))
+        try:
+            receipt = self._bulk_copy(plan, landed, batches, schema)
+            self.session.execute(
+                f"INSERT INTO {qualified(self.staging)} ({copy_columns(self.plan)}) "
+                f"SELECT {copy_columns(plan)} FROM {qualified(landed)}"
+            )
+        finally:
+            self.session.execute(drop_table(landed))
+        return receipt
+
+    def _bulk_copy(
+        self, plan: CopyPlan, into: TableRef, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> LoadReceipt:
+        source = _Counted(batches)
+        names = [column.name for column in plan.target_columns]
         reader = pa.RecordBatchReader.from_batches(schema, iter(source))
         # its own connection, because the driver copies the options of this one only
         with self.resource.connection() as connection:
             try:
                 with connection.raw.cursor() as cursor:
                     result = cursor.bulkcopy_arrow(
-                        qualified(self.staging),
+                        qualified(into),
                         reader,
                         batch_size=self.options.batch_rows,
                         timeout=0,  # no limit; the default is 30 s for the whole copy
@@ -107,7 +129,7 @@ class SqlServerLoad:
                     )
             except Exception as error:
                 # the driver's own checks of the values raise ValueError
-                settings, table = self.resource.settings(), qualified(self.staging)
+                settings, table = self.resource.settings(), qualified(into)
                 raise (source.error or translate(error, settings, table)) from None
         if result["rows_copied"] != source.rows:
             raise ReceiptMismatch(
