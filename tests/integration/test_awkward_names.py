@@ -197,7 +197,7 @@ def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
     assert shown[0]["row"] == {"Order Details": "7", "a]b": "0"}
     html = ferry("report", "awkward", "--format", "html", code=1)
     assert "&lt;i&gt;" in html and "<i>" not in html
-    assert "back`tick" in ferry("report", "awkward", "--format", "md", code=1)
+    assert r"back\`tick" in ferry("report", "awkward", "--format", "md", code=1)
 
     ferry("run", "awkward")
     assert "nothing to drop" in ferry("clean", "awkward")
