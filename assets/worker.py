@@ -212,22 +212,26 @@ def _promoted(work: Work, hop: Hop, key_range: KeyRange, reading: Reading, attem
 
 
 def _gathered(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> Outcome:
-    """A range that an earlier run left in the shadow table, counted anew."""
+    """A range that an earlier run left in the shadow table, proven anew.
+
+    The verdicts of that run went with it: they are recorded with the commit only.
+    """
     shadow = hop.written_plan.target
-    verdict = reconcile_range(work, hop, key_range, "count", reading, shadow)
-    if not verdict.passed:
+    verdicts = verdicts_of(work, hop, key_range, reading, shadow)
+    if not all(verdict.passed for verdict in verdicts):
         require_unmoved(work, hop, key_range, reading)
-    work.tell(hop, key_range.name, "shadowed")
+    failed = blocking_failures(work, verdicts)
+    work.tell(hop, key_range.name, "failed" if failed else "shadowed")
     record = RangeRecord(
         range=key_range.name,
-        state=State.SHADOWED if verdict.passed else State.FAILED,
+        state=State.FAILED if failed else State.SHADOWED,
         data_version=str(work.journey.version(hop, reading.fingerprint)),
         run_id=work.run_id,
         rows=reading.fingerprint.rows,
         shadow=work.shadows[hop.number],
-        error=None if verdict.passed else verdict.summary(),
+        error="; ".join(verdict.summary() for verdict in failed) or None,
     )
-    return Outcome(hop, record, Reason.SHADOWED, (verdict,))
+    return Outcome(hop, record, Reason.SHADOWED, verdicts)
 
 
 def _move(
