@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {"assets", "benchmarks", "checks", "local", "pipelines", "resources", "sensors"}
-DATA = {".sql", ".yaml", ".json", ".html"}
+DATA = {".sql", ".yaml", ".json", ".css", ".j2"}
 """What the packages hold besides Python."""
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from pipelines import runner
+from pipelines.cli import main
 from tests.integration.conftest import Ferry, by_range
 
 pytestmark = pytest.mark.integration
@@ -142,8 +144,8 @@ def test_a_server_that_goes_away_ends_in_one_line(
     one = ferry(CHAIN, *TABLE)
     monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", "mssql://reader:wrong@127.0.0.1:1/db?encrypt=no")
     one.declare(CHAIN)
-    view = one.run()
-    assert not view.good
-    assert len(view.errors) == 1
-    assert "127.0.0.1:1" in view.errors[0]
-    assert "wrong" not in view.errors[0]
+    found = CliRunner().invoke(main, ["run", one.table])
+    assert found.exit_code == 2
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("ferry: ") and "127.0.0.1:1" in line
+    assert "wrong" not in line
