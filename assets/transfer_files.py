@@ -63,11 +63,6 @@ class TransferFolder:
             f"there are {', '.join(self.transfers) or 'none'}"
         )
 
-    def where(self, name: str, location: Location) -> str:
-        """`path:line` of a part of a transfer's declaration, for messages."""
-        file = self.files[name]
-        return f"{file.path}:{file.line(location)}"
-
 
 def load_transfers(folder: Path) -> TransferFolder:
     """Read every `*.yaml` and `*.yml` of a folder.

@@ -35,13 +35,14 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
         ConnectionFailed: a server cannot be reached, so that nothing can be said.
     """
     chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
-    return {
-        transfer.transfer: [
-            f"{session.declared.where(transfer.transfer, location)}: {message}"
-            for location, message in _problems(transfer, session)
+    found: dict[str, list[str]] = {}
+    for transfer in chosen:
+        file = session.declared.files[transfer.transfer]
+        problems = [file.problem(*one) for one in _problems(transfer, session)]
+        found[transfer.transfer] = [
+            str(problem) for problem in sorted(problems, key=lambda one: one.line)
         ]
-        for transfer in chosen
-    }
+    return found
 
 
 def _problems(transfer: Transfer, session: Session) -> Found:

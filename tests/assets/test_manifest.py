@@ -253,7 +253,7 @@ def test_one_bad_file_leaves_the_others_good(tmp_path: Path) -> None:
     declared = load_transfers(tmp_path)
     assert list(declared.transfers) == ["orders"]
     assert [(file.path, file.transfer) for file in declared.invalid] == [(bad, "bad"), (odd, None)]
-    assert declared.where("orders", ("hops", 1)) == f"{tmp_path}/orders.yaml:5"
+    assert declared.files["orders"].line(("hops", 1)) == 5
     with pytest.raises(InputError, match=r"bad\.yaml:7: unknown key sauce"):
         declared.transfer("bad")
     with pytest.raises(InputError, match=r"odd\.yml:2"):
