@@ -102,7 +102,11 @@ def test_arrays_are_compared_by_their_items() -> None:
     )
     assert field.kind == "array"
     assert field.item is not None
-    assert (field.item.kind, field.item.precision, field.item.scale) == ("decimal", 10, 2)
+    assert (field.item.kind, field.item.source.type, field.item.scale) == (
+        "decimal",
+        "numeric(10,2)",
+        2,
+    )
 
 
 def test_a_column_that_the_transfer_may_change_is_not_compared() -> None:
