@@ -36,10 +36,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install ## Move the demo's data through three databases, and show what arrived
-	@$(BIN)/python -m pipelines.demo
+	@$(BIN)/python -m pipelines.command.demo
 
 dev: install ## Open Dagster's user interface (DAGSTER_PORT=3000)
-	@if $(NO_SERVERS) && [ -z "$${TABLEFERRY_TRANSFERS:-}" ]; then $(BIN)/python -m pipelines.demo --prepare; fi
+	@if $(NO_SERVERS) && [ -z "$${TABLEFERRY_TRANSFERS:-}" ]; then $(BIN)/python -m pipelines.command.demo --prepare; fi
 	@exec $(BIN)/ferry dev --port $(DAGSTER_PORT)
 
 env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
@@ -64,13 +64,13 @@ test-unit: install ## Run the tests that need no servers
 	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
 lint: install ## Check style and types
-	@$(BIN)/ruff check $(ROOMS) docker tests
-	@$(BIN)/ruff format --check --quiet $(ROOMS) docker tests \
+	@$(BIN)/ruff check $(ROOMS) docker docs tests
+	@$(BIN)/ruff format --check --quiet $(ROOMS) docker docs tests \
 		|| { echo "Not formatted: make format" >&2; exit 1; }
 	@$(BIN)/mypy
 
 format: install ## Format the code
-	@$(BIN)/ruff format $(ROOMS) docker tests
+	@$(BIN)/ruff format $(ROOMS) docker docs tests
 
 bench: install ## Measure (results in .benchmarks/)
 	@$(USE_SERVERS); $(BIN)/ferry bench $(ARGS)

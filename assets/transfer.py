@@ -7,15 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 from assets.asset_keys import asset_key
-from assets.decisions import Decision, decisions
-from assets.drift import (
+from assets.declaring.manifest import Transfer
+from assets.declaring.profiles import profile
+from assets.log.ledger import Writer, committed_schema
+from assets.log.records import Reason, State
+from assets.planning.decisions import Decision, decisions
+from assets.planning.drift import (
     add_columns,
     new_columns,
     require_no_dropped,
     require_no_new,
     target_columns,
 )
-from assets.journey import (
+from assets.planning.resolve import (
     Hop,
     Journey,
     Servers,
@@ -23,22 +27,18 @@ from assets.journey import (
     levels_of,
     resolve,
 )
-from assets.ledger import Writer, committed_schema
-from assets.manifest import Transfer
-from assets.profiles import profile
-from assets.records import Reason, State
-from assets.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
-from assets.source import SourceState, shared_snapshot
-from assets.swap import promote, swap_reasons
-from assets.verification import summarise, verify
-from assets.whole import check_whole_tables, whole_table_specs
-from assets.work import SETTLED, Outcome, Work
-from assets.worker import run_ranges
+from assets.running.range_attempt import run_ranges
+from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
+from assets.running.source_state import SourceState, shared_snapshot
+from assets.running.swap import promote, swap_reasons
+from assets.running.work import SETTLED, Outcome, Work
+from assets.verifying.on_demand import summarise, verify
+from assets.verifying.whole_tables import check_whole_tables, whole_table_specs
 from checks.expectations import CHECK_NAME as EXPECTATIONS
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import TableferryError
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 
 CHECK_DESCRIPTIONS = {

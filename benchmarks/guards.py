@@ -23,16 +23,16 @@ import psycopg
 import pyarrow as pa
 
 from local.temporary import servers
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_types import declared_type
+from resources.clickhouse.nullable import declared_type
+from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified, quote
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.tables import TableRef
-from resources.types import conform, plan_copy, schema
-from resources.types.conversion import way_of
-from resources.types.route import UNGUARDED
+from resources.types.conform import conform, schema, way_of
+from resources.types.conversions import UNGUARDED
+from resources.types.planner import plan_copy
 from resources.types.steps import plain
 
 EVERYTHING = KeyRange("integer")

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local.temporary import servers
-from resources.clickhouse import ClickHouseResource
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.clickhouse.resource import ClickHouseResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 
 TABLE = "bench_move"

@@ -21,19 +21,20 @@ from checks.drilldown import drill_down
 from checks.reconcile import reconcile
 from checks.verdict import LEVELS
 from local.temporary import servers
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_target import ClickHouseTarget
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
 from resources.digest.expressions import Dialect
 from resources.digest.fields import fields
 from resources.digest.measure import Grouped, measuring
 from resources.endpoint import Endpoint
 from resources.fingerprints import fingerprints
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.tables import TableRef
 from resources.target import TargetOptions
-from resources.types import conform, plan_copy, schema
+from resources.types.conform import conform, schema
+from resources.types.planner import plan_copy
 
 CREATE = """
 CREATE TABLE wide AS SELECT i AS id, (i::bigint * 7919 % 100000)::int AS customer_id,

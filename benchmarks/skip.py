@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from local.temporary import servers
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 
 TABLE = "bench_skip"
 
@@ -77,8 +77,8 @@ def _ferry(command: str, *options: str) -> float:
 def _ledger() -> float:
     import dagster as dg
 
-    from assets.journey import ALL_CHECKS
-    from assets.ledger import committed
+    from assets.log.ledger import committed
+    from assets.planning.resolve import ALL_CHECKS
 
     with dg.DagsterInstance.get() as instance:
         started = time.perf_counter()

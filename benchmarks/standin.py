@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from local.demo_data import load_demo_data
 from local.temporary import servers
-from resources.sqlserver import SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
 
 TABLE = "dbo.standin_benchmark"
 COLUMNS = """

@@ -8,9 +8,9 @@ from checks.verdict import CHECK_NAMES, Verdict
 from resources.digest.fields import Side
 from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
+from resources.keys.sql import MOST_RANGES
 from resources.plan import CopyPlan
-from resources.rangesql import MOST_RANGES
 
 
 def count_by_range(

@@ -9,7 +9,7 @@ from checks.verdict import Differences, Sink
 from resources.digest.fields import Side, observed
 from resources.digest.measure import Grouped
 from resources.endpoint import Endpoint
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 
 BUCKETS = 1024

@@ -29,7 +29,7 @@ from resources.digest.fields import identity_fields
 from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
 from resources.errors import InputError
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 
 CHECK_NAME = "expectations"

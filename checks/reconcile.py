@@ -12,9 +12,9 @@ from checks.verdict import CHECK_NAMES, Level, Verdict
 from resources.digest.fields import Field, Side, fields, not_compared, observed
 from resources.digest.measure import ROWS, Figures, Grouped, Taken, empty, measure
 from resources.endpoint import Endpoint
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
+from resources.keys.sql import MOST_RANGES
 from resources.plan import CopyPlan
-from resources.rangesql import MOST_RANGES
 
 SAMPLE_ROWS = 1000
 """About as many rows of a range `sample_hash` reads: enough to see a fault of 0.7 % of all rows

@@ -12,10 +12,10 @@ from resources.dialects import qualified, quote
 from resources.digest.fields import declared
 from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.tables import Column
-from resources.types import compatible
+from resources.types.planner import compatible
 
 TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA = "total_rows", "unique_key", "no_stray_rows", "schema"
 WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)

@@ -6,8 +6,8 @@ import logging
 
 import dagster as dg
 
+from assets.declaring.transfer_files import TransferFolder, load_transfers
 from assets.transfer import source_asset, transfer_assets
-from assets.transfer_files import TransferFolder, load_transfers
 from pipelines.jobs import check_job, move_job
 from pipelines.schedules import check_schedule, transfer_schedule
 from pipelines.settings import resources, transfers_folder

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from assets.journey import Servers
-from assets.manifest import Transfer
-from assets.runs import check_job_name, compare_op_name, move_job_name
-from assets.verification import closing_line, not_committed, verify
-from assets.whole import check_whole_tables
+from assets.declaring.manifest import Transfer
+from assets.planning.resolve import Servers
+from assets.running.runs import check_job_name, compare_op_name, move_job_name
+from assets.verifying.on_demand import closing_line, not_committed, verify
+from assets.verifying.whole_tables import check_whole_tables
 from checks.verdict import LEVELS
-from resources.clickhouse import ClickHouseResource
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.clickhouse.resource import ClickHouseResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAssetJobDefinition:

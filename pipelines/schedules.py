@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from assets.journey import Servers, apply_growth, resolve
-from assets.manifest import Transfer
-from assets.records import Reason
-from assets.runs import (
+from assets.declaring.manifest import Transfer
+from assets.log.records import Reason
+from assets.planning.resolve import Servers, apply_growth, resolve
+from assets.running.runs import (
     check_job_name,
     check_schedule_name,
     move_job_name,
@@ -13,9 +13,9 @@ from assets.runs import (
     schedule_name,
 )
 from assets.transfer import decisions_of
-from resources.clickhouse import ClickHouseResource
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.clickhouse.resource import ClickHouseResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.connection import URL_VARIABLES
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 
 POSTGRES_URL = URL_VARIABLES["postgres"]
 SQLSERVER_URL = URL_VARIABLES["sqlserver"]

@@ -6,7 +6,7 @@ import datetime as dt
 import uuid
 
 from resources.errors import InputError
-from resources.keyrange import Bound, KeyRange
+from resources.keys.range import Bound, KeyRange
 from resources.tables import Column, System, TableRef
 
 

@@ -13,10 +13,10 @@ from resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measur
 from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
 from resources.errors import InputError
-from resources.keykind import key_kind
-from resources.keyrange import KeyRange
+from resources.keys.kind import key_kind
+from resources.keys.range import KeyRange
+from resources.keys.sql import MOST_RANGES, range_number, within
 from resources.plan import CopyPlan
-from resources.rangesql import MOST_RANGES, range_number, within
 from resources.tables import Column, System, TableRef
 
 METHODS = {

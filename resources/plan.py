@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from resources.delimited import concatenated
 from resources.dialects import predicate, qualified
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.tables import Column, TableRef
 
 WireFormat = Literal["arrow", "text"]

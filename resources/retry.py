@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import tenacity
 
-from resources import clickhouse_errors, postgres_errors, sqlserver_errors
+from resources.clickhouse import errors as clickhouse_errors
 from resources.errors import TableferryError, describe
+from resources.postgres import errors as postgres_errors
+from resources.sqlserver import errors as sqlserver_errors
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from resources.artifacts import Artifact
 from resources.delimited import Framing
 from resources.errors import InputError, TableferryError
-from resources.files import Artifact
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WriteMode
 from resources.tables import TableRef, staging_name, staging_prefix
 

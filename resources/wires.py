@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 from resources.delimited import Framing
 from resources.dialects import quote
 from resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WireFormat
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.probe import Wrong, remembered, shown
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_export import read_tab_separated
+from resources.refusals import refused_in_query
+from resources.sqlserver.landing_table import END
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.source import read_tab_separated
 from resources.tables import Column, System, TableRef
-from resources.types import ColumnOverride, conform, plan_copy
-from resources.types.conversion import way_of
+from resources.types.conform import conform, way_of
+from resources.types.conversions import Route, plain_type
 from resources.types.kinds import Binary, Kind, Text
-from resources.types.landing import END
-from resources.types.querytext import refused_in_query
-from resources.types.route import Route, plain_type
+from resources.types.planner import ColumnOverride, plan_copy
 from resources.types.samples import REFUSED, Sample, meaning, samples
 
 Source = PostgresResource | SqlServerResource
@@ -335,7 +335,7 @@ def _unescaped(field: bytes) -> str | None:
 
 
 def _landed(kind: Kind, field: str) -> str | None:
-    """A field for a landing table, see `resources.types.bcptext`."""
+    """A field for a landing table, see `resources.postgres.bcp_text`."""
     if field == "":
         return None
     return field.removesuffix(END) if isinstance(kind, (Text, Binary)) else field

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.runs import RANGE_END, RANGE_START
+from assets.running.runs import RANGE_END, RANGE_START
 from resources.errors import ConnectionFailed
 
 ALERT_URL = "TABLEFERRY_ALERT_URL"

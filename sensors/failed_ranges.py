@@ -8,11 +8,11 @@ from time import time
 import dagster as dg
 
 from assets.asset_keys import asset_key
-from assets.journey import checks_of
-from assets.ledger import records, verdicts
-from assets.manifest import Transfer
-from assets.records import State, digest
-from assets.runs import move_job_name, run_requests, run_under_way
+from assets.declaring.manifest import Transfer
+from assets.log.ledger import records, verdicts
+from assets.log.records import State, digest
+from assets.planning.resolve import checks_of
+from assets.running.runs import move_job_name, run_requests, run_under_way
 
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0

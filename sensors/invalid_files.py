@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.transfer_files import InvalidFile, invalid_file
+from assets.declaring.transfer_files import InvalidFile, invalid_file
 
 GROUP = "invalid_transfers"
 CHECK = "valid_file"

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets.asset_keys import asset_key
-from assets.journey import Servers, apply_growth, find_growth
-from assets.ledger import records
-from assets.manifest import Transfer
-from assets.runs import move_job_name, run_requests, run_under_way
-from resources.clickhouse import ClickHouseResource
+from assets.declaring.manifest import Transfer
+from assets.log.ledger import records
+from assets.planning.resolve import Servers, apply_growth, find_growth
+from assets.running.runs import move_job_name, run_requests, run_under_way
+from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import TableferryError
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 
 
 def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.runs import PROCESS, UNFINISHED, process_is_gone
+from assets.running.runs import PROCESS, UNFINISHED, process_is_gone
 
 
 def reap(instance: dg.DagsterInstance) -> list[str]:

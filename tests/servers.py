@@ -13,11 +13,11 @@ import pytest
 
 from local import watch
 from local.stack import Stack
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified
 from resources.errors import TableferryError
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 
 POSTGRES, SQLSERVER, CLICKHOUSE = (

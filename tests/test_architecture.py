@@ -11,7 +11,11 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ["pipelines", "sensors", "assets", "checks", "resources"]
 MODULES = [path for room in [*ROOMS, "local"] for path in sorted((ROOT / room).rglob("*.py"))]
 
-LOCAL_FOR = {"pipelines/cli.py", "pipelines/session.py", "pipelines/demo.py"}
+LOCAL_FOR = {
+    "pipelines/command/main.py",
+    "pipelines/command/session.py",
+    "pipelines/command/demo.py",
+}
 """The command line's modules, the only ones outside of the tests that may start the local stack."""
 
 

@@ -53,7 +53,9 @@ def test_ferry_takes_no_harm_from_the_working_folder(project: Path) -> None:
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("module", ["pipelines.cli", "pipelines.demo", "pipelines.definitions"])
+@pytest.mark.parametrize(
+    "module", ["pipelines.cli", "pipelines.command.demo", "pipelines.definitions"]
+)
 def test_a_module_of_ours_names_the_foreign_package_in_one_line(project: Path, module: str) -> None:
     found = start(project, sys.executable, "-m", module)
     assert found.returncode == 2

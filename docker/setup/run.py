@@ -21,9 +21,9 @@ import psycopg
 from psycopg import sql
 
 from local.demo_data import load_demo_data
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import InputError, TableferryError
-from resources.sqlserver import SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
 
 HERE = Path(__file__).parent
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from resources.digest import clickhouse, postgres, sqlserver
+from resources.clickhouse import digest as clickhouse
 from resources.digest.definition import Algorithm
 from resources.digest.fields import Field, Side
+from resources.postgres import digest as postgres
+from resources.sqlserver import digest as sqlserver
 from resources.tables import System
 
 WRITERS: dict[System, ModuleType] = {

@@ -13,8 +13,8 @@ from resources.errors import SchemaDrift
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, System
 from resources.types import declared as words
+from resources.types.conversions import source_export
 from resources.types.export import Refusal
-from resources.types.route import source_export
 
 Side = Literal["source", "target"]
 Kind = Literal[

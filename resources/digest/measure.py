@@ -12,8 +12,8 @@ from resources.digest.fields import Field, Side
 from resources.digest.values import shown
 from resources.endpoint import Endpoint
 from resources.errors import InputError
-from resources.keyrange import KeyRange
-from resources.rangesql import range_number, within
+from resources.keys.range import KeyRange
+from resources.keys.sql import range_number, within
 from resources.tables import Column, System, TableRef
 
 ROWS, DIGEST = "rows", "digest"

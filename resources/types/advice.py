@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from resources.dialects import quote
 from resources.tables import Column, System
+from resources.types.conversions import default_type, source_export
 from resources.types.export import Export, Refusal
 from resources.types.kinds import Array, Decimal
-from resources.types.route import default_type, source_export
 
 MOST_DIGITS = {"clickhouse": 76, "sqlserver": 38}
 

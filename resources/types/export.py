@@ -16,7 +16,7 @@ class Export:
     """For record batches."""
     text: str | None
     """For text rows that ClickHouse reads as TabSeparated; None where there is no exact one, or
-    where `resources.types.tabtext` makes it."""
+    where `resources.sqlserver.tsv_text` makes it."""
     as_text: str | None
     """A text that tells every value from every other, for a target column of a text type; None
     where the client makes it of the record batch."""

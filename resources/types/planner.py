@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from resources.clickhouse.types import has_long_calendar, reads_floats_exactly
 from resources.dialects import quote
 from resources.errors import ColumnsRefused, InputError, TypeRefused
 from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
+from resources.postgres.bcp_text import bcp_expression
+from resources.postgres.copy_text import guarded, text_expression
+from resources.refusals import Where
+from resources.sqlserver.tsv_text import tab_separated
 from resources.tables import Column, System, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
-from resources.types.bcptext import bcp_expression
-from resources.types.clickhouse import has_long_calendar, reads_floats_exactly
-from resources.types.export import Refusal
-from resources.types.kinds import Array, Float
-from resources.types.querytext import Where, guarded, text_expression
-from resources.types.route import (
+from resources.types.conversions import (
     NoRoute,
     Route,
     default_type,
@@ -25,7 +25,8 @@ from resources.types.route import (
     source_export,
     target_slot,
 )
-from resources.types.tabtext import tab_separated
+from resources.types.export import Refusal
+from resources.types.kinds import Array, Float
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from resources.dialects import string_literal
 from resources.tables import System
+from resources.types.conversions import Route
 from resources.types.declared import read
 from resources.types.kinds import (
     EPOCH,
@@ -29,7 +30,6 @@ from resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from resources.types.route import Route
 
 REFUSED = "a refusal"
 """In the place of what arrives: nothing may."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assets.evidence import conclusion, verdict_metadata
+from assets.log.check_metadata import conclusion, verdict_metadata
 from checks.verdict import Difference, Differences, Verdict
 
 

@@ -11,11 +11,11 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.definitions.partitions.subset.default import DefaultPartitionsSubset
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
-from assets import ledger
-from assets.decisions import Decision, decide
-from assets.ledger import Committed, Writer
-from assets.manifest import Transfer
-from assets.records import DataVersion, RangeRecord, Reason, State
+from assets.declaring.manifest import Transfer
+from assets.log import ledger
+from assets.log.ledger import Committed, Writer
+from assets.log.records import DataVersion, RangeRecord, Reason, State
+from assets.planning.decisions import Decision, decide
 from checks.verdict import Verdict
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])

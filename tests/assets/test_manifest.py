@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.transfer_files import load_transfer, load_transfers
+from assets.declaring.transfer_files import load_transfer, load_transfers
 from resources.errors import InputError
 from resources.tables import TableRef
 

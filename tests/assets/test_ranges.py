@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from assets.ranges import (
+from assets.planning.ranges import (
     MAX_RANGES,
     RangeGrowth,
     extend_ranges,
@@ -22,8 +22,8 @@ from assets.ranges import (
     top_bound,
 )
 from resources.errors import InputError
-from resources.keyrange import Bound, KeyKind, KeyRange
-from resources.statistics import BUCKETS, KeyStatistics
+from resources.keys.range import Bound, KeyKind, KeyRange
+from resources.keys.statistics import BUCKETS, KeyStatistics
 from resources.tables import Column
 
 KEYS: dict[KeyKind, st.SearchStrategy[Any]] = {

@@ -10,7 +10,7 @@ import dagster as dg
 import psutil
 import pytest
 
-from assets.runs import (
+from assets.running.runs import (
     MOST_RUNS,
     PROCESS,
     owner_name,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from assets.stream import DEPTH, Prefetch
+from assets.running.prefetch import DEPTH, Prefetch
 
 
 class Source:

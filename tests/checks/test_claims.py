@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checks.claims import CLAIMS, Claim, render, table
+from docs.tools.detection_matrix import CLAIMS, Claim, render, table
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reconciliation.md"
 
 
 def test_the_page_shows_the_claims_as_they_are() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert render(page) == page, "run: python -m checks.claims"
+    assert render(page) == page, "run: python -m docs.tools.detection_matrix"
     assert table().count("\n") == len(CLAIMS) + 2
 
 

@@ -13,9 +13,9 @@ import dagster as dg
 import psycopg
 import pytest
 
-from pipelines import runner
-from pipelines.session import Session, open_session
-from pipelines.views import RangeView, TransferView
+from pipelines.command import runner
+from pipelines.command.session import Session, open_session
+from pipelines.command.views import RangeView, TransferView
 from tests.integration import homes, looking
 from tests.servers import Servers, own
 

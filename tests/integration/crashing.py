@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.session import open_session
+from pipelines.command.session import open_session
 from resources.tables import System, TableRef, staging_prefix
 from tests.integration import ferry_process, looking
 from tests.integration.conftest import Ferry

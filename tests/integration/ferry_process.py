@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], output: Path) -> None:
     """Be the command, with what it says in a file."""
-    from pipelines import cli
+    from pipelines.command import main
 
     with output.open("wb") as file:
         for stream in (sys.stdout, sys.stderr):
@@ -21,4 +21,4 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], output: Path)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["ferry", *arguments]
-    cli.main()
+    main.main()

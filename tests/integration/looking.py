@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import clickhouse_connect
 import mssql_python
 
-from resources.sqlserver import SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
 
 Row = tuple[Any, ...]
 

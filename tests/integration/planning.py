@@ -8,7 +8,7 @@ from resources.endpoint import Endpoint
 from resources.errors import TypeRefused
 from resources.plan import CopyPlan
 from resources.tables import TableRef
-from resources.types import ColumnOverride, plan_copy
+from resources.types.planner import ColumnOverride, plan_copy
 
 
 def plan_of(source: Endpoint, table: TableRef, exclude: Collection[str] = ()) -> CopyPlan:

@@ -19,18 +19,18 @@ from click.testing import CliRunner
 
 from assets.asset_keys import asset_key, table_of
 from pipelines.cli import main
+from pipelines.command.session import Session, open_session
 from pipelines.definitions import build
-from pipelines.session import Session, open_session
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_target import ClickHouseTarget
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
 from resources.dialects import qualified, quote
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import WriteMode
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_target import SqlServerTarget
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
 from resources.tables import Column, System, TableRef
 from resources.target import Target, TargetOptions
-from resources.types import plan_copy
+from resources.types.planner import plan_copy
 from tests.servers import Servers
 
 pytestmark = pytest.mark.integration

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from local.stack import Stack
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_target import ClickHouseTarget
-from resources.debug import CRASH_AT
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.crash_points import CRASH_AT
 from resources.errors import (
     ConnectionFailed,
     InputError,
@@ -24,7 +24,7 @@ from resources.errors import (
     SchemaDrift,
     StatementFailed,
 )
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan, WriteMode
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of

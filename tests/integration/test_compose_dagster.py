@@ -21,10 +21,10 @@ import dagster as dg
 import psycopg
 import pytest
 
-from assets.journey import apply_growth, find_growth
-from assets.runs import PROCESS, move_job_name
+from assets.planning.resolve import apply_growth, find_growth
+from assets.running.runs import PROCESS, move_job_name
 from local.process import free_port
-from pipelines.session import Session, open_session
+from pipelines.command.session import Session, open_session
 from tests.integration.containers import (
     ROOT,
     SERVICES,

@@ -16,9 +16,9 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from local.stack import Stack
-from pipelines import runner
-from pipelines.session import Session, open_session
-from resources.sqlserver import SqlServerResource
+from pipelines.command import runner
+from pipelines.command.session import Session, open_session
+from resources.sqlserver.resource import SqlServerResource
 from tests.integration.containers import ROOT, SERVICES, new_passwords, settings, warehouse
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

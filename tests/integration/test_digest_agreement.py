@@ -12,8 +12,8 @@ from checks.drilldown import drill_down
 from checks.reconcile import reconcile
 from checks.verdict import LEVELS
 from resources import probe
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_target import ClickHouseTarget
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
 from resources.dialects import qualified
 from resources.digest.client import digests
 from resources.digest.definition import ALGORITHMS
@@ -21,13 +21,14 @@ from resources.digest.fields import fields, observed
 from resources.digest.probe import DigestRefused, dialect, shared
 from resources.endpoint import Endpoint
 from resources.errors import StatementFailed
-from resources.keyrange import KeyRange
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_target import SqlServerTarget
+from resources.keys.range import KeyRange
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
 from resources.tables import TableRef
 from resources.target import Target, TargetOptions
-from resources.types import conform, plan_copy, schema
+from resources.types.conform import conform, schema
+from resources.types.planner import plan_copy
 from tests.integration.test_reconcile_no_false_alarm import FOR_SQLSERVER, Hop, Journey, tables
 
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.digest.fields import Field, Side, fields
 from resources.digest.measure import Grouped, measuring
 from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.tables import TableRef
-from resources.types import plan_copy
+from resources.types.planner import plan_copy
 
 ROWS = 300_000
 RANGES = [KeyRange("integer", low, low + ROWS // 40) for low in range(1, ROWS, ROWS // 40)]

@@ -8,13 +8,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.ledger import evaluations
+from assets.log.ledger import evaluations
 from resources import fingerprints
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.digest import definition
 from resources.errors import InputError
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
 
 DIRECT = "['clickhouse://warehouse.{t}']"

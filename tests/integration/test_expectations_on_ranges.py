@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from checks.expectations import ExpectationSpec, run_suite
-from resources.clickhouse import ClickHouseResource
-from resources.keyrange import KeyRange
+from resources.clickhouse.resource import ClickHouseResource
+from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
 

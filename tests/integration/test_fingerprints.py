@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assets.ranges import plan_ranges
+from assets.planning.ranges import plan_ranges
 from resources.errors import InputError, StatementFailed
 from resources.fingerprints import METHODS, SourceFingerprint, fingerprints
-from resources.keykind import key_kind
-from resources.keyrange import KeyRange
-from resources.postgres import PostgresResource
-from resources.statistics import KeyStatistics, key_statistics
+from resources.keys.kind import key_kind
+from resources.keys.range import KeyRange
+from resources.keys.statistics import KeyStatistics, key_statistics
+from resources.postgres.resource import PostgresResource
 from resources.tables import TableRef
 from tests.integration.planning import plan_of
 from tests.servers import own

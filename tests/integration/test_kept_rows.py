@@ -7,8 +7,8 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from assets.runs import RANGE_END, RANGE_START, move_job_name
-from pipelines import runner
+from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from pipelines.command import runner
 from pipelines.definitions import build
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of

@@ -8,13 +8,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from assets.ranges import extend_ranges, plan_ranges, top_bound
-from resources import statistics
+from assets.planning.ranges import extend_ranges, plan_ranges, top_bound
 from resources.dialects import predicate
-from resources.keykind import key_kind
-from resources.keyrange import KeyRange
-from resources.postgres import PostgresResource
-from resources.statistics import KeyStatistics, key_statistics
+from resources.keys import statistics
+from resources.keys.kind import key_kind
+from resources.keys.range import KeyRange
+from resources.keys.statistics import KeyStatistics, key_statistics
+from resources.postgres.resource import PostgresResource
 from resources.tables import Column, TableRef
 from tests.servers import own
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from assets.ledger import evaluations
-from pipelines import runner
+from assets.log.ledger import evaluations
 from pipelines.cli import main
-from pipelines.validation import validate
+from pipelines.command import runner
+from pipelines.command.validation import validate
 from resources.errors import InputError
 from tests.integration.conftest import Ferry, by_range
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from assets import proof, worker
-from pipelines.session import open_session
-from resources.sqlserver import SqlServerResource
+from assets.running import range_attempt
+from assets.verifying import audit
+from pipelines.command.session import open_session
+from resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import ask_sqlserver, rows_of
 from tests.servers import Servers
@@ -60,7 +61,7 @@ def when(
             seen += 1
             act(seen)
 
-    for module in (worker, proof):
+    for module in (range_attempt, audit):
         monkeypatch.setattr(module, "reached", reached)
     return lambda: seen
 

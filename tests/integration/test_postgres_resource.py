@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableMissing
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.retry import is_transient
 from resources.tables import Column, TableRef
 from tests.servers import Servers, own
@@ -304,7 +304,7 @@ def test_a_bad_snapshot_name_cannot_inject_sql(source: PostgresResource) -> None
 
 PEAK = """
 import resource, sys
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 source = PostgresResource(url=sys.argv[1])
 sql = f"SELECT g, md5(g::text) a, repeat('x', 60) b FROM generate_series(1, {sys.argv[3]}) g"
 with getattr(source, sys.argv[2])(sql) as stream:

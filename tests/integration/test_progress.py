@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assets.progress import Progress, listening
+from assets.running.progress import Progress, listening
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

@@ -16,17 +16,17 @@ from checks.drilldown import drill_down
 from checks.reconcile import reconcile, reconcile_all
 from checks.verdict import LEVELS, Difference
 from checks.whole_table import whole_table
-from resources.clickhouse import ClickHouseResource
+from resources.clickhouse.resource import ClickHouseResource
 from resources.connection import ConnectionSettings
 from resources.dialects import qualified, quote
 from resources.endpoint import BATCH_ROWS, Endpoint
 from resources.errors import SchemaDrift, TableMissing
-from resources.keyrange import KeyKind, KeyRange
+from resources.keys.range import KeyKind, KeyRange
 from resources.plan import CopyPlan
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.probe import NUMBER
 from resources.tables import Column, System, TableRef
-from resources.types import plan_copy
+from resources.types.planner import plan_copy
 
 pytestmark = pytest.mark.integration
 

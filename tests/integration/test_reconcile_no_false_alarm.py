@@ -18,17 +18,18 @@ from psycopg.types.json import Jsonb
 from checks.drilldown import drill_down
 from checks.reconcile import reconcile, reconcile_all
 from checks.verdict import LEVELS
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_target import ClickHouseTarget
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
 from resources.endpoint import Endpoint
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_target import SqlServerTarget
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
 from resources.tables import TableRef
 from resources.target import Target, TargetOptions
-from resources.types import conform, plan_copy, schema
+from resources.types.conform import conform, schema
+from resources.types.planner import plan_copy
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

@@ -11,12 +11,12 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from assets.runs import RANGE_END, RANGE_START, move_job_name
-from pipelines import runner
+from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from pipelines.command import runner
 from pipelines.definitions import build
-from pipelines.report import HopEntry
-from pipelines.report_render import render
-from pipelines.reporting import report
+from pipelines.reporting.collect import report
+from pipelines.reporting.html import render
+from pipelines.reporting.report import HopEntry
 from tests.integration.conftest import Ferry
 from tests.integration.webui import browser, until
 from tests.pipelines.sample_report import sample

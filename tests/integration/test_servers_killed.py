@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 
-from assets import worker
+from assets.running import range_attempt
 from local.stack import Stack
-from pipelines.session import open_session
-from resources import debug
+from pipelines.command.session import open_session
+from resources import crash_points
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import reopen, rows_of, staging_tables
 
@@ -48,7 +48,7 @@ def kill_at(
     servers: list[str],
     point: str,
     nth: int,
-    module: ModuleType = worker,
+    module: ModuleType = range_attempt,
 ) -> Callable[[], None]:
     """Kill servers when the run is at a point the nth time, and start them again after a moment.
 
@@ -107,7 +107,7 @@ def test_a_swap_survives_the_restart_of_the_server(ferry: Ferry, server: str, ho
     """On SQL Server before its transaction commits, on ClickHouse after the exchange."""
     ferry.declare(HOPS, ranges="{rows: 200}", write="swap")
     with pytest.MonkeyPatch.context() as patch:
-        wait = kill_at(patch, ferry.stack, [server], "inside_swap", hop, debug)
+        wait = kill_at(patch, ferry.stack, [server], "inside_swap", hop, crash_points)
         view = ferry.run()
         wait()
     assert view.good, view.errors
@@ -125,7 +125,7 @@ def test_a_server_that_stays_away_fails_the_run_clearly(
             killed.set()
             ferry.stack.kill("clickhouse")
 
-    monkeypatch.setattr(worker, "reached", reached)
+    monkeypatch.setattr(range_attempt, "reached", reached)
     view = ferry.run(profile="safe")
     ferry.stack.restart("clickhouse")
     assert not view.good
@@ -136,7 +136,7 @@ def test_a_server_that_stays_away_fails_the_run_clearly(
     (run_id,) = view.run_ids
     said = [entry.user_message for entry in ferry.session.instance.all_logs(run_id)]
     assert any("attempt 1 failed, again in" in message for message in said), "attempts are seen"
-    monkeypatch.setattr(worker, "reached", lambda name: None)
+    monkeypatch.setattr(range_attempt, "reached", lambda name: None)
     reopen(ferry)
     before = ferry.materializations("sqlserver", "dbo")
     again = ferry.run(failed=True)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from resources.errors import StatementFailed
-from resources.sqlserver import SqlServerConnection, SqlServerResource
+from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
 from tests import servers
 from tests.integration.conftest import Ferry
 from tests.integration.containers import ROOT

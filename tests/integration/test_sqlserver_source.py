@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from assets.ranges import plan_ranges
+from assets.planning.ranges import plan_ranges
 from resources.dialects import predicate
 from resources.errors import InputError
 from resources.fingerprints import fingerprints
-from resources.keykind import key_kind
-from resources.keyrange import KeyRange
-from resources.sqlserver import ALLOWS_SNAPSHOT, SqlServerConnection, SqlServerResource
-from resources.statistics import key_statistics
+from resources.keys.kind import key_kind
+from resources.keys.range import KeyRange
+from resources.keys.statistics import key_statistics
+from resources.sqlserver.resource import ALLOWS_SNAPSHOT, SqlServerConnection, SqlServerResource
 from resources.tables import TableRef
 from tests.integration.planning import plan_of
 from tests.servers import Servers, own

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from local.stack import Stack
-from resources.debug import CRASH_AT
+from resources.crash_points import CRASH_AT
 from resources.errors import (
     ConnectionFailed,
     InputError,
@@ -24,10 +24,10 @@ from resources.errors import (
     StatementFailed,
     TableMissing,
 )
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan, WriteMode
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_target import SqlServerTarget
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of
 from tests.integration import looking
@@ -292,7 +292,7 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
 
 
 def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resources.sqlserver_target.LOCK_SECONDS", 0)
+    monkeypatch.setattr("resources.sqlserver.target.LOCK_SECONDS", 0)
     bench.target.prepare(bench.plan, REPLACE)
     with bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load:
         load.load_arrow([_batch(OLD)])

@@ -9,10 +9,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import worker
-from pipelines import runner
-from pipelines.session import Session, open_session
-from pipelines.views import TransferView
+from assets.running import range_attempt
+from pipelines.command import runner
+from pipelines.command.session import Session, open_session
+from pipelines.command.views import TransferView
 from sensors.reaper import reap, reaper
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, reopen, rows_of, runs_by_status, staging_tables
@@ -45,7 +45,7 @@ def test_of_two_runs_of_a_range_one_wins(
 ) -> None:
     """Without Dagster's pool, so that only the target's own lock stands between them."""
     one = ferry(hops, *TABLE, ranges="{count: 1}")
-    monkeypatch.setattr("resources.sqlserver_target.LOCK_SECONDS", 1)
+    monkeypatch.setattr("resources.sqlserver.target.LOCK_SECONDS", 1)
     one.session.instance.event_log_storage.set_concurrency_slots(one.table, 2)
     name = runner.plan(one.session, one.table)[1].ranges[0].range
     inside, go_on = threading.Event(), threading.Event()
@@ -55,7 +55,7 @@ def test_of_two_runs_of_a_range_one_wins(
             inside.set()
             assert go_on.wait(60)
 
-    monkeypatch.setattr(worker, "reached", reached)
+    monkeypatch.setattr(range_attempt, "reached", reached)
     found: dict[str, TransferView] = {}
 
     def run(which: str, session: Session) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from resources.dialects import qualified, quote
 from resources.tables import TableRef
-from resources.types import conform, plan_copy
+from resources.types.conform import conform
+from resources.types.planner import plan_copy
 from tests.integration.typed_servers import EVERYTHING, ClickHouseEnd, PostgresEnd, SqlServerEnd
 from tests.servers import own
 

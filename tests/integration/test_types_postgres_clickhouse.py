@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 
 from resources.errors import ValueRefused
 from resources.tables import TableRef
-from resources.types import conform, decimal_types, plan_copy
+from resources.types.conform import conform
+from resources.types.planner import plan_copy
+from resources.types.scan import decimal_types
 from tests.integration.typed_servers import (
     EVERYTHING,
     REFUSED,

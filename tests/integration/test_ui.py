@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from local.demo_data import load_demo_data
-from pipelines import demo, runner
-from pipelines.session import Session, open_session
+from pipelines.command import demo, runner
+from pipelines.command.session import Session, open_session
 from tests.integration.webui import Browser, UserInterface, browser, until
 from tests.servers import Servers
 

@@ -13,15 +13,16 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from assets import verification, worker
 from assets.asset_keys import asset_key
-from assets.runs import RANGE_END, RANGE_START, move_job_name
-from pipelines import runner
+from assets.running import range_attempt
+from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from assets.verifying import on_demand
 from pipelines.cli import main
+from pipelines.command import runner
+from pipelines.command.runner import QUIET
+from pipelines.command.session import open_session
+from pipelines.command.views import CheckView
 from pipelines.definitions import build
-from pipelines.runner import QUIET
-from pipelines.session import open_session
-from pipelines.views import CheckView
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, ask_clickhouse, rows_of
 from tests.integration.interface import Interface, served
@@ -93,7 +94,7 @@ def test_a_check_that_ran_beside_a_move_does_not_outlive_it(
             inside.set()
             assert go_on.wait(60)
 
-    monkeypatch.setattr(worker, "reached", reached)
+    monkeypatch.setattr(range_attempt, "reached", reached)
     moved: list[bool] = []
     second = open_session()
     move = threading.Thread(target=lambda: moved.append(runner.run(second, one.table).good))
@@ -119,7 +120,7 @@ def test_a_range_that_moves_while_it_is_compared_is_compared_again(
     assert one.run().good
     one.session.instance.event_log_storage.set_concurrency_slots(one.table, 2)
     one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
-    compare, second = verification.reconcile_all, open_session()
+    compare, second = on_demand.reconcile_all, open_session()
     moved: list[bool] = []
 
     def after_a_move(*arguments: Any, **options: Any) -> Any:
@@ -130,7 +131,7 @@ def test_a_range_that_moves_while_it_is_compared_is_compared_again(
             move.join()
         return found
 
-    monkeypatch.setattr(verification, "reconcile_all", after_a_move)
+    monkeypatch.setattr(on_demand, "reconcile_all", after_a_move)
     found = runner.check(one.session, one.table)
     assert moved == [True]
     assert found.good, found.errors

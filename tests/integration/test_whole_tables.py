@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assets import transfer
-from pipelines import runner
+from pipelines.command import runner
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

@@ -11,17 +11,18 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from assets.wires import chosen_wire
+from assets.planning.wires import chosen_wire
 from pipelines.cli import main
-from pipelines.doctor import TYPES
+from pipelines.command.doctor import TYPES
 from resources import probe, wires
 from resources.connection import parse_url
 from resources.errors import InputError
 from resources.plan import CopyPlan, WireFormat
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver import tsv_text
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import Column, System, TableRef
-from resources.types import plan_copy, tabtext
+from resources.types.planner import plan_copy
 from resources.wires import wrong_values
 
 needs_bcp = pytest.mark.skipif(
@@ -65,13 +66,13 @@ def test_postgres_is_exact(pg_url: str, target: System) -> None:
 @pytest.fixture
 def lone_backslash(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Babelfish made of a backslash: it came out unescaped."""
-    monkeypatch.setattr(tabtext, "ESCAPES", (("N'\\'", "N'\\'"), *tabtext.ESCAPES[1:]))
+    monkeypatch.setattr(tsv_text, "ESCAPES", (("N'\\'", "N'\\'"), *tsv_text.ESCAPES[1:]))
 
 
 @pytest.fixture
 def rounded_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Babelfish made of a limit with seven decimals: a value beyond it passed."""
-    monkeypatch.setattr(tabtext, "_outside", lambda name, low, high: f"{name} IS NULL AND 1 = 0")
+    monkeypatch.setattr(tsv_text, "_outside", lambda name, low, high: f"{name} IS NULL AND 1 = 0")
 
 
 @pytest.fixture

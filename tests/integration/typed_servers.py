@@ -21,21 +21,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from resources.clickhouse import ClickHouseResource
-from resources.clickhouse_types import declared_type
+from resources.artifacts import workspace
+from resources.clickhouse.nullable import declared_type
+from resources.clickhouse.resource import ClickHouseResource
 from resources.delimited import Framing, framed_rows
 from resources.dialects import qualified, quote
 from resources.errors import ValueRefused
-from resources.files import workspace
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.postgres import PostgresResource
-from resources.sqlserver import SqlServerResource
-from resources.sqlserver_ddl import create_staging
-from resources.sqlserver_export import read_tab_separated
-from resources.sqlserver_text import load_files
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.ddl import create_staging
+from resources.sqlserver.load_text import load_files
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.source import read_tab_separated
 from resources.tables import TableRef
-from resources.types import ColumnOverride, conform, plan_copy, schema
+from resources.types.conform import conform, schema
+from resources.types.planner import ColumnOverride, plan_copy
 from tests.integration import looking
 
 REFUSED = object()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checks.verdict import Difference
-from pipelines.report import (
+from pipelines.reporting.report import (
     CheckEntry,
     ColumnEntry,
     ExpectationEntry,

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from assets.transfer_files import load_transfers
+from assets.declaring.transfer_files import load_transfers
 from pipelines.definitions import build, defs
 from resources.errors import InputError
 from sensors.invalid_files import GROUP, invalid_definitions

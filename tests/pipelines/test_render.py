@@ -21,13 +21,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from assets.asset_keys import asset_key
-from assets.ledger import Writer
-from assets.records import RangeRecord, State
-from assets.transfer_files import load_transfers
-from assets.verification import Checked
+from assets.declaring.transfer_files import load_transfers
+from assets.log.ledger import Writer
+from assets.log.records import RangeRecord, State
+from assets.verifying.on_demand import Checked
 from checks.verdict import Difference, Differences, Verdict
-from pipelines import render
-from pipelines.views import RangeView, TransferView
+from pipelines.command import render
+from pipelines.command.views import RangeView, TransferView
 
 LONG = "-0000000000000250001..0000000000000500001"
 LONGER = "2024-01-01T00:00:00.000001..2024-02-01T00:00:00.000001"

@@ -12,10 +12,10 @@ import dagster as dg
 import jsonschema
 import pytest
 
-from assets.history import PastRun, unanswered
-from pipelines.report import Report, RunEntry, Suite
-from pipelines.report_render import breakable, render
-from pipelines.reporting import _checked_url
+from assets.log.history import PastRun, unanswered
+from pipelines.reporting.collect import _checked_url
+from pipelines.reporting.html import breakable, render
+from pipelines.reporting.report import Report, RunEntry, Suite
 from resources.errors import InputError
 from tests.pipelines.sample_report import MOVED, NAMES, NASTY, REFUSED, SUITE, a_range, sample
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from resources import files
+from resources import artifacts
+from resources.artifacts import ArtifactWriter, DiskFull, artifact_folder, most_bytes, workspace
 from resources.errors import InputError, ReceiptMismatch
-from resources.files import ArtifactWriter, DiskFull, artifact_folder, most_bytes, workspace
 
 
 def test_an_artifact_knows_its_rows_bytes_and_hash(tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ def test_a_workspace_is_private_and_goes_away(tmp_path: Path) -> None:
 def test_the_living_keep_their_workspaces(tmp_path: Path) -> None:
     with workspace(tmp_path) as one, workspace(tmp_path) as other:
         assert one.is_dir() and other.is_dir()
-        assert files.remove_orphans(tmp_path) == []
+        assert artifacts.remove_orphans(tmp_path) == []
 
 
 def test_the_next_call_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, pathlib\n"
-        "from resources.files import workspace\n"
+        "from resources.artifacts import workspace\n"
         f"with workspace(pathlib.Path({str(tmp_path)!r})) as own:\n"
         "    (own / 'data').write_bytes(b'x' * 1000)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -85,10 +85,10 @@ def test_a_full_disk_names_folder_needed_and_free_bytes(tmp_path: Path) -> None:
 
 
 def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(files.FOLDER, "/a")
-    monkeypatch.setenv(files.BYTES, "12")
+    monkeypatch.setenv(artifacts.FOLDER, "/a")
+    monkeypatch.setenv(artifacts.BYTES, "12")
     assert (artifact_folder(), artifact_folder("/b")) == (Path("/a"), Path("/b"))
     assert (most_bytes(), most_bytes(5)) == (12, 5)
-    monkeypatch.setenv(files.BYTES, "1 GB")
+    monkeypatch.setenv(artifacts.BYTES, "1 GB")
     with pytest.raises(InputError, match="TABLEFERRY_ARTIFACT_BYTES should be a number of bytes"):
         most_bytes()

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from resources import bcp
-from resources.bcp import (
+from resources.connection import ConnectionSettings
+from resources.delimited import Framing
+from resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
+from resources.retry import is_transient
+from resources.sqlserver import bcp
+from resources.sqlserver.bcp import (
     SILENT_SECONDS,
     TIMEOUT,
     BcpTool,
@@ -21,10 +25,6 @@ from resources.bcp import (
     running,
     silent_seconds,
 )
-from resources.connection import ConnectionSettings
-from resources.delimited import Framing
-from resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
-from resources.retry import is_transient
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)

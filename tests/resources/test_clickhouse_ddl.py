@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.clickhouse_ddl import (
+from resources.clickhouse.ddl import (
     Owner,
     create_table,
     not_in,
@@ -17,9 +17,9 @@ from resources.clickhouse_ddl import (
     range_number,
     staging_table,
 )
-from resources.clickhouse_types import declared_type, split_type
+from resources.clickhouse.nullable import declared_type, split_type
 from resources.errors import InputError
-from resources.keyrange import KeyRange
+from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
 from resources.target import TargetOptions, row_identity, shadow_of

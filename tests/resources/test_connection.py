@@ -7,7 +7,7 @@ import pytest
 
 from resources.connection import ConnectionSettings, parse_url
 from resources.errors import InputError, TableferryError
-from resources.postgres import PostgresResource
+from resources.postgres.resource import PostgresResource
 from resources.tables import System
 
 SECRET = "p@ss/w:rd?"

@@ -6,21 +6,21 @@ import signal
 
 import pytest
 
-from resources import debug
+from resources import crash_points
 
 
 def test_the_debug_hook_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    monkeypatch.setattr(debug.os, "kill", lambda pid, number: killed.append(number))
-    monkeypatch.setattr(debug, "_seen", {})
-    monkeypatch.delenv(debug.CRASH_AT, raising=False)
-    debug.reached("after_load")
+    monkeypatch.setattr(crash_points.os, "kill", lambda pid, number: killed.append(number))
+    monkeypatch.setattr(crash_points, "_seen", {})
+    monkeypatch.delenv(crash_points.CRASH_AT, raising=False)
+    crash_points.reached("after_load")
     assert not killed
-    monkeypatch.setenv(debug.CRASH_AT, "after_load:2")
-    debug.reached("before_export")
-    debug.reached("after_load")
+    monkeypatch.setenv(crash_points.CRASH_AT, "after_load:2")
+    crash_points.reached("before_export")
+    crash_points.reached("after_load")
     assert not killed
-    debug.reached("after_load")
+    crash_points.reached("after_load")
     assert killed == [signal.SIGKILL]
-    debug.reached("after_load")
+    crash_points.reached("after_load")
     assert len(killed) == 1

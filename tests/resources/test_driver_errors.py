@@ -11,11 +11,12 @@ import pytest
 import urllib3.exceptions
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
-from resources import clickhouse_errors, sqlserver_errors
+from resources.clickhouse import errors as clickhouse_errors
 from resources.connection import parse_url
 from resources.errors import ConnectionFailed, StatementFailed
 from resources.retry import is_transient
-from resources.sqlserver import SqlServerResource
+from resources.sqlserver import errors as sqlserver_errors
+from resources.sqlserver.resource import SqlServerResource
 
 CLICKHOUSE = parse_url("clickhouse", "http://app:s3cret@host:8123/shop")
 SQLSERVER = parse_url("sqlserver", "mssql://sa:s3cret@host:1433/shop")

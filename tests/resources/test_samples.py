@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.doctor import TYPES
+from pipelines.command.doctor import TYPES
 from resources.tables import System
+from resources.types.conversions import default_type, route, source_export
 from resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
-from resources.types.route import default_type, route, source_export
 from resources.types.samples import REFUSED, Sample, meaning, samples
 from resources.wires import _unescaped
 

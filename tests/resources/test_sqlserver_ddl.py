@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from resources.plan import ColumnPlan, CopyPlan
-from resources.sqlserver_ddl import (
+from resources.sqlserver.ddl import (
     create_schema,
     create_staging,
     create_table,

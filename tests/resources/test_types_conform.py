@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from resources.errors import InputError, SchemaDrift, ValueRefused
 from resources.tables import Column, TableRef
-from resources.types import ColumnOverride, conform, plan_copy
+from resources.types.conform import conform
+from resources.types.planner import ColumnOverride, plan_copy
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

@@ -6,7 +6,7 @@ import pytest
 
 from resources.errors import InputError, TypeRefused
 from resources.tables import Column, TableRef
-from resources.types import ColumnOverride, compatible, plan_copy
+from resources.types.planner import ColumnOverride, compatible, plan_copy
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

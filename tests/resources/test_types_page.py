@@ -6,19 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from resources.types import page, postgres, sqlserver
+from docs.tools import types_page
+from resources.postgres import types as postgres
+from resources.sqlserver import types as sqlserver
 from resources.types.declared import read
 
 DOCS = Path(__file__).parents[2] / "docs" / "types.md"
 
 
 def test_the_page_is_up_to_date():
-    assert DOCS.read_text() == page.render(), "run: python -m resources.types.page > docs/types.md"
+    assert DOCS.read_text() == types_page.render(), (
+        "run: python -m docs.tools.types_page > docs/types.md"
+    )
 
 
 KNOWN = [
-    (page.POSTGRES, {*postgres.INTEGERS, *postgres.TEXT} - {"int"}),
-    (page.SQLSERVER, {*sqlserver.INTEGERS, *sqlserver.MONEY, *sqlserver.METHODS} - {"timestamp"}),
+    (types_page.POSTGRES, {*postgres.INTEGERS, *postgres.TEXT} - {"int"}),
+    (
+        types_page.SQLSERVER,
+        {*sqlserver.INTEGERS, *sqlserver.MONEY, *sqlserver.METHODS} - {"timestamp"},
+    ),
 ]
 
 

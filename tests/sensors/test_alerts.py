@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.runs import RANGE_END, RANGE_START
+from assets.running.runs import RANGE_END, RANGE_START
 from sensors.alerts import ALERT_URL, failure_alert
 
 

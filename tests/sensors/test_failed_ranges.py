@@ -16,10 +16,10 @@ from dagster._core.events import (
 )
 
 from assets.asset_keys import asset_key
-from assets.ledger import Writer
-from assets.manifest import Transfer
-from assets.records import RangeRecord, State
-from assets.runs import RANGE_END, RANGE_START, move_job_name
+from assets.declaring.manifest import Transfer
+from assets.log.ledger import Writer
+from assets.log.records import RangeRecord, State
+from assets.running.runs import RANGE_END, RANGE_START, move_job_name
 from checks.verdict import Verdict
 from sensors import failed_ranges
 from sensors.failed_ranges import MOST_TRIES, failed_ranges_sensor

@@ -10,7 +10,7 @@ import dagster as dg
 import psutil
 import pytest
 
-from assets.runs import PROCESS, this_process
+from assets.running.runs import PROCESS, this_process
 from sensors.reaper import reaper
 
 Status = dg.DagsterRunStatus

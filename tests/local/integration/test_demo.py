@@ -42,7 +42,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, s
     }
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", "pipelines.demo"],
+            [sys.executable, "-m", "pipelines.command.demo"],
             env=environment,
             capture_output=True,
             text=True,

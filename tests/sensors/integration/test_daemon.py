@@ -18,7 +18,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.runs import RANGE_START
+from assets.running.runs import RANGE_START
 from sensors.alerts import ALERT_URL
 from sensors.failed_ranges import FIRST_PAUSE
 from tests.integration.conftest import Ferry

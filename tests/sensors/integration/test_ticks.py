@@ -10,8 +10,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.journey import apply_growth
-from assets.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
+from assets.planning.resolve import apply_growth
+from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
 from pipelines.definitions import build
 from sensors import new_ranges
 from tests.integration.conftest import Ferry

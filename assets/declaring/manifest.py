@@ -1,0 +1,380 @@
+"""The YAML declaration of a transfer: what it may say, checked without any server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
+from assets.declaring.profiles import DEFAULT, profile
+from assets.declaring.yaml_lines import Location
+from assets.planning.boundaries import MAX_RANGES, bounds_problems
+from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.expectations import ExpectationSpec, kind_problem
+from checks.verdict import CHECK_NAMES, Level
+from checks.whole_table import WHOLE_TABLE_CHECKS
+from resources.clickhouse.ddl import engine_problem
+from resources.errors import InputError
+from resources.plan import OverflowPolicy, WireChoice, WriteMode
+from resources.tables import System, TableRef
+from resources.types.planner import is_target_type
+
+FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
+DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
+Count = Annotated[int, Field(gt=0)]
+
+LENIENT = "lenient"
+"""In the context of a validation: let the way of the hops pass, so that later rules are asked."""
+
+
+class Several(ValueError):
+    """More than one thing is wrong with a value: where in it, and what."""
+
+    def __init__(self, found: list[tuple[Location, str]]) -> None:
+        self.found = found
+        super().__init__("; ".join(message for _, message in found))
+
+    @classmethod
+    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
+        """Raise if there is anything."""
+        if problems := list(found):
+            raise cls(problems)
+
+
+def _table(value: object) -> object:
+    if isinstance(value, TableRef):
+        return value
+    try:
+        return TableRef.parse(str(value))
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _width(value: object) -> object:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not whole and value not in ("day", "month", "year"):
+        raise ValueError(
+            "should be a number of keys, days or seconds greater than 0, or day, month or year"
+        )
+    return value
+
+
+def _type(value: object) -> object:
+    if not isinstance(value, str | dict):
+        raise ValueError("should be a type of the target, or one type per system")
+    return value
+
+
+Table = Annotated[TableRef, BeforeValidator(_table)]
+
+
+class Declared(BaseModel):
+    """Base of all parts of the file: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RangesSpec(Declared):
+    """How the key space is cut: by `rows`, `count` or `width`, or at given `bounds`.
+
+    With `width` or `count`, two bounds give the span that is divided; alone, the bounds are the
+    cuts themselves.
+    """
+
+    rows: Count | None = None
+    count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
+    width: Annotated[int | Literal["day", "month", "year"], BeforeValidator(_width)] | None = None
+    bounds: Annotated[list[Any] | None, Field(validate_default=True)] = None
+
+    @field_validator("bounds")
+    @classmethod
+    def check_all(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
+        """The last of the fields, so that it sees the others, but for those that are wrong."""
+        names = ("rows", "count", "width")
+        measures = {name: info.data[name] for name in names if info.data.get(name) is not None}
+        found: list[str] = []
+        if len(measures) > 1:
+            found.append(f"give one of rows, count and width, not {' and '.join(measures)}")
+        if value is None and not measures and set(names) <= set(info.data):
+            found.append("give one of rows, count, width and bounds")
+        if value is not None:
+            found += bounds_problems(value, measures)
+        Several.check(((), message) for message in found)
+        return value
+
+
+class ColumnSpec(Declared):
+    """What is special about one column."""
+
+    rename: Annotated[str, Field(min_length=1)] | None = None
+    type: Annotated[str | dict[System, str], BeforeValidator(_type)] | None = None
+    """Target type of the first hop, or one per system."""
+    on_overflow: OverflowPolicy = "refuse"
+    low_cardinality: bool = False
+
+    @field_validator("on_overflow", mode="before")
+    @classmethod
+    def read_null(cls, value: object) -> object:
+        """YAML's own null, which is what `on_overflow: null` says without quotes."""
+        return "null" if value is None else value
+
+    @field_validator("on_overflow")
+    @classmethod
+    def check_overflow(cls, value: OverflowPolicy, info: ValidationInfo) -> OverflowPolicy:
+        if value == "text" and info.data.get("type") is not None:
+            raise ValueError("text chooses the type itself; leave type out")
+        return value
+
+
+class HopSpec(Declared):
+    """One target of the journey, and how it is reached."""
+
+    to: Table
+    wire: WireChoice = "auto"
+    engine: str | None = None
+    order_by: list[str] | None = None
+    partition_by: str | None = None
+
+    @field_validator("engine", "order_by", "partition_by")
+    @classmethod
+    def check_clickhouse(cls, value: Any, info: ValidationInfo) -> Any:
+        to = info.data.get("to")
+        if value is not None and to is not None and to.system != "clickhouse":
+            raise ValueError(f"is for ClickHouse targets, not for {to}")
+        if info.field_name == "engine" and value is not None and (why := engine_problem(value)):
+            raise ValueError(why)
+        return value
+
+
+class ParallelSpec(Declared):
+    """Workers: how many ranges are exported, and how many loaded, at the same time.
+
+    What is not given is the profile's.
+    """
+
+    export: Annotated[int, Field(ge=1, le=64)] | None = None
+    load: Annotated[int, Field(ge=1, le=64)] | None = None
+
+
+class ExpectationDeclared(Declared):
+    """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
+
+    name: Annotated[str, Field(min_length=1)] | None = None
+    type: str
+    kwargs: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def check_kind(self) -> Self:
+        if problem := kind_problem(self.spec):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def spec(self) -> ExpectationSpec:
+        """For the checks."""
+        return ExpectationSpec(self.type, self.kwargs, self.name)
+
+
+class CheckSpec(Declared):
+    """What a failed check means."""
+
+    severity: Literal["error", "warn"] = "error"
+    blocking: bool = True
+    """Whether a range with this check failed stays uncommitted, and out of the later hops."""
+
+
+class Transfer(Declared):
+    """One table's declared journey. See docs/guide.md for each key.
+
+    A rule that concerns several fields belongs to the last of them, which sees those before it
+    that are valid by themselves: so that everything that is wrong is found at once.
+    """
+
+    transfer: Annotated[str, AfterValidator(op_name)]
+    description: str | None = None
+    source: Table
+    hops: Annotated[list[HopSpec], Field(min_length=1)]
+    key: Annotated[str, Field(min_length=1)]
+    ranges: RangesSpec = RangesSpec(rows=250_000)
+    write: WriteMode = "replace"
+    reconcile: Level = "checksum"
+    checks: dict[str, CheckSpec] = {}
+    expectations: list[ExpectationDeclared] = []
+    fingerprint: str = "content"
+    figures: list[str] = []
+    columns: dict[str, ColumnSpec] = {}
+    only: list[str] | None = None
+    exclude: list[str] = []
+    parallel: ParallelSpec = ParallelSpec()
+    profile: str = DEFAULT
+    on_schema_drift: DriftPolicy = "fail"
+    tags: dict[
+        Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
+    ] = {}
+    owners: list[Annotated[str, AfterValidator(owner)]] = []
+    schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+    check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def expand_columns(cls, data: Any) -> Any:
+        """`columns` as a list is a subset; as a mapping it only describes the columns it names."""
+        if isinstance(data, dict) and isinstance(listed := data.get("columns"), list):
+            named: dict[Any, Any] = {}
+            for item in listed:
+                named.update(item if isinstance(item, dict) else {str(item): {}})
+            return {**data, "columns": named, "only": list(named)}
+        return data
+
+    @field_validator("profile")
+    @classmethod
+    def check_profile(cls, value: str) -> str:
+        try:
+            profile(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    @field_validator("source")
+    @classmethod
+    def check_source(cls, value: TableRef) -> TableRef:
+        if value.system == "clickhouse":
+            raise ValueError("the source should be postgres:// or sqlserver://")
+        return value
+
+    @field_validator("hops", mode="before")
+    @classmethod
+    def expand_hops(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        return [{"to": hop} if isinstance(hop, str) else hop for hop in value]
+
+    @field_validator("hops")
+    @classmethod
+    def check_hops(cls, value: list[HopSpec], info: ValidationInfo) -> list[HopSpec]:
+        if not (info.context or {}).get(LENIENT):
+            Several.check(_hop_problems(info.data.get("source"), value))
+        return value
+
+    @field_validator("checks")
+    @classmethod
+    def check_checks(cls, value: dict[str, CheckSpec]) -> dict[str, CheckSpec]:
+        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
+        Several.check(
+            ((name,), f"there is no such check; there are {', '.join(sorted(known))}")
+            for name in value
+            if name not in known
+        )
+        return value
+
+    @field_validator("fingerprint", mode="before")
+    @classmethod
+    def check_fingerprint(cls, value: object) -> object:
+        if isinstance(value, dict) and list(value) == ["watermark"]:
+            value = f"watermark:{value['watermark'] or ''}"
+        method, _, column = str(value).partition(":")
+        if value not in FINGERPRINTS and not (method == "watermark" and column):
+            raise ValueError(
+                f"{value!r} should be one of {', '.join(FINGERPRINTS)}, {{watermark: column}}"
+            )
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def check_columns(
+        cls, value: dict[str, ColumnSpec], info: ValidationInfo
+    ) -> dict[str, ColumnSpec]:
+        hops = [hop.to.system for hop in info.data.get("hops", ())]
+        Several.check(_column_problems(value, hops))
+        return value
+
+    @field_validator("only", "exclude")
+    @classmethod
+    def check_key_travels(cls, value: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        key, excludes = info.data.get("key"), info.field_name == "exclude"
+        if key is not None and value is not None and (key in value) is excludes:
+            raise ValueError(f"the key {key!r} should not be excluded")
+        return value
+
+    def check_spec(self, name: str) -> CheckSpec:
+        """What the failure of a check means for this transfer."""
+        return self.checks.get(name, CheckSpec())
+
+    @property
+    def suite(self) -> tuple[ExpectationSpec, ...]:
+        """The declared expectations."""
+        return tuple(one.spec for one in self.expectations)
+
+    def target_name(self, column: str) -> str:
+        """A source column's name in the targets."""
+        return self.columns.get(column, ColumnSpec()).rename or column
+
+    @property
+    def key_name(self) -> str:
+        """The key column's name in the targets."""
+        return self.columns.get(self.key, ColumnSpec()).rename or self.key
+
+    @property
+    def partitions_name(self) -> str:
+        """Name of the transfer's dynamic partitions definition."""
+        return f"{self.transfer}_ranges"
+
+    @property
+    def watermark(self) -> str | None:
+        """The watermark column, where the fingerprint is one."""
+        method, _, column = self.fingerprint.partition(":")
+        return column if method == "watermark" else None
+
+
+def _hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
+    before, seen = source, {str(source)}
+    for number, hop in enumerate(hops):
+        if str(hop.to) in seen:
+            yield (number,), f"{hop.to} stands twice in source and hops"
+        elif hop.to.system not in ("sqlserver", "clickhouse") or (
+            before is not None and before.system == "clickhouse"
+        ):
+            yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
+        elif before is not None and hop.to.system == before.system:
+            yield (number,), f"{before} -> {hop.to} stays in one system"
+        seen.add(str(hop.to))
+        before = hop.to
+
+
+def _column_problems(
+    columns: dict[str, ColumnSpec], hops: list[System]
+) -> Iterator[tuple[Location, str]]:
+    """What is wrong with the declared columns.
+
+    Args:
+        columns: by name.
+        hops: the systems of the hops; none if they are not known.
+    """
+    names: dict[str, str] = {}
+    for name, column in columns.items():
+        renamed = column.rename or name
+        if renamed in names:
+            yield (name, "rename"), f"{names[renamed]!r} and {name!r} would both be {renamed!r}"
+        names[renamed] = name
+        if not hops:
+            continue
+        if column.low_cardinality and "clickhouse" not in hops:
+            yield (name, "low_cardinality"), "is for ClickHouse targets, and no hop goes there"
+        types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
+        for system, type_ in types.items():
+            if system not in hops:
+                yield (name, "type", system), f"no hop goes to {system}"
+            elif not is_target_type(system, type_):
+                where: Location = () if isinstance(column.type, str) else (system,)
+                yield (name, "type", *where), f"{type_!r} is no {system} type that we can fill"

@@ -1,0 +1,236 @@
+"""Reads the transfer files of a folder: the good ones, and all that is wrong with the others."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from assets.declaring.manifest import LENIENT, Several, Transfer
+from assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
+from assets.running.runs import (
+    check_job_name,
+    check_schedule_name,
+    compare_op_name,
+    move_job_name,
+    schedule_name,
+)
+from resources.errors import InputError
+
+
+@dataclass(frozen=True)
+class InvalidFile:
+    """A file that is no transfer, and all that is wrong with it."""
+
+    path: Path
+    problems: tuple[Problem, ...]
+    transfer: str | None = None
+    """The name that it gives, where that can be read."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+@dataclass(frozen=True)
+class TransferFolder:
+    """What the files of a folder declare."""
+
+    path: Path
+    transfers: dict[str, Transfer]
+    """By name, in name order."""
+    invalid: tuple[InvalidFile, ...] = ()
+    files: Mapping[str, YamlFile] = field(default_factory=dict, repr=False)
+    """Where the transfers are declared, by name."""
+
+    def transfer(self, name: str) -> Transfer:
+        """The transfer of that name.
+
+        Raises:
+            InputError: there is none, or what is wrong with its file.
+        """
+        if name in self.transfers:
+            return self.transfers[name]
+        if wrong := [one for one in self.invalid if one.transfer == name or one.path.stem == name]:
+            raise InputError("\n".join(map(str, wrong)))
+        raise InputError(
+            f"there is no transfer {name!r} in {self.path}; "
+            f"there are {', '.join(self.transfers) or 'none'}"
+        )
+
+
+def load_transfers(folder: Path) -> TransferFolder:
+    """Read every `*.yaml` and `*.yml` of a folder.
+
+    A file with an error in it is left out, as are files that claim the same transfer or target:
+    none of them is more right than the other.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} should be a folder of transfer files (TABLEFERRY_TRANSFERS)")
+    found: list[tuple[YamlFile, Transfer]] = []
+    invalid: list[InvalidFile] = []
+    for path in sorted(folder.glob("*.y*ml")):
+        if path.name.startswith("."):  # an editor's lock or swap file
+            continue
+        outcome = _read(path)
+        if isinstance(outcome, InvalidFile):
+            invalid.append(outcome)
+        else:
+            found.append(outcome)
+    conflicts = _conflicts(found)
+    for file, transfer in found:
+        if problems := conflicts.get(file.path):
+            invalid.append(InvalidFile(file.path, tuple(problems), transfer.transfer))
+    good = {
+        transfer.transfer: (file, transfer)
+        for file, transfer in found
+        if file.path not in conflicts
+    }
+    return TransferFolder(
+        folder,
+        {name: good[name][1] for name in sorted(good)},
+        tuple(sorted(invalid, key=lambda one: one.path)),
+        {name: file for name, (file, _) in good.items()},
+    )
+
+
+def invalid_file(path: Path) -> InvalidFile | None:
+    """What is wrong with a file now, also with regard to its neighbours; None if it is valid."""
+    declared = load_transfers(path.parent)
+    return next((one for one in declared.invalid if one.path == path), None)
+
+
+def load_transfer(path: Path) -> Transfer:
+    """Read one file.
+
+    Raises:
+        InputError: it is not a valid transfer; all that is wrong, one line each, by file and line.
+    """
+    outcome = _read(path)
+    if isinstance(outcome, InvalidFile):
+        raise InputError(str(outcome))
+    return outcome[1]
+
+
+def _read(path: Path) -> tuple[YamlFile, Transfer] | InvalidFile:
+    try:
+        file = YamlFile.read(path)
+    except Unreadable as error:
+        return InvalidFile(path, error.problems)
+    problems = list(file.repeated_keys())
+    try:
+        transfer = Transfer.model_validate(file.data)
+    except ValidationError as error:
+        found = [_explained(detail) for detail in (*error.errors(), *_further(file.data, error))]
+        problems += [file.problem(*one) for one in dict.fromkeys(chain.from_iterable(found))]
+    else:
+        if not problems:
+            return file, transfer
+    name = file.data.get("transfer")
+    problems.sort(key=lambda problem: problem.line)
+    return InvalidFile(path, tuple(problems), name if isinstance(name, str) else None)
+
+
+def _further(data: dict[Any, Any], error: ValidationError) -> list[Any]:
+    """What else is wrong: rules about all hops or columns are not asked while one is malformed."""
+    rest = copy.deepcopy(data)
+    gone: set[Location] = set()
+    for detail in error.errors():
+        location = detail["loc"]
+        # the other parts have told all about themselves
+        depth = len(location) if location[:1] in (("hops",), ("columns",)) else 1
+        gone.add(_without(rest, location[:depth]))
+    found: list[Any] = []
+    for lenient in (False, True):
+        try:
+            Transfer.model_validate(rest, context={LENIENT: lenient})
+        except ValidationError as second:
+            found += [detail for detail in second.errors() if detail["loc"] not in gone]
+    return found
+
+
+def _without(data: Any, location: Location) -> Location:
+    """Delete the innermost key on the way to a place; returns where that was."""
+    holder, key = data, location[0]
+    deepest: Location = location[:1]
+    for number, part in enumerate(location[:-1], start=1):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            break
+        if isinstance(data, dict) and location[number] in data:
+            holder, key, deepest = data, location[number], location[: number + 1]
+    holder.pop(key, None)
+    return deepest
+
+
+def _explained(detail: Any) -> Iterator[tuple[Location, str]]:
+    """Where and what, for people; pydantic's marks of keys and alternatives are left out."""
+    location = tuple(part for part in detail["loc"] if part != "[key]")
+    if location[:1] == ("only",):
+        location = ("columns",)
+    reason = detail.get("ctx", {}).get("error")
+    if isinstance(reason, Several):
+        for inside, message in reason.found:
+            yield (*location, *inside), _named((*location, *inside), message)
+    elif detail["type"] == "extra_forbidden":
+        yield location, f"unknown key {_dotted(location)}"
+    else:
+        message = detail["msg"].removeprefix("Value error, ")
+        given = detail["input"]
+        plain = not isinstance(given, dict | list | BaseModel) and given is not None
+        shown = f" (got {given!r})" if plain and repr(given) not in message else ""
+        yield location, _named(location, f"{message}{shown}")
+
+
+def _named(location: Location, message: str) -> str:
+    return f"{_dotted(location)}: {message}" if location else message
+
+
+def _dotted(location: Location) -> str:
+    return ".".join(str(part) for part in location)
+
+
+def _conflicts(found: Iterable[tuple[YamlFile, Transfer]]) -> dict[Path, list[Problem]]:
+    """What several files claim, by file: a transfer's name, a target, a name in Dagster."""
+    claims: dict[str, list[tuple[YamlFile, Location]]] = defaultdict(list)
+    for file, transfer in found:
+        for what, location in _claims(transfer):
+            claims[what].append((file, location))
+    conflicts: dict[Path, list[Problem]] = defaultdict(list)
+    known: set[tuple[Path, Location, str]] = set()
+    for what, claimants in claims.items():
+        for file, location in claimants:
+            others = ", ".join(
+                f"{other.path}:{other.line(place)}"
+                for other, place in claimants
+                if other.path != file.path
+            )
+            # two transfers of one name have all names in Dagster in common
+            if others and (file.path, location, others) not in known:
+                known.add((file.path, location, others))
+                message = f"{what} is also in {others}"
+                conflicts[file.path].append(file.problem(location, message))
+    return conflicts
+
+
+def _claims(transfer: Transfer) -> Iterator[tuple[str, Location]]:
+    """What no other transfer may have, and where it is declared."""
+    name = transfer.transfer
+    yield f"transfer {name!r}", ("transfer",)
+    for number, hop in enumerate(transfer.hops):
+        yield f"the target {hop.to}", ("hops", number)
+    for taken in (name, move_job_name(name), check_job_name(name), compare_op_name(name)):
+        yield f"the name {taken!r} in Dagster", ("transfer",)
+    if transfer.schedule:
+        yield f"the name {schedule_name(name)!r} in Dagster", ("schedule",)
+    if transfer.check_schedule:
+        yield f"the name {check_schedule_name(name)!r} in Dagster", ("check_schedule",)

@@ -1,0 +1,393 @@
+"""Reads and writes the records of key ranges in Dagster's event log, the only state there is.
+
+Nothing else in the project knows which events mean what:
+
+- A materialization with a data version says that the range is committed: it is visible in the
+  target and its blocking checks were green. Its data version is the range's fingerprint.
+- A failed check about the newest materialization says that the range is damaged; one about an older
+  materialization says nothing any more.
+- Observations tell how far an attempt came; they never count as committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import dagster as dg
+import sqlalchemy as sql
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
+from dagster._core.storage.event_log import SqlEventLogStorage
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
+
+from assets.declaring.manifest import Transfer
+from assets.log.check_metadata import (
+    Target,
+    conclusion,
+    latest_materialization,
+    repeated,
+    target_of,
+    verdict_metadata,
+)
+from assets.log.records import (
+    COLUMN_SCHEMA,
+    DATA_VERSION,
+    STATE,
+    USER_PROVIDED,
+    VERSION,
+    DataVersion,
+    RangeRecord,
+)
+from checks.verdict import CHECK_NAMES, Verdict
+from checks.whole_table import WHOLE_TABLE_CHECKS
+from resources.errors import InputError
+
+PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
+EVALUATED = {PASSED, AssetCheckExecutionRecordStatus.FAILED}
+"""Left out: checks that a run planned and has not come to, or that it failed to evaluate."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The latest materialization of a range, as far as planning needs it."""
+
+    data_version: DataVersion
+    storage_id: int
+    failed: tuple[str, ...] = ()
+    """The checks that failed since."""
+    unchecked: bool = False
+    """A declared check has no verdict: its run died before, or the check was declared since."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A verdict that counts."""
+
+    id: int
+    """Of its row in Dagster's table of checks."""
+    passed: bool
+
+
+class EventLogger(Protocol):
+    """What the writer needs of an op's context."""
+
+    @property
+    def instance(self) -> dg.DagsterInstance: ...
+
+    def log_event(self, event: Any) -> None: ...
+
+
+def committed(
+    instance: dg.DagsterInstance,
+    asset: dg.AssetKey,
+    checks: Sequence[str],
+    *,
+    declared: Sequence[str] = (CHECK_NAMES["count"],),
+) -> dict[str, Committed]:
+    """The committed ranges of one hop, by partition key.
+
+    Takes three queries, however many ranges there are.
+
+    Args:
+        instance: whose event log.
+        asset: the hop's.
+        checks: whose failure makes a range suspect.
+        declared: checks that every range must have a verdict of.
+    """
+    log = instance.event_log_storage
+    ids = log.get_latest_storage_id_by_partition(asset, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    tags = log.get_latest_tags_by_partition(
+        asset, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
+    )
+    found = standing(instance, asset, sorted({*checks, *declared}) if checks else (), ids)
+    result: dict[str, Committed] = {}
+    for name, of_range in tags.items():
+        if DATA_VERSION in of_range and name in ids:
+            verdicts = found.get(name, {})
+            result[name] = Committed(
+                DataVersion.parse(of_range[DATA_VERSION]),
+                ids[name],
+                failed=tuple(one for one in checks if one in verdicts and not verdicts[one].passed),
+                unchecked=any(one not in verdicts for one in declared),
+            )
+    return result
+
+
+def standing(
+    instance: dg.DagsterInstance,
+    asset: dg.AssetKey,
+    checks: Sequence[str],
+    newest: Mapping[str, int] | None = None,
+    *,
+    only: str | None = None,
+) -> dict[str | None, dict[str, Standing]]:
+    """The verdicts that count: of each check, the latest about what is in the target now.
+
+    A verdict about an older materialization than the range's newest one does not count, whenever it
+    was given: a check that ran beside a move judged rows that are gone. Nor does one that a run has
+    planned and not come to.
+
+    Dagster's own API finds the row that was created last. A run creates the rows of its checks when
+    it is queued and fills them in when it comes to them, so that the last row need not be the last
+    verdict; hence a query of our own (Dagster's version is pinned).
+
+    Args:
+        instance: whose event log.
+        asset: the hop's.
+        checks: names.
+        newest: storage ids of the newest materializations by range, where the caller has them.
+        only: look at this range alone.
+
+    Returns:
+        By range and check, in the order of `checks`; verdicts about the whole table under None.
+
+    Raises:
+        InputError: the event log is not in an SQL database.
+    """
+    log = instance.event_log_storage
+    if not isinstance(log, SqlEventLogStorage):
+        raise InputError(
+            "Dagster's event log should be kept in SQLite, PostgreSQL or MySQL, not in a "
+            f"{type(log).__name__}"
+        )
+    if not checks:
+        return {}
+    row = AssetCheckExecutionsTable.c
+    # a range that was never committed has no materialization that its checks could be about
+    about = sql.func.coalesce(row.materialization_event_storage_id, row.evaluation_event_storage_id)
+    latest = sql.func.row_number().over(
+        partition_by=(row.check_name, row.partition),
+        order_by=(about.desc(), row.evaluation_event_storage_id.desc()),
+    )
+    ranked = (
+        sql.select(
+            row.id,
+            row.check_name,
+            row.partition,
+            row.execution_status,
+            about.label("about"),
+            latest.label("latest"),
+        )
+        .where(
+            row.asset_key == asset.to_string(),
+            row.check_name.in_(checks),
+            row.execution_status.in_([status.value for status in EVALUATED]),
+            row.evaluation_event_storage_id.is_not(None),
+            row.partition == only if only is not None else sql.true(),
+        )
+        .subquery()
+    )
+    with log.index_connection() as connection:
+        rows = connection.execute(sql.select(ranked).where(ranked.c.latest == 1)).all()
+    if newest is None:
+        newest = log.get_latest_storage_id_by_partition(
+            asset, dg.DagsterEventType.ASSET_MATERIALIZATION
+        )
+    of_table = max(newest.values(), default=0)
+    found: dict[str | None, dict[str, Standing]] = {}
+    for one in sorted(rows, key=lambda one: checks.index(one.check_name)):
+        since = of_table if one.partition is None else newest.get(one.partition, 0)
+        # without a range, a check of ranges is the summary of a run that checked them all
+        summary = one.partition is None and one.check_name not in WHOLE_TABLE_CHECKS
+        if one.about >= since and not summary:
+            passed = one.execution_status == PASSED.value
+            found.setdefault(one.partition, {})[one.check_name] = Standing(one.id, passed)
+    return found
+
+
+def records(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
+) -> dict[str, RangeRecord]:
+    """The newest record of each range that has one, be it committed or an unfinished attempt."""
+    log = instance.event_log_storage
+    wanted = set(ranges)
+    latest: dict[str, RangeRecord] = {}
+    newest: dict[str, int] = {}
+    for event_type, fetch in (
+        (dg.DagsterEventType.ASSET_MATERIALIZATION, instance.fetch_materializations),
+        (dg.DagsterEventType.ASSET_OBSERVATION, instance.fetch_observations),
+    ):
+        ids = log.get_latest_storage_id_by_partition(asset, event_type)
+        chosen = sorted(ids[name] for name in wanted & set(ids))
+        for start in range(0, len(chosen), 500):
+            part = chosen[start : start + 500]
+            found = fetch(dg.AssetRecordsFilter(asset_key=asset, storage_ids=part), limit=len(part))
+            for stored in found.records:
+                record = RangeRecord.read(stored.event_log_entry)
+                if stored.storage_id > newest.get(record.range, -1):
+                    newest[record.range], latest[record.range] = stored.storage_id, record
+    return latest
+
+
+def newest(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
+) -> dict[str, Target]:
+    """The newest materialization of each range that has one: what a check now is about."""
+    ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        asset, dg.DagsterEventType.ASSET_MATERIALIZATION
+    )
+    chosen = sorted(ids[name] for name in set(ranges) & set(ids))
+    found: dict[str, Target] = {}
+    for start in range(0, len(chosen), 500):
+        part = chosen[start : start + 500]
+        wanted = dg.AssetRecordsFilter(asset_key=asset, storage_ids=part)
+        for stored in instance.fetch_materializations(wanted, limit=len(part)).records:
+            found[str(stored.partition_key)] = target_of(stored)
+    return found
+
+
+def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.TableSchema | None:
+    """The columns that the newest committed range of a hop was written with."""
+    for stored in instance.fetch_materializations(asset, limit=20).records:
+        event = stored.asset_materialization
+        value = event.metadata.get(COLUMN_SCHEMA) if event else None
+        if isinstance(value, dg.TableSchemaMetadataValue):
+            return value.schema
+    return None
+
+
+def evaluations(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
+) -> dict[str | None, dict[str, AssetCheckExecutionRecord]]:
+    """The `standing` verdicts with all that was recorded of them."""
+    return _recorded(instance, asset, standing(instance, asset, checks))
+
+
+def _recorded(
+    instance: dg.DagsterInstance,
+    asset: dg.AssetKey,
+    found: Mapping[str | None, Mapping[str, Standing]],
+) -> dict[str | None, dict[str, AssetCheckExecutionRecord]]:
+    stored = _stored(instance, asset, [one.id for of in found.values() for one in of.values()])
+    return {
+        name: {check: stored[one.id] for check, one in verdicts.items()}
+        for name, verdicts in found.items()
+    }
+
+
+def _stored(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, ids: Sequence[int]
+) -> dict[int, AssetCheckExecutionRecord]:
+    """Rows of Dagster's table of checks, by id."""
+    log, row = instance.event_log_storage, AssetCheckExecutionsTable.c
+    assert isinstance(log, SqlEventLogStorage), "`standing` has seen to that"
+    found: dict[int, AssetCheckExecutionRecord] = {}
+    with log.index_connection() as connection:
+        for start in range(0, len(ids), 500):
+            wanted = sql.select(AssetCheckExecutionsTable).where(
+                row.id.in_(ids[start : start + 500])
+            )
+            for one in connection.execute(wanted).mappings():
+                key = dg.AssetCheckKey(asset, one["check_name"])
+                found[one["id"]] = AssetCheckExecutionRecord.from_db_row(one, key=key)
+    return found
+
+
+def verdicts(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
+) -> dict[str, dict[str, bool]]:
+    """Whether each check of each range passed, as far as there is a `standing` verdict."""
+    return {
+        name: {check: one.passed for check, one in found.items()}
+        for name, found in standing(instance, asset, checks).items()
+        if name is not None
+    }
+
+
+class Writer:
+    """Records what becomes of the ranges of one hop, from any thread of one run."""
+
+    def __init__(self, context: EventLogger, asset: dg.AssetKey, transfer: Transfer) -> None:
+        self._context, self._asset, self._transfer = context, asset, transfer
+        self._lock = threading.Lock()
+
+    def progress(self, record: RangeRecord) -> None:
+        """Tell how far an attempt came, or that it failed."""
+        self._log(
+            dg.AssetObservation(
+                self._asset,
+                partition=record.range,
+                metadata=record.metadata(),
+                tags={STATE: str(record.state), VERSION: record.data_version or "none"},
+            )
+        )
+
+    def commit(self, record: RangeRecord) -> None:
+        """Record that a range is committed, or was found unchanged."""
+        assert record.data_version is not None, "a commit needs its data version"
+        self._log(
+            dg.AssetMaterialization(
+                self._asset,
+                partition=record.range,
+                metadata=record.metadata(),
+                tags={
+                    DATA_VERSION: record.data_version,
+                    USER_PROVIDED: "true",
+                    STATE: str(record.state),
+                },
+            )
+        )
+
+    def checked(self, range_name: str, verdict: Verdict, about: Target | None = None) -> None:
+        """Record a check's verdict.
+
+        Args:
+            range_name: of the range that was checked.
+            verdict: what was found.
+            about: the materialization that it is about; the range's latest one, if it has one, when
+                not given.
+        """
+        meaning = self._transfer.check_spec(verdict.check)
+        target = about or latest_materialization(self._context.instance, self._asset, range_name)
+        self._log(
+            dg.AssetCheckEvaluation(
+                asset_key=self._asset,
+                check_name=verdict.check,
+                passed=verdict.passed,
+                partition=range_name,
+                blocking=meaning.blocking,
+                severity=dg.AssetCheckSeverity[meaning.severity.upper()],
+                target_materialization_data=target,
+                description=conclusion(verdict),
+                metadata=verdict_metadata(verdict),
+            )
+        )
+
+    def commit_again(self, record: RangeRecord, checks: Sequence[str]) -> list[str]:
+        """Record that a range was found unchanged, and that what its checks found still holds.
+
+        A skipped range has a new materialization, which no verdict is about yet; and a check that a
+        run was to do and did not is shown as skipped. So each verdict that counted until now is
+        recorded again, with the run and the time that found it.
+
+        Args:
+            record: of the skip.
+            checks: whose verdicts to record again.
+
+        Returns:
+            The blocking ones that failed: a check that ran beside this run found the range damaged.
+        """
+        instance, name = self._context.instance, record.range
+        before = latest_materialization(instance, self._asset, name)
+        self.commit(record)
+        if before is None:
+            return []
+        # after the commit: a verdict that comes later is about the new materialization
+        found = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
+        now = latest_materialization(instance, self._asset, name)
+        failed = []
+        for check, stored in _recorded(instance, self._asset, found).get(name, {}).items():
+            evaluation = repeated(stored, now)
+            self._log(evaluation)
+            if evaluation.blocking and not evaluation.passed:
+                failed.append(check)
+        return failed
+
+    def _log(self, event: Any) -> None:
+        with self._lock:
+            self._context.log_event(event)

@@ -1,0 +1,228 @@
+"""What is recorded of a key range, and how it is written in Dagster's events.
+
+`assets.log.ledger` reads and writes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import dagster as dg
+
+from assets.log.range_artifacts import artifact_metadata
+from resources.artifacts import Artifact
+
+DATA_VERSION = "dagster/data_version"
+USER_PROVIDED = "dagster/data_version_is_user_provided"
+STATE = "tableferry/state"
+VERSION = "tableferry/data_version"
+"""Tag of observations; Dagster's own would make them versions of the asset."""
+
+COLUMN_SCHEMA = "dagster/column_schema"
+
+LEAST_ROWS_OF_A_RATE = 10_000
+"""Below, what a range costs whatever its size decides how long it takes, and not its rows."""
+
+
+MISSING = "missing"
+"""State of a range that no run has touched."""
+
+
+class State(StrEnum):
+    """How far a range has come, in order."""
+
+    EXPORTED = "exported"
+    LOADED = "loaded"
+    FINALISED = "finalised"
+    SHADOWED = "shadowed"
+    """Checked and waiting in the shadow table of a swap."""
+    COMMITTED = "committed"
+    FAILED = "failed"
+    SKIPPED_UNCHANGED = "skipped_unchanged"
+
+
+class Reason(StrEnum):
+    """Why a range is run or skipped."""
+
+    MISSING = "missing"
+    SOURCE_CHANGED = "source_changed"
+    SCHEMA_CHANGED = "schema_changed"
+    SETTINGS_CHANGED = "settings_changed"
+    LAST_CHECK_FAILED = "last_check_failed"
+    TARGET_MISSING = "target_missing"
+    """The target has no such table, or none of the range's rows."""
+    TARGET_CHANGED = "target_changed"
+    """The target has lost a column."""
+    ROW_COUNT_DIFFERS = "row_count_differs"
+    FORCED = "forced"
+    SWAP = "swap"
+    """Unchanged, but other ranges are not, and a swap replaces the whole table."""
+    SHADOWED = "shadowed"
+    """Already in the shadow table, by an earlier run."""
+    PROMOTED = "promoted"
+    """In the target since a swap whose run died before it recorded the range."""
+    UNCHECKED = "unchecked"
+    """Unchanged, but a declared check has no verdict about it: the run that committed it died too
+    early, or the check was declared since."""
+    DIGEST_CHANGED = "digest_changed"
+    """Committed under another definition of the row digest: compared, and moved if it differs."""
+    UNCHANGED = "unchanged"
+
+
+def digest(*parts: object) -> str:
+    """A short hash of values whose `repr` says all about them."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+
+def rate(rows: int | None, moving_seconds: float | None) -> float | None:
+    """Rows per second of wall-clock time; None where it would say nothing of the throughput.
+
+    That is so of a range that was not moved, and of one of few rows.
+    """
+    if not moving_seconds or rows is None or rows < LEAST_ROWS_OF_A_RATE:
+        return None
+    return rows / moving_seconds
+
+
+@dataclass(frozen=True)
+class DataVersion:
+    """What a committed range was made from; its text is the partition's Dagster data version."""
+
+    source: str
+    """Hash of the source rows' fingerprint, or of the data version of the hop before; preceded by
+    the definition of the row digest that it is made of, e.g. `md5-2-`, if it is."""
+    schema: str
+    settings: str
+
+    def __str__(self) -> str:
+        return f"{self.source}.{self.schema}.{self.settings}"
+
+    @classmethod
+    def parse(cls, text: str) -> DataVersion:
+        """The inverse of `str`; a foreign data version is one that nothing equals."""
+        parts = text.rsplit(".", 2)
+        return cls(*parts) if len(parts) == 3 else cls(text, "", "")
+
+    def change_since(self, committed: DataVersion) -> Reason | None:
+        """The first reason for which a range committed as `committed` is out of date, if any."""
+        if self.schema != committed.schema:
+            return Reason.SCHEMA_CHANGED
+        if self.settings != committed.settings:
+            return Reason.SETTINGS_CHANGED
+        if self.source == committed.source:
+            return None
+        own, before = (one.source.rpartition("-")[0] for one in (self, committed))
+        return Reason.SOURCE_CHANGED if own == before or not own else Reason.DIGEST_CHANGED
+
+
+@dataclass(frozen=True)
+class RangeRecord:
+    """What one hop of one range did, for the event log and for those who read it."""
+
+    range: str
+    state: State
+    data_version: str | None = None
+    run_id: str | None = None
+    timestamp: float | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    wire: str | None = None
+    fingerprint: str | None = None
+    """Of the source rows of the first hop."""
+    source_server: str | None = None
+    target_server: str | None = None
+    """Which servers these were, and their versions: `assets.planning.resolve.Servers.identity`."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By phase. Phases overlap, and none of them counts waiting for the other side."""
+    moving_seconds: float | None = None
+    """From the first row written until the rows are in their table, waiting included."""
+    attempts: int = 1
+    error: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Values changed by an `on_overflow` opt-in, per column."""
+    schema: dg.TableSchema | None = None
+    """The columns that were written."""
+    shadow: str | None = None
+    """Identity of the table that a swap gathered the range in."""
+    rejected: str | None = None
+    """Name of the table in which the rows are kept that failed their audit."""
+    artifacts: Sequence[Artifact] = ()
+    """What the rows went through as bcp's files, in their order."""
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """See `rate`."""
+        return rate(self.rows, self.moving_seconds)
+
+    def metadata(self) -> dict[str, Any]:
+        """Dagster metadata: numbers stay numbers, so that the UI plots them."""
+        found: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
+        if self.rows is not None:
+            found |= {"rows": self.rows, "dagster/partition_row_count": self.rows}
+        if self.bytes is not None:
+            found["bytes"] = self.bytes
+        if self.wire:
+            found["wire_format"] = self.wire
+        if self.fingerprint:
+            found["fingerprint"] = self.fingerprint
+        for side in ("source_server", "target_server"):
+            if server := getattr(self, side):
+                found[side] = server
+        if self.seconds:
+            found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
+            found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
+        if self.moving_seconds is not None:
+            found["moving_seconds"] = round(self.moving_seconds, 4)
+        if self.rows_per_second is not None:
+            found["rows_per_second"] = round(self.rows_per_second, 1)
+        if self.error:
+            found["error"] = self.error
+        if self.schema:
+            found[COLUMN_SCHEMA] = self.schema
+        if self.shadow:
+            found["shadow"] = self.shadow
+        if self.rejected:
+            found["rejected_rows_in"] = self.rejected
+        if self.counts:
+            found |= {f"overflow_{column}": number for column, number in self.counts.items()}
+        return found | artifact_metadata(self.artifacts)
+
+    @classmethod
+    def read(cls, entry: dg.EventLogEntry) -> RangeRecord:
+        """The record in a stored materialization or observation."""
+        event = entry.asset_materialization or entry.asset_observation
+        assert event is not None, "only materializations and observations hold range records"
+        values = {name: value.value for name, value in event.metadata.items()}
+        seconds = {
+            name.removeprefix("seconds_"): float(value)  # type: ignore[arg-type]
+            for name, value in values.items()
+            if name.startswith("seconds_")
+        }
+        return cls(
+            range=event.partition or "",
+            state=State(str(values.get(STATE, State.COMMITTED))),
+            data_version=(event.tags or {}).get(DATA_VERSION) or (event.tags or {}).get(VERSION),
+            run_id=entry.run_id,
+            timestamp=entry.timestamp,
+            rows=values.get("rows"),  # type: ignore[arg-type]
+            bytes=values.get("bytes"),  # type: ignore[arg-type]
+            wire=values.get("wire_format"),  # type: ignore[arg-type]
+            fingerprint=values.get("fingerprint"),  # type: ignore[arg-type]
+            source_server=values.get("source_server"),  # type: ignore[arg-type]
+            target_server=values.get("target_server"),  # type: ignore[arg-type]
+            seconds=seconds,
+            moving_seconds=values.get("moving_seconds"),  # type: ignore[arg-type]
+            attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
+            error=values.get("error"),  # type: ignore[arg-type]
+            shadow=values.get("shadow"),  # type: ignore[arg-type]
+            rejected=values.get("rejected_rows_in"),  # type: ignore[arg-type]
+            counts={
+                name.removeprefix("overflow_"): int(value)  # type: ignore[arg-type]
+                for name, value in values.items()
+                if name.startswith("overflow_")
+            },
+        )

@@ -1,0 +1,300 @@
+"""Where to cut a key space, in whole numbers: by rows, by count, by width, or as declared."""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
+
+from resources.errors import InputError
+from resources.keys.kind import from_number, largest_number, to_bound, to_number
+from resources.keys.range import KeyKind
+from resources.keys.statistics import KeyStatistics
+
+MAX_RANGES = 2000
+"""An event of a range costs about 25 ms in Dagster's storage; 200 to 500 ranges are comfortable."""
+
+FEW_ROWS = 100
+"""Fewer rows above the known ranges do not tell how dense the keys to come are."""
+
+KINDS: tuple[KeyKind, ...] = ("integer", "timestamp", "uuid")
+"""Of declared bounds; a date is one of the timestamps."""
+
+MICROSECONDS = 10**6
+DAY = 86_400 * MICROSECONDS
+UNITS: Mapping[KeyKind, tuple[int, ...]] = {
+    "integer": (1,),
+    "date": (1,),
+    "timestamp": (DAY, 3600 * MICROSECONDS, 60 * MICROSECONDS, MICROSECONDS, 1),
+    "uuid": (2**96, 2**64, 1),
+}
+"""Cuts fall on whole units, so that names stay readable."""
+
+
+@dataclass(frozen=True)
+class CutRules:
+    """A `ranges` spec, checked against the kind of the key. Bounds are numbers, see `to_number`."""
+
+    kind: KeyKind
+    largest: int
+    """The largest possible cut; beyond it the last range stays open instead."""
+    rows: int | None = None
+    count: int | None = None
+    width: int | str | None = None
+    bounds: tuple[int, ...] = ()
+
+    @classmethod
+    def read(cls, spec: Mapping[str, Any], kind: KeyKind, digits: int) -> Self:
+        """Check a spec.
+
+        Raises:
+            InputError: it contradicts itself or does not fit the kind of the key.
+        """
+        bounds = tuple(to_number(to_bound(value, kind)) for value in spec.get("bounds") or ())
+        width = spec.get("width")
+        if any(not lower < upper for lower, upper in pairwise(bounds)):
+            raise InputError(f"range bounds should be strictly ascending: {spec['bounds']}")
+        if isinstance(width, str) and kind not in ("date", "timestamp"):
+            raise InputError(f"a range width of {width!r} needs a date or timestamp key")
+        if width is not None and kind == "uuid":
+            raise InputError("a uuid key cannot be cut by width; give rows or count")
+        return cls(
+            kind=kind,
+            largest=largest_number(kind, digits),
+            rows=spec.get("rows"),
+            count=spec.get("count"),
+            width=width,
+            bounds=bounds,
+        )
+
+    @property
+    def declared(self) -> list[int] | None:
+        """The cuts where the spec alone decides them: bounds, or a span divided by count."""
+        if not self.bounds or self.width is not None:
+            return None
+        if self.count is None:
+            return list(self.bounds)
+        limit(self.count)
+        low, high = self.bounds
+        return sorted({low + (high - low) * i // self.count for i in range(self.count + 1)})
+
+
+def bounds_problems(bounds: Sequence[Any], measures: Mapping[str, Any]) -> list[str]:
+    """What is wrong with declared bounds, as far as that does not depend on the key's column.
+
+    Args:
+        bounds: as the YAML file gives them.
+        measures: those of rows, count and width that are given with them.
+    """
+    found = []
+    if "rows" in measures:
+        found.append("bounds go with width or count or alone, not with rows")
+    if len(bounds) < 2:
+        found.append("bounds should hold at least two values")
+    elif len(bounds) != 2 and ("count" in measures or "width" in measures):
+        found.append(
+            f"with {' and '.join(measures)}, bounds should be the two ends of the span to divide, "
+            f"found {len(bounds)}"
+        )
+    kinds = {kind: numbers for kind in KINDS if (numbers := _numbers(bounds, kind)) is not None}
+    if not kinds:
+        found.append("bounds should all be integers, dates and timestamps, or uuids")
+    elif not any(all(a < b for a, b in pairwise(numbers)) for numbers in kinds.values()):
+        found.append(f"bounds overlap: {list(bounds)} should be strictly ascending")
+    width = measures.get("width")
+    if kinds and isinstance(width, str) and "timestamp" not in kinds:
+        found.append(f"a width of {width!r} needs bounds that are dates or timestamps")
+    if width is not None and set(kinds) == {"uuid"}:
+        found.append("a uuid key cannot be cut by width; give rows or count")
+    return found
+
+
+def _numbers(bounds: Sequence[Any], kind: KeyKind) -> list[int] | None:
+    """The bounds as keys of a kind; None if they are not."""
+    if kind == "integer" and any(isinstance(value, dt.date | float) for value in bounds):
+        return None
+    if any(isinstance(value, bool | dict | list) or value is None for value in bounds):
+        return None
+    try:
+        return [to_number(to_bound(value, kind)) for value in bounds]
+    except (InputError, OverflowError):
+        return None
+
+
+def first_cuts(stats: KeyStatistics, rules: CutRules) -> list[int]:
+    """The cuts of a table of which no range is known yet."""
+    if rules.declared is not None:
+        return rules.declared
+    if rules.width is not None:
+        if rules.bounds:
+            low, high = rules.bounds
+            return [low, *_steps(rules, low, max(high, _beyond(stats)))]
+        return _steps(rules, to_number(stats.minimum), _beyond(stats)) if stats.rows else []  # type: ignore[arg-type]
+    if not stats.rows:
+        return []
+    points = [to_number(quantile) for quantile in stats.quantiles]
+    pieces = (rules.count or 1) if rules.rows is None else _ceil(stats.rows, rules.rows)
+    target = rules.rows or stats.rows / pieces
+    cuts = _even(points, pieces, rules)
+    end = points[-1] + 1 + _room(points, stats.rows, pieces, target)
+    return cuts + _end(end, end - (cuts[-1] if cuts else points[0]), rules)
+
+
+def growth_cuts(
+    stats: KeyStatistics, rules: CutRules, floor: int, typical: int | None
+) -> list[int]:
+    """The cuts above `floor` that the keys there need; none if the open top range does.
+
+    Args:
+        stats: Of the whole table, or of the keys from `floor` on.
+        rules: The spec.
+        floor: Lower bound of the open top range.
+        typical: Key width of the finite ranges that exist already, if they tell one.
+    """
+    if rules.declared is not None:
+        return [cut for cut in rules.declared if cut > floor]
+    if stats.maximum is None or to_number(stats.maximum) < floor:
+        return []
+    if rules.width is not None:
+        return _steps(rules, floor, max([_beyond(stats), *rules.bounds[1:]]))
+    points = [to_number(quantile) for quantile in stats.quantiles]
+    start = bisect_left(points, floor)
+    rows = max(1, stats.rows * (len(points) - start) // len(points)) if start else stats.rows
+    points = points[start:] if len(points) > start + 1 else [points[-1]] * 2
+    full = floor + (typical or 0)
+    if rules.rows is not None:
+        pieces = _ceil(rows, rules.rows)
+        if rows >= min(FEW_ROWS, rules.rows) or not typical:
+            full = points[-1] + 1 + _room(points, rows, pieces, rules.rows)
+        settled = rows <= rules.rows * 3 // 2
+    else:
+        pieces = min(rules.count or 1, _ceil(points[-1] + 1 - floor, typical or 2**128))
+        settled = True
+    cuts = _even(points, pieces, rules)
+    width = full - (cuts[-1] if cuts else floor)
+    end = _end(max(points[-1] + 1, full), width, rules)
+    left = rules.largest - end[0] if end else -1
+    needed = max(typical or 0, points[-1] - floor) if rules.rows is not None else 0
+    if left < needed and settled:
+        # no range fits in above it, as with random uuids; it keeps the largest keys for good
+        return []
+    return [cut for cut in cuts + end if cut > floor]
+
+
+def limit(ranges: int) -> None:
+    """Refuse more ranges than the event log can bear.
+
+    Raises:
+        InputError: says how many there would be.
+    """
+    if ranges > MAX_RANGES:
+        raise InputError(
+            f"this would make {ranges} key ranges, and at most {MAX_RANGES} are sensible; "
+            "cut by rows, or take larger ranges"
+        )
+
+
+def _even(points: Sequence[int], pieces: int, rules: CutRules) -> list[int]:
+    """Cuts between the points that make pieces of even depth; fewer where keys repeat."""
+    limit(pieces)
+    buckets = len(points) - 1
+    gap = (points[-1] - points[0]) // pieces
+    cuts: list[int] = []
+    for piece in range(1, pieces):
+        index, rest = divmod(piece * buckets, pieces)
+        low, high = points[index], points[min(index + 1, buckets)]
+        # one more, because a cut is the first key of the range above it
+        cut = _rounded(low + (high - low) * rest // pieces + 1, gap, rules.kind)
+        if (cuts[-1] if cuts else points[0]) < cut <= points[-1]:
+            cuts.append(cut)
+    return cuts
+
+
+def _room(points: Sequence[int], rows: int, pieces: int, target: float) -> int:
+    """How far beyond the largest key the last piece should reach, to have `target` rows one day.
+
+    It goes by the densest tail of that piece, because a gap in the keys, which is what makes the
+    whole of it look sparse, says nothing of the keys to come.
+    """
+    buckets = len(points) - 1
+    tails = {max(1, buckets // (pieces * share)) for share in (1, 2, 4)}
+    spans = [(points[-1] - points[-1 - tail], tail) for tail in tails]
+    widths = [span * buckets / (tail * rows) for span, tail in spans if span]
+    return int(min(widths, default=0.0) * max(0.0, target - rows / pieces))
+
+
+def _end(cut: int, width: int, rules: CutRules) -> list[int]:
+    cut = _rounded(cut, width, rules.kind)
+    return [cut] if cut <= rules.largest else []
+
+
+def _rounded(cut: int, gap: int, kind: KeyKind) -> int:
+    """Up to a whole unit, the largest that moves no more than a hundredth of a range's width."""
+    unit = next((unit for unit in UNITS[kind] if unit * 100 <= gap), 1)
+    return -(-cut // unit) * unit
+
+
+def _steps(rules: CutRules, start: int, stop: int) -> list[int]:
+    """The steps of the declared width above `start`, up to the first that is at least `stop`."""
+    cuts: list[int] = []
+    for cut in _grid(rules, start):
+        if cut > rules.largest:
+            break
+        cuts.append(cut)
+        if cut >= stop:
+            break
+        if len(cuts) > MAX_RANGES:
+            raise InputError(
+                f"a range width of {rules.width} would make more than {MAX_RANGES} key ranges; "
+                "cut by rows, or take a larger width"
+            )
+    return cuts
+
+
+def _grid(rules: CutRules, start: int) -> Iterator[int]:
+    if isinstance(rules.width, str):
+        moment = from_number(start, rules.kind)
+        assert isinstance(moment, dt.date)
+        year, month, day = moment.year, moment.month, moment.day
+        while True:
+            year, month, day = _next_start(rules.width, year, month, day)
+            if year > dt.MAXYEAR:
+                return
+            if rules.kind == "date":
+                yield dt.date(year, month, day).toordinal()
+            else:
+                yield to_number(dt.datetime(year, month, day))
+    scale = MICROSECONDS if rules.kind == "timestamp" else 1
+    width = (rules.width or 1) * scale
+    if rules.bounds:
+        anchor = rules.bounds[0]
+    else:
+        epochs = {"date": dt.date(1970, 1, 1), "timestamp": dt.datetime(1970, 1, 1)}
+        anchor = to_number(epochs[rules.kind]) if rules.kind in epochs else 0
+    cut = start + width - (start - anchor) % width
+    while True:
+        yield cut
+        cut += width
+
+
+def _next_start(unit: str, year: int, month: int, day: int) -> tuple[int, int, int]:
+    """The first day of the next year, month or day."""
+    if unit == "year":
+        return year + 1, 1, 1
+    if unit == "month":
+        return (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
+    if (year, month, day) == (dt.MAXYEAR, 12, 31):
+        return dt.MAXYEAR + 1, 1, 1
+    following = dt.date(year, month, day) + dt.timedelta(days=1)
+    return following.year, following.month, following.day
+
+
+def _beyond(stats: KeyStatistics) -> int:
+    return 0 if stats.maximum is None else to_number(stats.maximum) + 1
+
+
+def _ceil(amount: int, by: int) -> int:
+    return max(1, -(-amount // by))

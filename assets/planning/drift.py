@@ -1,0 +1,173 @@
+"""What a transfer does when its source or target changed: fail, add columns, or ignore new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from assets.declaring.manifest import DriftPolicy
+from resources.clickhouse.nullable import declared_type
+from resources.dialects import qualified, quote
+from resources.endpoint import Endpoint
+from resources.errors import SchemaDrift, TableMissing
+from resources.plan import ColumnPlan, CopyPlan
+from resources.tables import Column, TableRef
+
+
+def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
+    """The columns that a target has now, by name; None if it does not exist yet."""
+    try:
+        return {column.name: column for column in endpoint.columns(table)}
+    except TableMissing:
+        return None
+
+
+def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Column]:
+    """Planned columns that an existing target lacks: the source has grown."""
+    if actual is None:
+        return []
+    return [column for column in plan.target_columns if column.name not in actual]
+
+
+def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:
+    """Add columns to a target, nullable, because the rows that are there have no value for them.
+
+    Returns:
+        Notes for the user.
+    """
+    notes = []
+    for column in columns:
+        name = quote(table.system, column.name)
+        if table.system == "clickhouse":
+            nullable = Column(column.name, column.type, nullable=True)
+            endpoint.execute(
+                f"ALTER TABLE {qualified(table)} ADD COLUMN {name} {declared_type(nullable)}"
+            )
+        else:
+            endpoint.execute(f"ALTER TABLE {qualified(table)} ADD {name} {column.type} NULL")
+        notes.append(f"{table}: added column {column.name!r} ({column.type})")
+    return notes
+
+
+def dropped_columns(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+) -> list[str]:
+    """Columns that earlier runs filled, that the target still has, and that the plan lacks now."""
+    if actual is None or committed is None:
+        return []
+    planned = {column.name for column in plan.target_columns}
+    return [
+        column.name
+        for column in committed.columns
+        if column.name in actual and column.name not in planned
+    ]
+
+
+def require_no_dropped(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+    policy: DriftPolicy,
+) -> list[str]:
+    """Refuse to go on without columns that the target has from this transfer.
+
+    Under another policy than `fail` they stay as they are, and new rows get NULL there.
+
+    Returns:
+        Notes for the user.
+
+    Raises:
+        SchemaDrift: the policy is `fail`, or a column left behind cannot be NULL.
+    """
+    dropped = dropped_columns(plan, actual, committed)
+    if not dropped or actual is None:
+        return []
+    names = ", ".join(repr(name) for name in dropped)
+    required = [name for name in dropped if not actual[name].nullable]
+    if policy == "fail" or required:
+        raise SchemaDrift(
+            f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs; "
+            f"drop the column there, or set on_schema_drift (it is {policy})"
+        )
+    return [f"{plan.target}: {names} no longer in {plan.source}; new rows get NULL there"]
+
+
+def require_no_new(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+    policy: DriftPolicy,
+) -> None:
+    """Refuse to go on with a target that lacks columns which earlier runs did not need, or filled.
+
+    A target that no run has written to yet is left to `Target.prepare`.
+
+    Raises:
+        SchemaDrift: the source has grown, or the target has lost a column; with what to do.
+    """
+    lacking = {column.name for column in new_columns(plan, actual)}
+    if not lacking or committed is None:
+        return
+    before = {column.name for column in committed.columns}
+    grown = [one.source for one in plan.columns if one.target.name in lacking - before]
+    lost = [one.target for one in plan.columns if one.target.name in lacking & before]
+    problems = []
+    if grown:
+        problems.append(
+            f"{plan.source} has {_listed('a new column', 'new columns', grown)}, which "
+            f"{plan.target} lacks: set on_schema_drift to add_columns or ignore_new "
+            f"(it is {policy}), or exclude {'it' if len(grown) == 1 else 'them'}"
+        )
+    if lost:
+        problems.append(
+            f"{plan.target} has lost {_listed('the column', 'the columns', lost)}: set "
+            f"on_schema_drift to add_columns (it is {policy}), and the next run adds "
+            f"{'it' if len(lost) == 1 else 'them'} again and moves every range anew"
+        )
+    raise SchemaDrift("; ".join(problems))
+
+
+def schema_changes(plan: CopyPlan, committed: dg.TableSchema | None) -> str:
+    """How the columns of a hop differ from those that it was last committed with, in one line."""
+    if committed is None:
+        return ""
+    before = {column.name: column for column in committed.columns}
+    now = {one.target.name: one for one in plan.columns}
+    new = [one.source for name, one in now.items() if name not in before]
+    parts = [_listed("new source column", "new source columns", new)] if new else []
+    gone = [name for name in before if name not in now]
+    if gone:
+        parts.append(f"{', '.join(map(repr, gone))} no longer in the source")
+    for name, one in now.items():
+        if name in before and before[name].description != _origin(one):
+            parts.append(f"{name!r} is {_origin(one)} now, was {before[name].description}")
+        elif name in before and before[name].type != one.target.type:
+            parts.append(f"{name!r} becomes {one.target.type}, was {before[name].type}")
+    return ", ".join(parts)
+
+
+def _listed(one: str, several: str, columns: Sequence[Column]) -> str:
+    names = ", ".join(f"{column.name!r} ({column.type})" for column in columns)
+    return f"{one if len(columns) == 1 else several} {names}"
+
+
+def _origin(column: ColumnPlan) -> str:
+    return f"from {column.source.name} {column.source.type}"
+
+
+def column_schema(plan: CopyPlan) -> dg.TableSchema:
+    """The plan's target columns as Dagster's column schema."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.target.name,
+                column.target.type,
+                description=_origin(column),
+                constraints=dg.TableColumnConstraints(nullable=column.target.nullable),
+            )
+            for column in plan.columns
+        ]
+    )

@@ -1,0 +1,154 @@
+"""Plans a table's key ranges, and extends them as the table grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median_low
+from typing import Any
+
+from assets.planning.boundaries import MAX_RANGES, CutRules, first_cuts, growth_cuts, limit
+from resources.errors import InputError
+from resources.keys.kind import from_number, key_kind, to_bound, to_number
+from resources.keys.range import Bound, KeyKind, KeyRange
+from resources.keys.statistics import KeyStatistics
+
+__all__ = ["MAX_RANGES", "RangeGrowth", "extend_ranges", "key_kind", "plan_ranges", "top_bound"]
+
+
+@dataclass(frozen=True)
+class RangeGrowth:
+    """How the known ranges change; finite ranges always stay.
+
+    What a target holds of a retired range has to be dropped: the added ranges bring those rows.
+    """
+
+    keep: tuple[KeyRange, ...]
+    retire: tuple[KeyRange, ...]
+    add: tuple[KeyRange, ...]
+
+
+def plan_ranges(
+    stats: KeyStatistics, spec: Mapping[str, Any], kind: KeyKind, digits: int = 10
+) -> list[KeyRange]:
+    """The first ranges of a table, in key order; every possible key is in exactly one of them.
+
+    The first range is open below. The last one is open above and starts beyond the largest key, so
+    that it is empty until the table grows; where no larger key is possible, there is no such
+    range. A range for NULL follows if the key may be NULL. An empty table has the single range
+    `..`, unless its cuts are declared.
+
+    Args:
+        stats: The keys' distribution; poor estimates cost balance only.
+        spec: `{"rows": n}`: ranges of up to n rows. `{"count": n}`: n ranges of even row counts.
+            `{"width": w}`: even key intervals of w, in days for dates and seconds for timestamps,
+            or `"day"`, `"month"`, `"year"`. `{"bounds": [...]}`: the cuts themselves, or with
+            `width` or `count` the two ends of a span that is divided evenly by key.
+        kind: The key's kind, of `key_kind`.
+        digits: Digits of integer keys, of `key_kind`.
+
+    Raises:
+        InputError: the spec does not fit the key's kind, or makes more than `MAX_RANGES` ranges.
+    """
+    cuts = first_cuts(stats, CutRules.read(spec, kind, digits))
+    ranges = _between([None, *cuts, None], KeyRange(kind, digits=digits))
+    if stats.nullable:
+        ranges.append(KeyRange(kind, null=True, digits=digits))
+    return ranges
+
+
+def extend_ranges(
+    existing: Sequence[KeyRange],
+    stats: KeyStatistics,
+    spec: Mapping[str, Any],
+    kind: KeyKind,
+    digits: int = 10,
+) -> RangeGrowth:
+    """The ranges that new keys need.
+
+    If there are keys in the open top range, it is retired, and finite ranges and a new, empty open
+    top take its place. The last finite one is as wide as a full range should need, so that further
+    small growth falls into it. Declared cuts are a promise, which only a changed declaration
+    extends.
+
+    Args:
+        existing: All ranges known so far, in any order.
+        stats: Of the whole table, or, cheaper and finer, of the keys from `top_bound` on.
+        spec: As of `plan_ranges`; it may have changed since the existing ranges were cut.
+        kind: The key's kind.
+        digits: Digits of integer keys.
+
+    Raises:
+        InputError: as of `plan_ranges`, or no existing range is open above.
+    """
+    if not existing:
+        return RangeGrowth((), (), tuple(plan_ranges(stats, spec, kind, digits)))
+    rules = CutRules.read(spec, kind, digits)
+    top = _top(existing)
+    # names of two styles would not sort in key order
+    style = replace(top, full_width=any(key_range.full_width for key_range in existing))
+    finite = [r for r in existing if not r.null and r.upper is not None]
+    if top.lower is None:
+        cuts = first_cuts(stats, rules)
+    else:
+        cuts = growth_cuts(stats, rules, to_number(top.lower), _typical_width(finite))
+    limit(len(existing) + len(cuts))
+    retire = (top,) if cuts else ()
+    add = _between([top.lower, *cuts, None], style) if cuts else []
+    if stats.nullable and not any(key_range.null for key_range in existing):
+        add.append(KeyRange(kind, null=True, digits=digits))
+    keep = tuple(key_range for key_range in existing if key_range not in retire)
+    return RangeGrowth(keep, retire, tuple(add))
+
+
+def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
+    """The name of the range that a user means, or None.
+
+    Args:
+        text: a name; or bounds as in `1..250001`, without the padding or marks of a name; or one
+            key, which stands for the range that holds it. Digits may be grouped by `_` or `,`.
+        ranges: all ranges of a table, by name.
+    """
+    if text in ranges or not ranges:
+        return text if text in ranges else None
+    kind = next(iter(ranges.values())).kind
+    written = text.rpartition(":")[2].replace(",", "") if kind == "integer" else text
+    lower, dots, upper = written.partition("..")
+    try:
+        bounds = [to_bound(part, kind) if part else None for part in (lower, upper)]
+    except InputError:
+        return None
+    for name, key_range in ranges.items():
+        same = [key_range.lower, key_range.upper] == bounds if dots else False
+        if not key_range.null and (same or (not dots and key_range.contains(bounds[0]))):
+            return name
+    return None
+
+
+def top_bound(existing: Sequence[KeyRange]) -> Bound | None:
+    """Lower bound of the open top range: growth is what lies at or above it. None is everything."""
+    return _top(existing).lower
+
+
+def _top(existing: Sequence[KeyRange]) -> KeyRange:
+    for key_range in existing:
+        if not key_range.null and key_range.upper is None:
+            return key_range
+    names = ", ".join(key_range.name for key_range in existing[:3])
+    raise InputError(f"one of the known key ranges should be open above, found only {names}")
+
+
+def _typical_width(finite: Sequence[KeyRange]) -> int | None:
+    widths = [
+        to_number(key_range.upper) - to_number(key_range.lower)
+        for key_range in finite
+        if key_range.lower is not None and key_range.upper is not None
+    ]
+    return median_low(widths) if widths else None
+
+
+def _between(cuts: Sequence[Bound | int | None], style: KeyRange) -> list[KeyRange]:
+    """The ranges between the cuts, named as `style` is."""
+    bounds = [from_number(cut, style.kind) if isinstance(cut, int) else cut for cut in cuts]
+    return [replace(style, lower=lower, upper=upper) for lower, upper in pairwise(bounds)]

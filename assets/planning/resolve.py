@@ -1,0 +1,444 @@
+"""Resolves a declared transfer against the servers: its tables, hops, ranges and fingerprints."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import HopSpec, Transfer
+from assets.log.records import DataVersion, digest
+from assets.planning.drift import new_columns, target_columns
+from assets.planning.ranges import extend_ranges, plan_ranges, top_bound
+from assets.planning.wires import chosen_wire
+from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.verdict import CHECK_NAMES, Level
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.connection import URL_VARIABLES
+from resources.digest.fields import all_fields
+from resources.digest.measure import check_figures
+from resources.endpoint import Endpoint
+from resources.errors import InputError, TableMissing
+from resources.fingerprints import SourceFingerprint, fingerprints
+from resources.keys.kind import key_kind
+from resources.keys.range import KeyRange
+from resources.keys.statistics import key_statistics
+from resources.plan import CopyPlan, WireFormat
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
+from resources.tables import Column, System, TableRef
+from resources.target import Target, TargetOptions, written_to
+from resources.types.planner import ColumnOverride, plan_copy
+
+ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
+"""`ferry check` may have used any level, so planning looks at the verdicts of all."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The three systems that a journey may touch."""
+
+    postgres: PostgresResource
+    sqlserver: SqlServerResource
+    clickhouse: ClickHouseResource
+
+    def endpoint(self, system: System) -> Endpoint:
+        """The resource of a system."""
+        found: dict[System, Endpoint] = {
+            "postgres": self.postgres,
+            "sqlserver": self.sqlserver,
+            "clickhouse": self.clickhouse,
+        }
+        return found[system]
+
+    def identity(self, system: System) -> str:
+        """Which server it is and what it runs, e.g. `postgres at db:5432, database shop, 18.6`.
+
+        Raises:
+            ConnectionFailed: it does not answer.
+        """
+        endpoint = self.endpoint(system)
+        at = endpoint.settings()
+        return f"{at.address}, database {at.database}, {endpoint.ping()}"
+
+    def target(self, system: System) -> Target:
+        """The loader of a system.
+
+        Raises:
+            InputError: nothing is loaded into that system.
+        """
+        if system == "sqlserver":
+            return SqlServerTarget(self.sqlserver)
+        if system == "clickhouse":
+            return ClickHouseTarget(self.clickhouse)
+        raise InputError(f"{system} cannot be a target")
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One resolved hop: its asset, its plan and how it is loaded."""
+
+    number: int
+    """1-based position in the transfer."""
+    asset: dg.AssetKey
+    spec: HopSpec
+    plan: CopyPlan
+    options: TargetOptions
+    schema_hash: str
+    settings_hash: str
+    wire: WireFormat = "arrow"
+    """The wire format that it uses; decided by `with_wires`."""
+
+    @property
+    def written_plan(self) -> CopyPlan:
+        """The plan with the table that ranges are written to: with `swap`, the shadow table."""
+        return replace(self.plan, target=written_to(self.plan, self.options))
+
+    @property
+    def in_place(self) -> Hop:
+        """The hop as readers see it: with `swap`, of the target and not of its shadow."""
+        swaps = self.options.mode == "swap"
+        return replace(self, options=replace(self.options, mode="replace")) if swaps else self
+
+    def version(self, source: str, definition: str) -> DataVersion:
+        """The data version of a range whose source rows have this fingerprint.
+
+        Args:
+            source: hash of the fingerprint, or of the data version of the hop before.
+            definition: of the row digest that the fingerprint is made of, '' if it is not.
+        """
+        marked = f"{definition}-{source}" if definition else source
+        return DataVersion(marked, self.schema_hash, self.settings_hash)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What the dynamic partitions need, to cover the keys that are there now."""
+
+    add: tuple[KeyRange, ...]
+    retire: tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A transfer against its servers at one moment."""
+
+    transfer: Transfer
+    hops: tuple[Hop, ...]
+    ranges: dict[str, KeyRange]
+    growth: Growth
+    fingerprints: dict[str, SourceFingerprint]
+
+    def fingerprinted(
+        self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
+    ) -> Journey:
+        """The journey with the fingerprints of these ranges, and of no others."""
+        ranges = [key_range for name, key_range in self.ranges.items() if name in names]
+        found = fingerprints_of(self.transfer, self.hops[0], servers, ranges, snapshot=snapshot)
+        return replace(self, fingerprints=found)
+
+    def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
+        """What a range of a hop is committed as, when its source rows have this fingerprint.
+
+        A later hop's source is what the hop before it commits.
+        """
+        version = self.hops[0].version(digest(fingerprint.value), fingerprint.definition)
+        for later in self.hops[1 : hop.number]:
+            version = later.version(digest(str(version)), fingerprint.definition)
+        return version
+
+    def versions(self, hop: Hop) -> dict[str, DataVersion]:
+        """What each range of a hop would be committed as now."""
+        return {
+            name: self.version(hop, fingerprint) for name, fingerprint in self.fingerprints.items()
+        }
+
+    def rows(self) -> dict[str, int]:
+        """Rows of the source per range."""
+        return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
+
+
+def levels_of(transfer: Transfer) -> tuple[Level, ...]:
+    """The levels at which every range is reconciled: the rows are always counted."""
+    return ("count",) if transfer.reconcile == "count" else ("count", transfer.reconcile)
+
+
+def checks_of(transfer: Transfer) -> tuple[str, ...]:
+    """Names of the checks per key range of every hop of a transfer."""
+    names = tuple(CHECK_NAMES[level] for level in levels_of(transfer))
+    return (*names, EXPECTATIONS) if transfer.expectations else names
+
+
+def require_servers(transfer: Transfer, servers: Servers) -> None:
+    """Refuse a transfer that needs a server of which nobody said where it is.
+
+    Raises:
+        InputError: names every variable that is not set, and what needs it.
+    """
+    needed: dict[System, TableRef] = {}
+    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+        needed.setdefault(table.system, table)
+    missing = [
+        f"{URL_VARIABLES[system]} is not set; transfer {transfer.transfer} needs it for {table}"
+        for system, table in needed.items()
+        if not servers.endpoint(system).addressed
+    ]
+    if missing:
+        raise InputError("\n".join(missing))
+
+
+def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
+    """Read the source's columns and plan every hop from them; no target is touched.
+
+    Raises:
+        TableMissing, InputError, TypeRefused: the declaration and the servers do not go together.
+    """
+    require_servers(transfer, servers)
+    columns = servers.endpoint(transfer.source.system).columns(transfer.source)
+    source, key = transfer.source, transfer.key
+    exclude = set(transfer.exclude)
+    if transfer.only is not None:
+        exclude |= {column.name for column in columns} - set(transfer.only)
+    hops: list[Hop] = []
+    for number, spec in enumerate(transfer.hops, start=1):
+        plan = _plan_hop(
+            transfer, number, source, columns, key, exclude if number == 1 else set(), servers
+        )
+        options = TargetOptions(
+            mode=transfer.write,
+            engine=spec.engine,
+            order_by=", ".join(spec.order_by) if spec.order_by else None,
+            partition_by=spec.partition_by,
+        )
+        servers.target(spec.to.system).require(plan, options)
+        hops.append(
+            Hop(
+                number=number,
+                asset=asset_key(spec.to),
+                spec=spec,
+                plan=plan,
+                options=options,
+                schema_hash=digest([(column.source, column.target) for column in plan.columns]),
+                settings_hash=digest(
+                    transfer.write,
+                    (spec.engine, spec.order_by, spec.partition_by),
+                    [column.on_overflow for column in plan.columns],
+                ),
+            )
+        )
+        source, key, columns = spec.to, plan.key.target.name, _as_source(plan)
+    return tuple(hops)
+
+
+def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
+    """The hops with the wire format that each will use; see `assets.planning.wires`.
+
+    Raises:
+        InputError: a declared wire format does not carry a hop's columns exactly.
+    """
+    found = []
+    for hop in hops:
+        source = servers.endpoint(hop.plan.source.system)
+        try:
+            wire = chosen_wire(hop.spec.wire, hop.plan, source, servers.sqlserver)
+        except InputError as error:
+            raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
+        found.append(replace(hop, wire=wire))
+    return tuple(found)
+
+
+def _as_source(plan: CopyPlan) -> list[Column]:
+    """A hop's target columns as the next hop's source: the rows' identity goes on with them."""
+    positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
+    return [
+        replace(column, primary_key=positions.get(column.name)) for column in plan.target_columns
+    ]
+
+
+def resolve(
+    transfer: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    names: Sequence[str] | None = None,
+    snapshot: str | None = None,
+) -> Journey:
+    """Plan a transfer: its hops, its ranges (known ones stay), their fingerprints.
+
+    The arguments are those of `resolve_ranges`.
+    """
+    journey = resolve_ranges(transfer, servers, instance, names=names, snapshot=snapshot)
+    return journey.fingerprinted(servers, journey.ranges, snapshot=snapshot)
+
+
+def resolve_ranges(
+    transfer: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    names: Sequence[str] | None = None,
+    snapshot: str | None = None,
+) -> Journey:
+    """Plan a transfer without fingerprints, so that the source is not read from end to end.
+
+    Args:
+        transfer: the declaration.
+        servers: where its tables are.
+        instance: whose dynamic partitions are the ranges known so far.
+        names: plan these known ranges only, and do not look for new ones.
+        snapshot: exported PostgreSQL snapshot to read under.
+    """
+    hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
+    first = hops[0].plan
+    source = servers.endpoint(transfer.source.system)
+    known = known_ranges(transfer, first.key.source, instance)
+    growth = Growth((), ())
+    if names is None:
+        growth = _growth(transfer, source, first.key.source, known)
+        known = [*(r for r in known if r not in growth.retire), *growth.add]
+    else:
+        wanted = set(names)
+        known = [key_range for key_range in known if key_range.name in wanted]
+    return Journey(transfer, hops, {r.name: r for r in known}, growth, {})
+
+
+def fingerprints_of(
+    transfer: Transfer,
+    first: Hop,
+    servers: Servers,
+    ranges: Sequence[KeyRange],
+    *,
+    snapshot: str | None = None,
+) -> dict[str, SourceFingerprint]:
+    """The fingerprints of a transfer's source rows, by range name, as it declares them."""
+    return fingerprints(
+        servers.endpoint(transfer.source.system),
+        first.plan,
+        ranges,
+        "watermark" if transfer.watermark else transfer.fingerprint,
+        snapshot=snapshot,
+        watermark_column=transfer.watermark,
+    )
+
+
+def known_ranges(transfer: Transfer, key: Column, instance: dg.DagsterInstance) -> list[KeyRange]:
+    """The ranges that Dagster knows of, in its order."""
+    kind, digits = key_kind(key, transfer.source.system)
+    return [
+        KeyRange.parse(name, kind, digits)
+        for name in instance.get_dynamic_partitions(transfer.partitions_name)
+    ]
+
+
+def find_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> Growth:
+    """The ranges that the keys in the source need and Dagster does not know."""
+    key = resolve_hops(transfer, servers)[0].plan.key.source
+    source = servers.endpoint(transfer.source.system)
+    return _growth(transfer, source, key, known_ranges(transfer, key, instance))
+
+
+def apply_growth(
+    transfer: Transfer, growth: Growth, servers: Servers, instance: dg.DagsterInstance
+) -> None:
+    """Make Dagster's dynamic partitions those of the plan.
+
+    The targets forget a retired range first: dying in between leaves a plan that repeats it.
+    """
+    if growth.retire:
+        for hop in resolve_hops(transfer, servers):
+            target = servers.target(hop.plan.target.system)
+            # a target that does not exist yet has nothing to forget
+            with contextlib.suppress(TableMissing):
+                target.retire(hop.plan, growth.retire, growth.add, hop.options)
+    for key_range in growth.retire:
+        instance.delete_dynamic_partition(transfer.partitions_name, key_range.name)
+    if growth.add:
+        instance.add_dynamic_partitions(
+            transfer.partitions_name, [key_range.name for key_range in growth.add]
+        )
+
+
+def _plan_hop(
+    transfer: Transfer,
+    number: int,
+    source: TableRef,
+    columns: Sequence[Column],
+    key: str,
+    exclude: Collection[str],
+    servers: Servers,
+) -> CopyPlan:
+    """Plan one hop, without the columns that its drift policy lets it ignore."""
+    spec = transfer.hops[number - 1]
+    target = servers.endpoint(spec.to.system)
+    version = target.ping() if spec.to.system == "clickhouse" else None
+
+    def planned(without: Collection[str]) -> CopyPlan:
+        return plan_copy(
+            source,
+            columns,
+            spec.to,
+            key=key,
+            overrides=_overrides(transfer, number, without),
+            exclude=without,
+            target_version=version,
+        )
+
+    plan = planned(exclude)
+    if transfer.on_schema_drift == "ignore_new":
+        names = {column.name for column in new_columns(plan, target_columns(target, spec.to))}
+        ignored = {one.source.name for one in plan.columns if one.target.name in names}
+        plan = planned({*exclude, *ignored})
+    return _with_figures(transfer, plan) if transfer.figures else plan
+
+
+def _with_figures(transfer: Transfer, plan: CopyPlan) -> CopyPlan:
+    declared = {name: transfer.target_name(name) for name in transfer.figures}
+    fields = {field.name: field for field in all_fields(plan)}
+    missing = [name for name, renamed in declared.items() if renamed not in fields]
+    if missing:
+        raise InputError(
+            f"{transfer.transfer}: figures: {plan.source} has no column "
+            f"{', '.join(map(repr, missing))} that is copied"
+        )
+    check_figures([fields[renamed] for renamed in declared.values()])
+    return replace(plan, figures=tuple(declared.values()))
+
+
+def _overrides(
+    transfer: Transfer, number: int, exclude: Collection[str]
+) -> dict[str, ColumnOverride]:
+    """What is declared about the columns, by the names that they have in this hop's source.
+
+    A type without a system is meant for the first hop; the next one goes on from there.
+    """
+    system = transfer.hops[number - 1].to.system
+    found: dict[str, ColumnOverride] = {}
+    for name, column in transfer.columns.items():
+        here = name if number == 1 else column.rename or name
+        if name in exclude or here in exclude:
+            continue
+        types = column.type if isinstance(column.type, dict) else {}
+        first = column.type if isinstance(column.type, str) and number == 1 else None
+        found[here] = ColumnOverride(
+            rename=column.rename if number == 1 else None,
+            type=types.get(system, first),
+            on_overflow=column.on_overflow,
+            low_cardinality=column.low_cardinality and system == "clickhouse",
+        )
+    return found
+
+
+def _growth(transfer: Transfer, source: Endpoint, key: Column, known: list[KeyRange]) -> Growth:
+    spec = transfer.ranges.model_dump(exclude_none=True)
+    kind, digits = key_kind(key, transfer.source.system)
+    if not known:
+        stats = key_statistics(source, transfer.source, key)
+        return Growth(tuple(plan_ranges(stats, spec, kind, digits)), ())
+    stats = key_statistics(source, transfer.source, key, above=top_bound(known))
+    grown = extend_ranges(known, stats, spec, kind, digits)
+    return Growth(grown.add, grown.retire)

@@ -1,0 +1,162 @@
+"""Which Dagster runs cover a set of key ranges, and whether a run's process still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Collection, Sequence
+
+import dagster as dg
+import psutil
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import Transfer
+
+FORCE = "tableferry/force"
+"""Run tag: move the ranges also where nothing changed."""
+PROFILE = "tableferry/profile"
+"""Run tag: name of the profile to use instead of the transfer's own."""
+PROCESS = "tableferry/process"
+"""Run tag: host, process id and start time of the worker, by which it is seen whether it lives."""
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+
+UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+"""Of runs that may have a process."""
+
+MOST_RUNS = 4
+"""Scattered ranges become one run per contiguous segment, up to this many; beyond it one run spans
+them all and skips what lies between, because a run costs about a second and a skip far less."""
+
+
+def move_job_name(transfer: str) -> str:
+    """Name of the job that moves a transfer; its op already has the transfer's own name."""
+    return f"move_{transfer}"
+
+
+def check_job_name(transfer: str) -> str:
+    """Name of the job that only reconciles a transfer."""
+    return f"check_{transfer}"
+
+
+def compare_op_name(transfer: str) -> str:
+    """Name of the op of that job."""
+    return f"compare_{transfer}"
+
+
+def schedule_name(transfer: str) -> str:
+    """Name of the schedule that moves a transfer."""
+    return f"{transfer}_schedule"
+
+
+def check_schedule_name(transfer: str) -> str:
+    """Name of the schedule that only reconciles a transfer."""
+    return f"{transfer}_check_schedule"
+
+
+def segments(
+    order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
+) -> list[tuple[str, str]]:
+    """First and last of each run of neighbours among the wanted; one spanning them if too many.
+
+    Args:
+        order: all partition keys, in Dagster's order.
+        wanted: those to cover.
+        most: how many are not too many.
+    """
+    found: list[tuple[str, str]] = []
+    previous = -2
+    for index, name in enumerate(order):
+        if name not in wanted:
+            continue
+        if index == previous + 1:
+            found[-1] = (found[-1][0], name)
+        else:
+            found.append((name, name))
+        previous = index
+    return found if len(found) <= most else [(found[0][0], found[-1][1])]
+
+
+def run_requests(
+    transfer: Transfer, order: Sequence[str], wanted: Collection[str], *, key: str
+) -> list[dg.RunRequest]:
+    """Requests for the runs that move the wanted ranges.
+
+    Args:
+        transfer: whose ranges.
+        order: all partition keys, in Dagster's order.
+        wanted: those to move.
+        key: what makes the request new; Dagster launches each run key once.
+    """
+    return [
+        dg.RunRequest(
+            run_key=f"{key}:{first}:{last}",
+            job_name=move_job_name(transfer.transfer),
+            tags={RANGE_START: first, RANGE_END: last},
+        )
+        for first, last in segments(order, wanted)
+    ]
+
+
+def run_under_way(instance: dg.DagsterInstance, transfer: Transfer) -> str | None:
+    """The id of a run that moves ranges of the transfer now, or is about to; None if there is none.
+
+    Both the transfer's own job and what the user interface starts for its assets count.
+    """
+    ours = {asset_key(hop.to) for hop in transfer.hops}
+    statuses = [dg.DagsterRunStatus.QUEUED, *UNFINISHED]
+    for run in instance.get_runs(dg.RunsFilter(statuses=statuses)):
+        moves = run.job_name == move_job_name(transfer.transfer)
+        if moves or ours & (run.asset_selection or set()):
+            return run.run_id
+    return None
+
+
+def this_process() -> str:
+    """The value of the `PROCESS` tag for this process."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time():.2f}"
+
+
+def process_is_gone(tag: str) -> bool:
+    """Whether the process of a `PROCESS` tag is surely dead; one on another host never is."""
+    host, *process = tag.rsplit(":", 2)
+    if host != socket.gethostname() or len(process) != 2:
+        return False
+    try:
+        # a second of tolerance: the boot time that start times count from may be adjusted
+        return abs(psutil.Process(int(process[0])).create_time() - float(process[1])) > 1
+    except psutil.NoSuchProcess:
+        return True
+    except (psutil.Error, ValueError):
+        return False
+
+
+def owner_name(run_id: str) -> str:
+    """What a run of this process writes into its locks: who it is, also for other instances."""
+    return f"{run_id} {this_process()}"
+
+
+def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Tells of an owner's name whether that run may still be working.
+
+    A run of another Dagster instance is known by its process alone, and so on this host only.
+    """
+
+    def alive(owner: str) -> bool:
+        run_id, _, process = owner.partition(" ")
+        run = instance.get_run_by_id(run_id)
+        if run is None:
+            here = process.rsplit(":", 2)[0] == socket.gethostname()
+            return here and not process_is_gone(process)
+        current = run.tags.get(PROCESS, "")
+        # a run that was resumed has another process now; the start time may be adjusted
+        resumed = process.rsplit(":", 1)[0] != current.rsplit(":", 1)[0]
+        return not (run.is_finished or resumed or process_is_gone(current))
+
+    return alive

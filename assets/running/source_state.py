@@ -1,0 +1,116 @@
+"""Which state of the source a run reads, and whether a range is still as its fingerprint says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from assets.declaring.manifest import Transfer
+from assets.planning.resolve import Journey, Servers, fingerprints_of
+from resources.errors import TableferryError
+from resources.fingerprints import SourceFingerprint
+from resources.keys.range import KeyRange
+from resources.postgres.snapshots import SharedSnapshot
+
+
+class SourceMoved(TableferryError):
+    """Rows of a range changed while they were copied; the range is copied again."""
+
+    transient = True
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one attempt reads of a range: under which snapshot, and what is there."""
+
+    snapshot: str | None
+    fingerprint: SourceFingerprint
+
+
+class SourceState:
+    """The state of the source that a run copies.
+
+    On PostgreSQL all ranges read one exported snapshot. If it is lost with its server, a new one
+    takes its place, and the ranges that are read under it get their fingerprints from it.
+
+    SQL Server has no snapshot that connections could share. There a range is fingerprinted again
+    when it is copied, and copied again if it moved meanwhile.
+
+    Args:
+        journey: the plan, with the fingerprints that it was made from.
+        servers: where the source is.
+        shared: the run's snapshot; None where the source has none.
+        snapshot: of `shared`, the one that the plan was made under.
+    """
+
+    def __init__(
+        self,
+        journey: Journey,
+        servers: Servers,
+        shared: SharedSnapshot | None,
+        snapshot: str | None,
+    ) -> None:
+        self._journey, self._servers, self._shared = journey, servers, shared
+        self._lock = threading.Lock()
+        self._latest = {
+            name: Reading(snapshot, fingerprint)
+            for name, fingerprint in journey.fingerprints.items()
+        }
+
+    def latest(self, name: str) -> Reading:
+        """What a range was read as most recently, or planned as."""
+        with self._lock:
+            return self._latest[name]
+
+    def reading(self, key_range: KeyRange) -> Reading:
+        """What to read a range as now.
+
+        Raises:
+            ConnectionFailed: a new snapshot is needed, and the server is not back.
+        """
+        latest = self.latest(key_range.name)
+        if self._shared is None:
+            return latest
+        snapshot = self._shared.name()
+        # not by name: a server that was restarted begins to count anew
+        return latest if latest.snapshot is snapshot else self._read(key_range, snapshot)
+
+    def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
+        """Make sure that a range is still what it was read as; a snapshot guarantees it.
+
+        Raises:
+            SourceMoved: it is not; the next `reading` knows what it is now.
+        """
+        if reading.snapshot is not None:
+            return
+        now = self._read(key_range, None).fingerprint
+        if now != reading.fingerprint:
+            raise SourceMoved(
+                f"{self._journey.transfer.source} range {key_range.name} changed while it was "
+                f"copied ({reading.fingerprint.rows} rows before, {now.rows} after)"
+            )
+
+    def _read(self, key_range: KeyRange, snapshot: str | None) -> Reading:
+        found = fingerprints_of(
+            self._journey.transfer,
+            self._journey.hops[0],
+            self._servers,
+            [key_range],
+            snapshot=snapshot,
+        )
+        reading = Reading(snapshot, found[key_range.name])
+        with self._lock:
+            self._latest[key_range.name] = reading
+        return reading
+
+
+@contextmanager
+def shared_snapshot(transfer: Transfer, servers: Servers) -> Iterator[SharedSnapshot | None]:
+    """One consistent view of a PostgreSQL source for a whole run; SQL Server has none to share."""
+    if transfer.source.system != "postgres":
+        yield None
+        return
+    with servers.postgres.shared_snapshot() as shared:
+        yield shared

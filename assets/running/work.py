@@ -1,0 +1,74 @@
+"""What the workers of one run share, and what becomes of each range."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from assets.log.ledger import Writer
+from assets.log.records import RangeRecord, Reason, State
+from assets.planning.resolve import Hop, Journey, Servers
+from assets.running import progress
+from assets.running.source_state import SourceState
+from checks.verdict import Level, Verdict
+from resources.digest.measure import Taken
+from resources.tables import System, TableRef
+
+SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
+"""The range is in the target already; there is at most something to check and to record."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one range in one hop."""
+
+    hop: Hop
+    record: RangeRecord
+    reason: Reason
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether the range is committed, was and is, or waits for its swap."""
+        return self.record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED, State.SHADOWED)
+
+
+@dataclass
+class Work:
+    """All that the workers of one run share.
+
+    `exports` and `loads` bound how many ranges are read and written at a time. A range takes its
+    export slot first, reads a little ahead, and then waits for a load slot; it never waits for an
+    export slot while it holds a load slot, so the two cannot deadlock.
+    """
+
+    journey: Journey
+    servers: Servers
+    run_id: str
+    owner: str
+    """The run as its locks name it."""
+    alive: Callable[[str], bool]
+    source: SourceState
+    levels: tuple[Level, ...]
+    batch_rows: int
+    workers: int
+    writers: Mapping[int, Writer]
+    identities: Mapping[System, str]
+    """The servers that the run works with, for its records."""
+    shadows: Mapping[int, str | None]
+    """Identities of the tables that a swap gathers ranges in, by hop."""
+    refused: Mapping[tuple[int, str], str]
+    """Why a range cannot go through a hop, by number of the hop and name."""
+    exports: threading.BoundedSemaphore
+    loads: threading.BoundedSemaphore
+    proven: dict[tuple[TableRef, str], Taken] = field(default_factory=dict)
+    """What the checksum of a hop found in its target, by table and range: the next hop's source."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
+        progress.emit(
+            progress.Progress(
+                self.journey.transfer.transfer, str(hop.plan.target), name, phase, rows
+            )
+        )

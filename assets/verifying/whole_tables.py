@@ -1,0 +1,117 @@
+"""Asset checks of whole target tables, after the ranges of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import dagster as dg
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import Transfer
+from assets.log.check_metadata import Target, conclusion, latest_materialization, verdict_metadata
+from assets.log.ledger import EventLogger, committed
+from assets.planning.resolve import Hop, Servers, known_ranges, resolve_hops
+from assets.verifying.extra_rows import keeps_rows
+from assets.verifying.on_demand import Checked, collected
+from checks.verdict import Verdict
+from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
+
+DESCRIPTIONS = {
+    "total_rows": "Both tables hold the same number of rows, whatever their keys are.",
+    "unique_key": "No two rows of the target share the source's primary key.",
+    "no_stray_rows": "Every row of the target belongs to one of the key ranges.",
+    "schema": "The target has the planned columns, with types that hold every planned value.",
+}
+
+
+def whole_table_specs(transfer: Transfer) -> list[dg.AssetCheckSpec]:
+    """The checks that no range alone can answer, for every hop of a transfer."""
+    return [
+        dg.AssetCheckSpec(name, asset=asset_key(hop.to), description=DESCRIPTIONS[name])
+        for hop in transfer.hops
+        for name in WHOLE_TABLE_CHECKS
+    ]
+
+
+def check_whole_tables(
+    context: EventLogger,
+    transfer: Transfer,
+    servers: Servers,
+    *,
+    selected: Collection[dg.AssetCheckKey] | None = None,
+    snapshot: str | None = None,
+) -> list[Checked]:
+    """Check whole tables, and record the verdicts in the event log.
+
+    The checks belong to the op that moves the ranges, which yields no outputs: Dagster would skip
+    an op of their own, as one that waits for outputs. While ranges are not committed yet, a failure
+    is only a warning: the table is incomplete.
+
+    Args:
+        context: of the run that reports the verdicts.
+        transfer: whose tables.
+        servers: where they are.
+        selected: the checks to record; all when None.
+        snapshot: of a PostgreSQL source, which may have changed since the ranges were read.
+    """
+    hops = resolve_hops(transfer, servers)
+    ranges = known_ranges(transfer, hops[0].plan.key.source, context.instance)
+    found: list[Checked] = []
+    for hop in hops:
+        names = [
+            name
+            for name in WHOLE_TABLE_CHECKS
+            if selected is None or dg.AssetCheckKey(hop.asset, name) in selected
+        ]
+        done = committed(context.instance, hop.asset, ()) if names else {}
+        if not done:
+            continue
+        missing = [one.name for one in ranges if one.name not in done]
+        # before the tables are read: a run beside this one may record ranges meanwhile
+        about = latest_materialization(context.instance, hop.asset)
+        verdicts = whole_table(
+            hop.plan,
+            servers.endpoint(hop.plan.source.system),
+            servers.endpoint(hop.plan.target.system),
+            ranges,
+            snapshot=snapshot if hop.number == 1 else None,
+        )
+        for verdict in verdicts:
+            if verdict.check in names:
+                checked = Checked(
+                    hop, None, verdict, bool(missing) or _hint(transfer, hop, verdict)
+                )
+                _record(context, checked, len(missing), about)
+                found.append(checked)
+    collected(found)
+    return found
+
+
+def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
+    if transfer.check_spec(verdict.check).severity == "warn":
+        return True
+    if verdict.check != TOTAL_ROWS:
+        return False
+    # the ranges' own checks tell whether a row of the source is missing
+    moving = hop.number == 1 and hop.plan.source.system != "postgres"
+    return moving or (keeps_rows(hop) and _more_in_target(verdict))
+
+
+def _record(context: EventLogger, checked: Checked, missing: int, about: Target | None) -> None:
+    hop, verdict = checked.hop, checked.verdict
+    severity = dg.AssetCheckSeverity.WARN if checked.warning else dg.AssetCheckSeverity.ERROR
+    context.log_event(
+        dg.AssetCheckEvaluation(
+            asset_key=hop.asset,
+            check_name=verdict.check,
+            passed=verdict.passed,
+            severity=severity,
+            target_materialization_data=about,
+            description=conclusion(verdict),
+            metadata={**verdict_metadata(verdict), "ranges_not_committed": missing},
+        )
+    )
+
+
+def _more_in_target(verdict: Verdict) -> bool:
+    return int(verdict.target["rows"]) > int(verdict.source["rows"])

@@ -1,0 +1,107 @@
+"""What each level sees: the cheapest level that is certain to notice each kind of damage.
+
+docs/reconciliation.md shows this as a table, and the mutation tests do each damage to a real
+target and hold every claim against what the levels say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.verdict import LEVELS, Level
+
+_BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One kind of damage to the target, and the cheapest level that always sees it."""
+
+    subject: str
+    """The kind of column; `rows` for damage to whole rows."""
+    damage: str
+    cheapest: Level = "checksum"
+    """On every pair of systems."""
+
+    def caught_by(self, level: Level) -> bool:
+        """Whether a level is claimed to see the damage.
+
+        `sample_hash` sees what `full_hash` sees, in the rows that are in its sample.
+        """
+        return LEVELS.index(level) >= LEVELS.index(self.cheapest)
+
+
+CLAIMS = (
+    Claim("rows", "a row is missing", "count"),
+    Claim("rows", "a row is there twice", "count"),
+    Claim("rows", "a row is replaced by a copy of another"),
+    Claim("rows", "two rows have exchanged a value"),
+    Claim("integer", "NULL instead of a value"),
+    Claim("integer", "0 instead of NULL"),
+    Claim("integer", "the last digit"),
+    Claim("integer", "the sign"),
+    Claim("boolean", "the other value"),
+    Claim("boolean", "false instead of NULL"),
+    Claim("decimal, up to 18 digits", "the last digit"),
+    Claim("decimal, up to 18 digits", "the sign"),
+    Claim("decimal, 38 digits", "the last digit"),
+    Claim("decimal, 38 digits", "the first digit"),
+    Claim("decimal, 38 digits", "the sign"),
+    Claim("double", "the last bit"),
+    Claim("double", "the sign"),
+    Claim("double", "-0.0 instead of 0.0"),
+    Claim("double", "the last bit of the least and of the greatest magnitudes"),
+    Claim("real", "the last bit"),
+    Claim("text", "NULL instead of ''"),
+    Claim("text", "'' instead of NULL"),
+    Claim("text", "the first character"),
+    Claim("text", "upper instead of lower case of the first character"),
+    Claim("text", "one code point in the middle"),
+    Claim("text", "one code point of a short text"),
+    Claim("text", "one code point elsewhere in a long text"),
+    Claim("text", "one letter deep inside a text of 10,000"),
+    Claim("text", "two letters exchanged there"),
+    Claim("text", "a supplementary character (emoji)"),
+    Claim("text", "two characters at the front exchanged"),
+    Claim("text", "a trailing blank added"),
+    Claim("text", "a trailing blank lost"),
+    Claim("text", "CR LF instead of LF"),
+    Claim("bytes", "one bit"),
+    Claim("bytes", "a trailing zero byte lost"),
+    Claim("bytes", "NULL instead of no bytes"),
+    Claim("date", "one day"),
+    Claim("time", "one microsecond"),
+    Claim("timestamp", "one microsecond"),
+    Claim("timestamp", "one hour"),
+    Claim("timestamp with time zone", "one microsecond"),
+    Claim("uuid", "one digit"),
+    Claim("uuid", "both halves exchanged"),
+    Claim("array", "one item"),
+    Claim("array", "two items exchanged"),
+    Claim("array", "an item NULL"),
+    Claim("array", "an item more"),
+)
+
+
+def table() -> str:
+    """The claims as a Markdown table."""
+    lines = [
+        "| column | damage in the target | seen by |",
+        "|---|---|---|",
+    ]
+    for claim in CLAIMS:
+        lines.append(f"| {claim.subject} | {claim.damage} | `{claim.cheapest}` |")
+    return "\n".join(lines) + "\n"
+
+
+def render(page: str) -> str:
+    """A page with the table put between its markers."""
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{table()}{_END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(__file__).parent.parent / "reconciliation.md"
+    path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")

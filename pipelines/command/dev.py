@@ -1,0 +1,161 @@
+"""`ferry dev`: Dagster's user interface and daemon on one's own transfers, from any folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import click
+import psutil
+import yaml
+
+from assets.declaring.transfer_files import load_transfers
+from pipelines import event_log
+from pipelines.command.session import tell_invalid, use_local_stack
+from pipelines.isolation import ROOT
+from pipelines.settings import TRANSFERS, transfers_folder
+from resources.errors import InputError
+
+GRACE_SECONDS = 8.0
+"""For which the services and the runs that they started may end in order; then they are killed."""
+
+WORKSPACE = {
+    "load_from": [
+        {
+            "python_module": {
+                "module_name": "pipelines.definitions",
+                "location_name": "tableferry",
+                "executable_path": sys.executable,
+                # first on the import path, where Dagster would put the working folder
+                "working_directory": str(ROOT),
+            }
+        }
+    ]
+}
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def dev(host: str, port: int) -> int:
+    """Run Dagster's services until they are told to end, and then leave none of them.
+
+    Args:
+        host: address to listen on.
+        port: TCP port to listen on.
+
+    Returns:
+        The exit code: 0 after Ctrl-C or SIGTERM, 1 if the services ended by themselves.
+
+    Raises:
+        InputError: the port is taken, or there is no folder of transfers.
+        TableferryError: the local stack does not start.
+    """
+    folder = transfers_folder().absolute()
+    tell_invalid(load_transfers(folder))
+    require_free(host, port)
+    use_local_stack()
+    os.environ[TRANSFERS] = str(folder)
+    event_log.make()
+    with _told() as told, tempfile.TemporaryDirectory() as scratch:
+        workspace = Path(scratch) / "workspace.yaml"
+        workspace.write_text(yaml.safe_dump(WORKSPACE), encoding="utf-8")
+        services = _start(host, port, workspace)
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"Dagster comes up at http://{shown}:{port}; Ctrl-C ends it.")
+        while not told and services.poll() is None:
+            time.sleep(0.1)
+        _end(services)
+    return 0 if told else 1
+
+
+def require_free(host: str, port: int) -> None:
+    """Refuse a port that cannot be listened on.
+
+    Raises:
+        InputError: says why not.
+    """
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(*address[:3]) as probe:
+            # as the webserver does: a port of connections that are just ending is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address[4])
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; "
+            "take another: ferry dev --port N"
+        ) from None
+
+
+def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
+    """`dagster dev` in a process group of its own, which can be told and ended as a whole."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dagster", "dev"),
+            *("--workspace", str(workspace)),
+            *("--host", host, "--port", str(port)),
+        ],
+        env=os.environ
+        | {
+            # nothing is imported out of the working folder, whatever packages it has
+            "PYTHONSAFEPATH": "1",
+            "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
+        },
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+    )
+
+
+@contextmanager
+def _told() -> Iterator[list[int]]:
+    """The signals to end that have come.
+
+    A shell starts background jobs with SIGINT ignored. Dagster's services then ignore SIGTERM, too,
+    because they handle it as SIGINT is handled; with a handler here, they inherit the default.
+    """
+    told: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        told.append(number)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(services: subprocess.Popen[bytes]) -> None:
+    """End the services and all that they started: in order, or else by force."""
+    family = _family(services)
+    # as a terminal's Ctrl-C: each ends its own work, and runs are marked
+    _signal(services.pid, signal.SIGINT)
+    _, alive = psutil.wait_procs(family, timeout=GRACE_SECONDS)
+    _signal(services.pid, signal.SIGKILL)
+    for one in {*alive, *_family(services)}:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    services.wait()
+
+
+def _family(services: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    try:
+        top = psutil.Process(services.pid)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)

@@ -1,0 +1,366 @@
+"""The `ferry` command. Heavy imports wait until a command needs them, so that help is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import click
+
+from checks.verdict import LEVELS, Level
+from local.cli import local_group
+from resources.errors import TableferryError
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
+RANGE_HELP = "This range only, by name, bounds (1..250001) or a key in it; repeatable."
+name_of_transfer = click.argument("transfer")
+
+
+def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """End a command on a user error with its message alone, and the error's exit code."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except TableferryError as error:
+            if kwargs.get("as_json"):
+                _print_json({"ok": False, "errors": str(error).splitlines()})
+            click.echo(f"ferry: {error}", err=True)
+            sys.exit(error.exit_code)
+
+    return wrapped
+
+
+def end(errors: Sequence[str], code: int = 1) -> NoReturn:
+    """End a command with 0, or say on standard error why not."""
+    for line in errors:
+        click.echo(f"ferry: {line}", err=True)
+    sys.exit(code if errors else 0)
+
+
+def tell_of_waiting(runs: Sequence[str]) -> None:
+    """Say on standard error why nothing happens: moves and checks of a transfer take turns."""
+    if runs:
+        names = ", ".join(run[:8] for run in runs)
+        click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tableferry")
+def main() -> None:
+    """Move tables between PostgreSQL, SQL Server and ClickHouse, range by range, and prove it."""
+
+
+@main.command()
+@click.argument("transfers", nargs=-1)
+@as_json
+@user_errors
+def validate(transfers: Sequence[str], as_json: bool) -> None:
+    """Check the transfer files against the servers; nothing is changed."""
+    from assets.declaring.transfer_files import load_transfers
+    from pipelines.command.session import open_session
+    from pipelines.command.validation import validate as find_problems
+    from pipelines.settings import transfers_folder
+
+    declared = load_transfers(transfers_folder())
+    wrong = () if transfers else declared.invalid
+    errors = [str(problem) for file in wrong for problem in file.problems]
+    found: dict[str, list[str]] = {}
+    try:
+        if transfers or declared.transfers:
+            session = open_session(*transfers, records=False, tells_invalid=bool(transfers))
+            found = find_problems(session, transfers)
+    except TableferryError as error:
+        errors += str(error).splitlines()
+    unfit = [name for name, problems in found.items() if problems]
+    if as_json:
+        _print_json({"ok": not errors and not unfit, "errors": errors, "transfers": found})
+    for name, problems in {} if as_json else found.items():
+        click.echo(f"{name}:" if problems else f"{name}: ok")
+        for problem in problems:
+            click.echo(f"  {problem}")
+    if unfit:
+        errors.append(f"{len(unfit)} of {len(found)} transfers cannot run: {', '.join(unfit)}")
+    end(errors, 2)
+
+
+@main.command()
+@as_json
+@user_errors
+def doctor(as_json: bool) -> None:
+    """Reach every configured server, and see whether edge values leave it as they are."""
+    from pipelines.command.doctor import examine
+    from pipelines.command.session import configured_servers
+
+    found = examine(*configured_servers())
+    bad = [server for server in found if not server.good]
+    if as_json:
+        _print_json({"ok": not bad, "servers": [server.json() for server in found]})
+    for server in () if as_json else found:
+        for line in server.lines():
+            click.echo(line)
+    if bad:
+        names = ", ".join(server.name for server in bad)
+        click.echo(f"ferry: {len(bad)} of {len(found)} servers are not well: {names}", err=True)
+    sys.exit(1 if bad else 0)
+
+
+@main.command()
+@name_of_transfer
+@click.option("--force", is_flag=True, help="As `ferry run --force` would.")
+@as_json
+@user_errors
+def plan(transfer: str, force: bool, as_json: bool) -> None:
+    """Show which ranges would run or be skipped, and why; nothing is changed."""
+    from pipelines.command import runner
+    from pipelines.command.render import console, show_plan
+    from pipelines.command.session import open_session
+
+    _, view = runner.plan(open_session(transfer, records=False), transfer, force=force)
+    if as_json:
+        _print_json(view.json())
+    else:
+        show_plan(console(), view)
+        _say_if_nothing_is_recorded()
+
+
+@main.command()
+@name_of_transfer
+@click.option("--hop", type=int, help="This hop only, counted from 1.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
+@click.option("--force", is_flag=True, help="Move also what is unchanged.")
+@click.option("--profile", help="Knobs to use: safe, balanced or throughput.")
+@wide_too
+@as_json
+@user_errors
+def run(
+    transfer: str,
+    hop: int | None,
+    ranges: Sequence[str],
+    failed: bool,
+    force: bool,
+    profile: str | None,
+    wide: bool,
+    as_json: bool,
+) -> None:
+    """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green."""
+    from pipelines.command import runner
+    from pipelines.command.render import console, live_progress, show_ranges
+    from pipelines.command.session import open_session
+
+    session = open_session(transfer)
+    tell_of_waiting(runner.waits_for(session, transfer))
+    with live_progress(shown=not as_json and sys.stderr.isatty()):
+        view = runner.run(
+            session,
+            transfer,
+            hop=hop,
+            ranges=ranges,
+            failed=failed,
+            force=force,
+            profile=profile,
+        )
+    if as_json:
+        _print_json(view.json())
+    else:
+        show_ranges(console(), "run", view, wide=wide)
+    end(view.errors)
+
+
+@main.command()
+@name_of_transfer
+@wide_too
+@as_json
+@user_errors
+def status(transfer: str, wide: bool, as_json: bool) -> None:
+    """Show per range its state, rows, last run and checks, out of the event log."""
+    from pipelines.command import runner
+    from pipelines.command.render import console, show_ranges
+    from pipelines.command.session import open_session
+
+    view = runner.status(open_session(transfer, records=False, asks=False), transfer)
+    if as_json:
+        _print_json(view.json())
+    else:
+        show_ranges(console(), "status", view, wide=wide)
+        _say_if_nothing_is_recorded()
+
+
+@main.command()
+@name_of_transfer
+@click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@as_json
+@user_errors
+def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bool) -> None:
+    """Reconcile committed ranges without moving data, and run their expectations.
+
+    Exit code 0 only if all agree, and no range is failed or missing. Without --range, the tables
+    are looked at as a whole, too.
+    """
+    from pipelines.command import runner
+    from pipelines.command.render import console, show_checks
+    from pipelines.command.session import open_session
+
+    session = open_session(transfer)
+    tell_of_waiting(runner.waits_for(session, transfer))
+    view = runner.check(session, transfer, level=level, ranges=ranges)
+    if as_json:
+        _print_json(view.json())
+    else:
+        show_checks(console(), transfer, view.checks)
+        click.echo(view.closing)
+    end(view.errors)
+
+
+@main.command()
+@name_of_transfer
+@click.option(
+    "--range", "name", required=True, metavar="K", help="The range to compare, or a key in it."
+)
+@click.option("--hop", type=int, default=None, help="This hop only, counted from 1.")
+@click.option("--limit", default=20, show_default=True, help="Most rows to show.")
+@click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
+@click.option("--published", is_flag=True, help="Look at what readers see, whatever was rejected.")
+@as_json
+@user_errors
+def diff(
+    transfer: str,
+    name: str,
+    hop: int | None,
+    limit: int,
+    parquet: str | None,
+    published: bool,
+    as_json: bool,
+) -> None:
+    """Show which rows and columns of a range differ. Exit code 0 only if none does.
+
+    Of a range whose last attempt failed its audit, these are the rows that nobody got to see.
+    """
+    from pipelines.command import runner
+    from pipelines.command.render import console, difference_table
+    from pipelines.command.session import open_session
+
+    found = runner.differences(
+        open_session(transfer, records=False),
+        transfer,
+        name,
+        hop=hop,
+        limit=limit,
+        parquet=Path(parquet) if parquet else None,
+        published=published,
+    )
+    good = all(not differences.rows for differences in found.values())
+    if as_json:
+        hops = {target: differences.to_json() for target, differences in found.items()}
+        _print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
+    for target, differences in {} if as_json else found.items():
+        click.echo(f"{target} {name}: {differences.summary()}")
+        if differences.rows:
+            console().print(difference_table(differences))
+    end([f"{transfer}: source and target differ in {name}"] * (not good))
+
+
+@main.command()
+@name_of_transfer
+@click.option(
+    "--format", "form", type=click.Choice(("md", "html", "json")), default="md", show_default=True
+)
+@click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
+@click.option(
+    "--dagster-url",
+    envvar="TABLEFERRY_DAGSTER_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Dagster's web UI, to which runs are linked.",
+)
+@as_json
+@user_errors
+def report(
+    transfer: str, form: str, output: str | None, dagster_url: str | None, as_json: bool
+) -> None:
+    """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
+    from pipelines.command.session import open_session
+    from pipelines.reporting.collect import report as collect
+    from pipelines.reporting.html import Format, render
+
+    found = collect(open_session(transfer, records=False), transfer, dagster_url=dagster_url)
+    text = render(found, "json" if as_json else cast(Format, form))
+    if output:
+        Path(output).write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+    end([f"{transfer}: {problem.text}" for problem in found.problems])
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@user_errors
+def dev(port: int, host: str) -> None:
+    """Open Dagster's user interface on the transfers, with its daemon, until Ctrl-C.
+
+    The user interface has no login: whoever reaches the address can use it.
+    """
+    from pipelines.command.dev import dev as run_services
+
+    sys.exit(run_services(host, port))
+
+
+@main.command()
+@click.argument("transfers", nargs=-1)
+@as_json
+@user_errors
+def clean(transfers: Sequence[str], as_json: bool) -> None:
+    """Drop the staging tables that dead runs left."""
+    from pipelines.command import runner
+    from pipelines.command.session import open_session
+
+    dropped = runner.clean(open_session(*transfers, records=False), transfers)
+    if as_json:
+        _print_json({"ok": True, "dropped": dropped})
+    for name in () if as_json else dropped or ["nothing to drop"]:
+        click.echo(name)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name", default="")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@user_errors
+def bench(name: str, arguments: Sequence[str]) -> None:
+    """Run a benchmark by name with its own options; without a name, list them."""
+    import pkgutil
+    import runpy
+
+    import benchmarks
+    from resources.errors import InputError
+
+    known = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    if not name or name == "--help":
+        click.echo("\n".join(known))
+        return
+    if name not in known:
+        raise InputError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
+    sys.argv = [name, *arguments]
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+
+
+main.add_command(local_group, "local")
+
+
+def _say_if_nothing_is_recorded() -> None:
+    from pipelines.event_log import nothing_recorded
+
+    if line := nothing_recorded():
+        click.echo(f"ferry: {line}", err=True)
+
+
+def _print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, default=str))

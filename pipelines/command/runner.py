@@ -1,0 +1,392 @@
+"""What the commands do, as functions that return plain data; `cli.py` only prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import Transfer
+from assets.log import ledger
+from assets.log.records import MISSING, RangeRecord, Reason, State
+from assets.planning.ranges import find_range
+from assets.planning.resolve import (
+    Hop,
+    Journey,
+    apply_growth,
+    checks_of,
+    known_ranges,
+    require_servers,
+    resolve,
+    resolve_hops,
+    resolve_ranges,
+)
+from assets.running.progress import Progress, emit
+from assets.running.runs import (
+    FORCE,
+    MOST_RUNS,
+    PROCESS,
+    PROFILE,
+    RANGE_END,
+    RANGE_START,
+    check_job_name,
+    compare_op_name,
+    move_job_name,
+    run_is_alive,
+    segments,
+    this_process,
+)
+from assets.transfer import decisions_of
+from assets.verifying.on_demand import (
+    SETTLED_STATES,
+    Checked,
+    NotCommitted,
+    collecting,
+    not_committed,
+)
+from checks.drilldown import drill_down
+from checks.verdict import Differences, Level
+from pipelines.command.differences import difference_file
+from pipelines.command.session import Session
+from pipelines.command.views import CheckView, RangeView, TransferView
+from pipelines.definitions import build
+from resources.errors import InputError, TableferryError
+from resources.keys.range import KeyRange
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Run config: the commands say themselves what went wrong."""
+
+
+def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, TransferView]:
+    """Say for every range of every hop whether it would run, and why. Nothing is changed."""
+    transfer = session.transfer(name)
+    journey = resolve(transfer, session.servers, session.instance)
+    rows = journey.rows()
+    views = [
+        RangeView(
+            hop=hop.number,
+            target=str(hop.plan.target),
+            range=range_name,
+            state="skip" if found.reason is Reason.UNCHANGED else "run",
+            reason=str(found.reason),
+            detail=found.detail or None,
+            rows=rows[range_name],
+        )
+        for hop in journey.hops
+        for range_name, found in decisions_of(
+            journey, hop, session.servers, session.instance, force=force
+        ).items()
+    ]
+    return journey, TransferView(name, views)
+
+
+def run(
+    session: Session,
+    name: str,
+    *,
+    hop: int | None = None,
+    ranges: Sequence[str] = (),
+    failed: bool = False,
+    force: bool = False,
+    profile: str | None = None,
+) -> TransferView:
+    """Move what needs moving, through the same job as Dagster's UI uses.
+
+    Args:
+        session: where everything is.
+        name: the transfer.
+        hop: run this hop only (1-based).
+        ranges: these ranges only, by partition key.
+        failed: only the ranges whose latest attempt failed.
+        force: move also what is unchanged.
+        profile: knobs to use instead of the transfer's own.
+
+    Raises:
+        InputError: the transfer, hop or a range does not exist.
+    """
+    transfer = session.transfer(name)
+    journey = resolve_ranges(transfer, session.servers, session.instance)
+    hops = _chosen_hops(name, journey.hops, hop)
+    wanted = set(_meant(name, ranges, journey.ranges)) or set(journey.ranges)
+    stale = _stale(session, journey, hops, force=force)
+    apply_growth(transfer, journey.growth, session.servers, session.instance)
+    unsettled = _unsettled(session, transfer, hops)
+    if failed:
+        wanted &= unsettled
+    # an unchanged range whose latest attempt failed is settled by looking at it
+    todo = wanted & (stale | unsettled)
+    emit(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
+    errors: list[str] = []
+    run_ids: list[str] = []
+    checked: list[Checked] = []
+    job = build(session.declared).resolve_job_def(move_job_name(name)) if todo else None
+    order = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    # a run that spans what it was not asked for may only find it unchanged
+    most = MOST_RUNS if stale <= todo and not force else len(order)
+    for first, last in segments(order, todo, most):
+        assert job is not None, "there is a segment only where there is something to do"
+        tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
+        tags |= {FORCE: "true"} if force else {}
+        tags |= {PROFILE: profile} if profile else {}
+        with collecting() as found:
+            result = job.execute_in_process(
+                instance=session.instance,
+                tags=tags,
+                asset_selection=[one.asset for one in hops],
+                raise_on_error=False,
+                run_config=QUIET,
+            )
+        run_ids.append(result.run_id)
+        errors += _failures(result)
+        checked = found
+    # of several runs, the last has seen the table with all ranges in it
+    errors += [f"{one.hop.plan.target}: {one.verdict.summary()}" for one in checked if one.failed]
+    views = _results(session, journey, hops, wanted, todo)
+    if not errors:
+        errors = [problem for view in views if (problem := _problem(view))]
+    return TransferView(name, views, not errors, errors, run_ids)
+
+
+def waits_for(session: Session, name: str) -> list[str]:
+    """The runs that a run of a transfer has to wait for now: those that hold all of its pool."""
+    info = session.instance.event_log_storage.get_concurrency_info(session.transfer(name).transfer)
+    return sorted(info.active_run_ids) if 0 < info.slot_count <= info.active_slot_count else []
+
+
+def status(session: Session, name: str) -> TransferView:
+    """What the event log says of every known range; the servers are not asked."""
+    transfer = session.transfer(name)
+    names = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    views = []
+    for number, spec in enumerate(transfer.hops, start=1):
+        asset = asset_key(spec.to)
+        views += _views(session, number, str(spec.to), asset, names, transfer)
+    return TransferView(name, views, all(_is_good(view) for view in views))
+
+
+def check(
+    session: Session, name: str, *, level: Level | None = None, ranges: Sequence[str] = ()
+) -> CheckView:
+    """Reconcile committed ranges without moving data, and record the verdicts.
+
+    Raises:
+        InputError: the transfer or a range does not exist.
+    """
+    transfer = session.transfer(name)
+    if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
+        key = resolve_hops(transfer, session.servers)[0].plan.key.source
+        known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
+        ranges = _meant(name, ranges, known)
+    config = {"level": level, "ranges": list(ranges)}
+    job = build(session.declared).resolve_job_def(check_job_name(name))
+    with collecting() as found:
+        result = job.execute_in_process(
+            instance=session.instance,
+            tags={PROCESS: this_process()},
+            raise_on_error=False,
+            run_config={**QUIET, "ops": {compare_op_name(name): {"config": config}}},
+        )
+    view = CheckView(name, found, not_committed(transfer, session.instance, ranges))
+    if not result.success and view.good:
+        raise TableferryError("; ".join(_failures(result)))
+    return view
+
+
+def differences(
+    session: Session,
+    name: str,
+    range_name: str,
+    *,
+    hop: int | None = None,
+    limit: int = 20,
+    parquet: Path | None = None,
+    published: bool = False,
+) -> dict[str, Differences]:
+    """The rows of one range that differ, per target.
+
+    Where an attempt on the range failed its audit, these are the rows of that attempt.
+
+    Args:
+        session: where everything is.
+        name: the transfer.
+        range_name: partition key of the range.
+        hop: this hop only (1-based).
+        limit: most examples per target; the counts are of all rows.
+        parquet: file to write all differences to, one row per differing value.
+        published: compare what readers see, also where an attempt failed its audit.
+
+    Raises:
+        InputError: the transfer, hop or range does not exist.
+    """
+    transfer = session.transfer(name)
+    hops = resolve_hops(transfer, session.servers)
+    key = hops[0].plan.key.source
+    known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
+    (range_name,) = _meant(name, [range_name], known)
+    found: dict[str, Differences] = {}
+    with difference_file(parquet) as write:
+        for one in _chosen_hops(name, hops, hop):
+            plan, table = one.plan, str(one.plan.target)
+            target = session.servers.target(plan.target.system)
+            rejected = target.rejected_table(plan, known[range_name])
+            if rejected and not published:
+                plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
+            found[table] = drill_down(
+                plan,
+                session.servers.endpoint(plan.source.system),
+                session.servers.endpoint(plan.target.system),
+                known[range_name],
+                limit=limit,
+                sink=write(table),
+            )
+    return found
+
+
+def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
+    """Drop what dead runs left in the targets of these transfers (all when empty)."""
+    alive = run_is_alive(session.instance)
+    chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
+    for transfer in chosen:
+        require_servers(transfer, session.servers)
+    return [
+        dropped
+        for transfer in chosen
+        for hop in transfer.hops
+        for dropped in session.servers.target(hop.to.system).clean(hop.to, alive)
+    ]
+
+
+def _chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
+    if number is None:
+        return hops
+    if not 1 <= number <= len(hops):
+        raise InputError(f"{name} has hops 1 to {len(hops)}, not {number}")
+    return (hops[number - 1],)
+
+
+def _meant(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]) -> list[str]:
+    """The names of the ranges that a user asks for."""
+    found = [find_range(text, known) for text in wanted]
+    if None in found:
+        raise InputError(
+            f"{name} has no range {wanted[found.index(None)]!r}; "
+            f"`ferry plan {name}` lists its {len(known)} ranges"
+        )
+    return [one for one in found if one is not None]
+
+
+def _stale(session: Session, journey: Journey, hops: Sequence[Hop], *, force: bool) -> set[str]:
+    """Ranges that one of the hops has to move; the source of those that are sure is not read."""
+    names = set(journey.ranges)
+    if force:
+        return names
+    surely: set[str] = set()
+    if journey.transfer.write != "swap":
+        for hop in hops:
+            surely |= names - set(ledger.committed(session.instance, hop.asset, ()))
+    journey = journey.fingerprinted(session.servers, names - surely)
+    return surely | {
+        name
+        for hop in hops
+        for name, found in decisions_of(journey, hop, session.servers, session.instance).items()
+        if found.reason is not Reason.UNCHANGED
+    }
+
+
+def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
+    """Ranges whose latest attempt in one of the hops, or latest check, was not good."""
+    names = session.instance.get_dynamic_partitions(transfer.partitions_name)
+    return {
+        view.range
+        for hop in hops
+        for view in _views(session, hop.number, str(hop.plan.target), hop.asset, names, transfer)
+        if view.state != MISSING and not _is_good(view)
+    }
+
+
+def _results(
+    session: Session, journey: Journey, hops: Sequence[Hop], wanted: set[str], todo: set[str]
+) -> list[RangeView]:
+    names = [name for name in journey.ranges if name in wanted]
+    views = []
+    for hop in hops:
+        for view in _views(
+            session, hop.number, str(hop.plan.target), hop.asset, names, journey.transfer
+        ):
+            skipped = view.range not in todo
+            views.append(
+                replace(view, state=str(State.SKIPPED_UNCHANGED), seconds={}, moving_seconds=None)
+                if skipped and _is_good(view)
+                else view
+            )
+    return views
+
+
+def _views(
+    session: Session,
+    hop: int,
+    target: str,
+    asset: dg.AssetKey,
+    names: Sequence[str],
+    transfer: Transfer,
+) -> list[RangeView]:
+    records = ledger.records(session.instance, asset, names)
+    checks = ledger.verdicts(session.instance, asset, checks_of(transfer))
+    return [_view(hop, target, name, records.get(name), checks.get(name, {})) for name in names]
+
+
+def _view(
+    hop: int, target: str, name: str, record: RangeRecord | None, checks: dict[str, bool]
+) -> RangeView:
+    if record is None:
+        return RangeView(hop, target, name, MISSING)
+    return RangeView(
+        hop=hop,
+        target=target,
+        range=name,
+        state=str(record.state),
+        rows=record.rows,
+        bytes=record.bytes,
+        seconds=dict(record.seconds),
+        moving_seconds=record.moving_seconds,
+        attempts=record.attempts,
+        run_id=record.run_id,
+        timestamp=record.timestamp,
+        checks=checks,
+        error=record.error,
+    )
+
+
+def _is_good(view: RangeView) -> bool:
+    return view.state in SETTLED_STATES and all(view.checks.values())
+
+
+def _problem(view: RangeView) -> str | None:
+    """Why a range is not good, in one line."""
+    if _is_good(view):
+        return None
+    where = f"{view.target} {view.range}"
+    failed = [name for name, passed in view.checks.items() if not passed]
+    if failed and view.state in SETTLED_STATES:
+        return f"{where}: {', '.join(failed)} FAILED when last checked"
+    return NotCommitted(view.target, view.range, view.state, view.error).summary()
+
+
+def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
+    """The lines that say why a run failed, without Dagster's own wrapping."""
+    lines: list[str] = []
+    for event in result.all_events:
+        if not event.is_step_failure:
+            continue
+        data = event.step_failure_data
+        if data.user_failure_data and data.user_failure_data.description:
+            lines += data.user_failure_data.description.splitlines()
+        elif data.error:
+            cause = data.error.cause or data.error
+            lines.append(cause.message.strip().splitlines()[0])
+    if not result.success and not lines:
+        lines = ["the run failed before it began; see `ferry status`"]
+    return lines

@@ -1,0 +1,121 @@
+"""What every command works with: the transfers, their servers, and Dagster's memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import click
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.declaring.transfer_files import TransferFolder, load_transfers
+from assets.planning.resolve import Servers
+from pipelines import event_log
+from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS, transfers_folder
+from resources.clickhouse.resource import ClickHouseResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.tables import System
+from sensors.reaper import reap
+
+
+@dataclass(frozen=True)
+class Session:
+    """The declared transfers, their servers, and the Dagster instance that remembers."""
+
+    instance: dg.DagsterInstance
+    declared: TransferFolder
+    servers: Servers
+
+    @property
+    def transfers(self) -> dict[str, Transfer]:
+        """The valid transfers by name, in name order."""
+        return self.declared.transfers
+
+    def transfer(self, name: str) -> Transfer:
+        """The transfer of that name.
+
+        Raises:
+            InputError: there is none, or what is wrong with its file.
+        """
+        return self.declared.transfer(name)
+
+
+def open_session(
+    *names: str, records: bool = True, asks: bool = True, tells_invalid: bool = True
+) -> Session:
+    """Read the transfer files, find the servers, open the Dagster instance.
+
+    With none of the `TABLEFERRY_*_URL` variables set, the local stack is started and used. Runs
+    whose process is gone are marked failed first: one that was killed would look alive, and keep
+    the next one waiting for its pool slot.
+
+    Invalid transfer files are left out.
+
+    Args:
+        names: the transfers that the command is about.
+        records: the command records something: an event log is made if there is none.
+        asks: the command asks servers.
+        tells_invalid: name the invalid files on stderr.
+
+    Raises:
+        InputError: one of the named transfers does not exist, or its file is invalid.
+        TableferryError: the local stack does not start.
+    """
+    declared = load_transfers(transfers_folder())
+    for name in names:
+        declared.transfer(name)
+    if tells_invalid:
+        tell_invalid(declared)
+    if asks:
+        use_local_stack()
+    instance = event_log.open_to_record() if records else event_log.open_to_read()
+    reap(instance)
+    return Session(
+        instance,
+        declared,
+        _servers(),
+    )
+
+
+def configured_servers() -> tuple[Servers, list[System]]:
+    """The servers, and which of them the environment names; without any, the local stack's.
+
+    Raises:
+        TableferryError: the local stack does not start.
+    """
+    use_local_stack()
+    variables: dict[System, str] = {
+        "postgres": POSTGRES_URL,
+        "sqlserver": SQLSERVER_URL,
+        "clickhouse": CLICKHOUSE_URL,
+    }
+    return _servers(), [name for name, variable in variables.items() if os.environ.get(variable)]
+
+
+def _servers() -> Servers:
+    return Servers(
+        PostgresResource(url=os.environ.get(POSTGRES_URL)),
+        SqlServerResource(url=os.environ.get(SQLSERVER_URL)),
+        ClickHouseResource(url=os.environ.get(CLICKHOUSE_URL)),
+    )
+
+
+def tell_invalid(declared: TransferFolder) -> None:
+    """Name each invalid transfer file on stderr."""
+    for file in declared.invalid:
+        more = len(file.problems) - 1
+        rest = f" (and {more} more: ferry validate)" if more else ""
+        click.echo(f"ferry: left out {file.problems[0]}{rest}", err=True)
+
+
+def use_local_stack() -> None:
+    """Point the environment at the local stack, unless it points at servers already."""
+    if any(os.environ.get(variable) for variable in URLS):
+        return
+    from local.stack import Stack
+
+    stack = Stack()
+    stack.up()
+    os.environ.update(stack.environment())

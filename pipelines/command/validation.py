@@ -1,0 +1,131 @@
+"""Checks the declared transfers against the servers, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assets.declaring.manifest import Transfer
+from assets.declaring.yaml_lines import Location
+from assets.planning.resolve import Hop, resolve_hops, with_wires
+from checks.expectations import validate_suite
+from pipelines.command.session import Session
+from resources.errors import (
+    ColumnsRefused,
+    ConnectionFailed,
+    InputError,
+    TableferryError,
+    TableMissing,
+    TypeRefused,
+)
+from resources.keys.kind import key_kind
+from resources.types.planner import compatible
+from resources.types.scan import decimal_types
+
+Found = Iterator[tuple[Location, str]]
+
+
+def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Problems per transfer, by file and line; an empty list means that the transfer can run.
+
+    Args:
+        session: where the transfers and servers are.
+        names: these transfers only; all valid files when empty.
+
+    Raises:
+        InputError: a name is no transfer.
+        ConnectionFailed: a server cannot be reached, so that nothing can be said.
+    """
+    chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
+    found: dict[str, list[str]] = {}
+    for transfer in chosen:
+        file = session.declared.files[transfer.transfer]
+        problems = [file.problem(*one) for one in _problems(transfer, session)]
+        found[transfer.transfer] = [
+            str(problem) for problem in sorted(problems, key=lambda one: one.line)
+        ]
+    return found
+
+
+def _problems(transfer: Transfer, session: Session) -> Found:
+    try:
+        hops = resolve_hops(transfer, session.servers)
+    except ConnectionFailed:
+        raise
+    except ColumnsRefused as error:
+        for name, message in error.problems.items():
+            yield _column(transfer, name), message
+        if isinstance(error, TypeRefused):
+            yield from _decimals(transfer, session)
+        return
+    except TableferryError as error:
+        for line in str(error).splitlines():
+            yield _place(transfer, line), line
+        return
+    try:
+        key_kind(hops[0].plan.key.source, transfer.source.system)
+    except InputError as error:
+        yield ("key",), str(error)
+    columns = [column.name for column in hops[0].plan.target_columns]
+    for number, expectation in enumerate(transfer.suite):
+        try:
+            validate_suite([expectation], columns)
+        except InputError as error:
+            yield ("expectations", number), str(error)
+    for hop in hops:
+        try:
+            with_wires(transfer, [hop], session.servers)
+        except InputError as error:
+            yield ("hops", hop.number - 1), str(error)
+        for message in _differences(hop, session):
+            yield ("hops", hop.number - 1), message
+
+
+def _differences(hop: Hop, session: Session) -> Iterator[str]:
+    """Why the target as it is does not take what is planned; nothing if it is still to be made."""
+    target = hop.plan.target
+    endpoint = session.servers.endpoint(target.system)
+    endpoint.ping()
+    try:
+        actual = {column.name: column for column in endpoint.columns(target)}
+    except TableMissing:
+        return
+    for planned in hop.plan.target_columns:
+        if planned.name not in actual:
+            yield f"{target} lacks the column {planned.name}"
+        elif reason := compatible(target.system, planned, actual[planned.name]):
+            yield f"{target}: column {planned.name!r} {reason}"
+
+
+def _column(transfer: Transfer, name: str) -> Location:
+    """Where the file speaks of a column, by the name that it has in any of the tables."""
+    for declared, column in transfer.columns.items():
+        if name in (declared, column.rename):
+            return ("columns", declared)
+    if name == transfer.key:
+        return ("key",)
+    return ("exclude", name) if name in transfer.exclude else ("source",)
+
+
+def _place(transfer: Transfer, message: str) -> Location:
+    """The table that a message names: the later ones first, as they may be part of the source."""
+    for number, hop in reversed(list(enumerate(transfer.hops))):
+        if str(hop.to) in message:
+            return ("hops", number)
+    return ("source",)
+
+
+def _decimals(transfer: Transfer, session: Session) -> Found:
+    """What would hold the bare numeric columns, which have no scale of their own."""
+    source = session.servers.endpoint(transfer.source.system)
+    columns = [
+        column
+        for column in source.columns(transfer.source)
+        if column.name not in transfer.columns and column.name not in transfer.exclude
+    ]
+    types = decimal_types(source, transfer.source, columns, transfer.hops[0].to.system)
+    for name, declared in types.items():
+        yield (
+            ("source",),
+            f"all values of {name!r} now fit into {declared}: columns: {{{name}: {{type: "
+            f'"{declared}"}}}}',
+        )

@@ -1,0 +1,125 @@
+"""A report as Markdown, for a pull request or a terminal: the conclusion, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelines.reporting.report import CheckEntry, HopEntry, Report
+
+
+class Markdown(str):
+    """A text that is to be taken for markup."""
+
+
+def to_markdown(report: Report) -> str:
+    """The report as Markdown tables; the evidence of what passed is in the other forms only."""
+    return "\n".join(_report(report)) + "\n"
+
+
+def _report(report: Report) -> Iterator[str]:
+    counts = report.counts()
+    yield f"# {inline(report.transfer)}: {'passed' if report.passed else 'NOT PASSED'}"
+    yield ""
+    yield (
+        f"{counts['ranges']} ranges, {counts['rows']} rows, {counts['checks']} checks, "
+        f"{counts['failed_checks']} failed, {counts['warnings']} warnings. "
+        f"Made {report.created_at}."
+    )
+    if report.problems:
+        yield ""
+        yield from (f"- {inline(problem.text)}" for problem in report.problems)
+    if report.not_seen:
+        yield ""
+        yield f"The servers could not be asked: {inline(report.not_seen)}"
+    for hop in report.hops:
+        yield from _hop(hop)
+    if report.runs:
+        yield from ("", "## Runs", "", "| run | kind | outcome | began | ended | error |")
+        yield "|---|---|---|---|---|---|"
+        for run in report.runs:
+            url = report.run_url(run.run_id)
+            name = Markdown(f"[{run.run_id}]({url})" if url else run.run_id)
+            yield row(name, run.kind, run.outcome, run.started_at, run.ended_at, run.error)
+    for title, values in (
+        ("Settings", report.settings),
+        ("Servers", report.servers),
+        ("Software", report.packages),
+    ):
+        if values:
+            yield from ("", f"## {title}", "")
+            yield from (f"- {inline(name)}: {inline(value)}" for name, value in values.items())
+
+
+def _hop(hop: HopEntry) -> Iterator[str]:
+    yield from ("", f"## {inline(hop.source)} to {inline(hop.target)}", "")
+    for role, servers in hop.servers.items():
+        yield from (f"- {role}: {inline(server)}" for server in servers)
+    yield from ("", "| range | keys | state | source | target | checks | committed | run |")
+    yield "|---|---|---|---|---|---|---|---|"
+    for entry in hop.ranges:
+        checks = [
+            inline(check.name) if check.passed else f"**{check.name} {check.outcome.upper()}**"
+            for check in entry.checks
+        ]
+        checks += [f"**{name} missing**" for name in entry.unchecked]
+        yield row(
+            entry.name,
+            entry.keys,
+            entry.state,
+            entry.rows_source,
+            entry.rows,
+            Markdown(", ".join(checks)),
+            entry.moved_at,
+            entry.moved_by,
+        )
+    for check in hop.checks:
+        yield from _evidence("whole table", check)
+    for entry in hop.ranges:
+        for check in entry.checks:
+            yield from _evidence(entry.name, check)
+
+
+def _evidence(where: str, check: CheckEntry) -> Iterator[str]:
+    if check.passed:
+        return
+    yield from ("", f"### {inline(where)}: {inline(check.summary)}", "")
+    disagreeing = [figure for figure in check.figures if figure[1] != figure[2]]
+    if disagreeing:
+        yield from ("| figure | source | target |", "|---|---|---|")
+        yield from (row(*figure) for figure in disagreeing)
+    unmet = [one for one in check.expectations if not one.passed]
+    if unmet:
+        yield from ("| expectation | arguments | unexpected | observed | examples |",)
+        yield "|---|---|---|---|---|"
+        for one in unmet:
+            arguments = ", ".join(f"{name}: {value}" for name, value in one.arguments.items())
+            yield row(one.name, arguments, one.unexpected, one.observed, ", ".join(one.examples))
+    if check.differences:
+        yield ""
+        yield (
+            f"{check.differing_rows} rows differ; the first of them, "
+            f"named by their {inline(check.rows_named_by)}:"
+        )
+        names = check.named_by
+        yield from ("", row(*names, "what", "column", "source", "target"))
+        yield "|---" * (len(names) + 4) + "|"
+        for found in check.differences:
+            what = found.kind.replace("_", " ")
+            yield row(*found.row.values(), what, found.column, found.source, found.target)
+
+
+def row(*cells: object) -> str:
+    """One line of a table."""
+    texts = ("" if cell is None else str(cell) for cell in cells)
+    shown = (
+        text if isinstance(cell, Markdown) else inline(text)
+        for cell, text in zip(cells, texts, strict=True)
+    )
+    return f"| {' | '.join(shown)} |"
+
+
+def inline(text: str) -> str:
+    """A text that ends neither a table's cell nor the line, and is not taken for markup."""
+    for character in "\\|`*<[":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,0 +1,356 @@
+"""One key range on its way into ClickHouse: staged, then visible by one REPLACE PARTITION."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from resources import crash_points
+from resources.clickhouse.ddl import (
+    Owner,
+    copy_columns,
+    drop_table,
+    is_in,
+    names,
+    not_in,
+    partition,
+    range_number,
+)
+from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
+from resources.dialects import qualified, string_literal
+from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import TableRef, staging_prefix
+from resources.target import (
+    MOST_REJECTED,
+    LoadReceipt,
+    TargetMoved,
+    TargetOptions,
+    is_rejected,
+    rejected_of,
+    row_identity,
+)
+
+UNDIVIDED: Mapping[str, str | int] = {
+    "insert_deduplicate": 0,
+    "optimize_on_insert": 0,
+    "async_insert": 0,
+}
+"""Settings of INSERT SELECT: every row counts, and the answer comes when all are there."""
+
+REPEATS = (0.2, 1.0, 3.0)
+"""Seconds before each repetition of a statement whose answer was lost."""
+
+
+@dataclass
+class ClickHouseLoad:
+    """A held range and its staging table; made by `ClickHouseTarget.attempt`."""
+
+    resource: ClickHouseResource
+    plan: CopyPlan
+    key_range: KeyRange
+    options: TargetOptions
+    table: TableRef
+    """What is written to: the target, or with `swap` its shadow."""
+    lock: str
+    staging: str
+    owner: Owner
+    data_version: str
+    atomic: bool
+    """Whether the table has one partition per key range."""
+    _sent: int = field(default=0, init=False)
+    _blocks: int = field(default=0, init=False)
+    _audited: int | None = field(default=None, init=False)
+    """Rows of the staging table as it is to become visible."""
+    _target_rows: int = field(default=0, init=False)
+    """`append`: the target's own rows of the range, as the audit took them in."""
+
+    def load_arrow(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
+    ) -> LoadReceipt:
+        """Stream batches into the staging table by one INSERT in the Arrow stream format.
+
+        Args:
+            batches: columns named as in the target, of the plan's Arrow types.
+            schema: of the batches; the plan's if not given.
+        """
+        stream = _ArrowBody(batches, schema or _schema(self.plan))
+        self._insert(iter(stream), "ArrowStream")
+        self._sent += stream.rows
+        return LoadReceipt(stream.rows, stream.bytes)
+
+    def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
+        """Stream TabSeparated rows, columns in the plan's order, by one INSERT."""
+        body = _TextBody(chunks)
+        self._insert(iter(body), "TabSeparated")
+        self._sent += body.rows
+        return LoadReceipt(body.rows, body.bytes)
+
+    def staged_rows(self) -> int:
+        """Rows in the staging table."""
+        return self._count(self._staged)
+
+    def audited_table(self) -> TableRef:
+        """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        if self._audited is None:
+            self._audited = self._require_staged(self._sent, "sent")
+            if self._appends:
+                self._target_rows = self._count(qualified(self.table), self._own)
+                self._take_in_known_rows()
+                self._audited = self.staged_rows()
+        return replace(self.table, name=self.staging)
+
+    def keep_rejected(self) -> TableRef:
+        """Rename the staging table, so that the attempt's end does not drop it."""
+        target = self.plan.target
+        rows = self.resource.query(
+            f"SELECT name FROM system.tables WHERE database = {_text(target.schema)} "
+            f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
+        )
+        others = [name for (name,) in rows if is_rejected(target, name)]
+        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+            self.resource.execute(drop_table(target, name))
+        kept = rejected_of(target, self.key_range.name)
+        self.resource.execute(f"RENAME TABLE {self._staged} TO {qualified(kept)}")
+        return kept
+
+    def finalise(self) -> int:
+        """Make the range visible, and see that it is.
+
+        Every step may be repeated: the staging table stays as it is until the range is visible.
+
+        Raises:
+            ReceiptMismatch: staging holds another number of rows than were sent, or the target
+                shows another number than were staged.
+            RangeBusy: another run took the range over.
+            TargetMoved: the target's own rows, which `append` keeps, are others than were audited.
+        """
+        self.audited_table()
+        assert self._audited is not None
+        self._require_staged(self._audited, "audited")
+        self._still_ours()
+        if self._appends and self._count(qualified(self.table), self._own) != self._target_rows:
+            raise TargetMoved(
+                f"{self.table} range {self.key_range.name}: somebody else wrote to it after the "
+                "audit"
+            )
+        crash_points.reached("inside_finalise")
+        return self._replace_partition() if self.atomic else self._rewrite()
+
+    def _replace_partition(self) -> int:
+        if self.options.mode == "upsert":
+            kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
+            self._take_in(kept)
+        rows = self.staged_rows()
+        where = partition(self.key_range)
+        if rows:
+            self._repeat(f"ALTER TABLE {qualified(self.table)} REPLACE {where} FROM {self._staged}")
+        else:
+            # REPLACE PARTITION out of an empty table is refused by newer servers
+            self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {where}")
+        shown = self._count(qualified(self.table), self._own)
+        if shown != rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
+                f"but the target shows {shown}"
+            )
+
+        self._target_rows = rows
+        if self.options.mode in ("replace", "swap"):
+            self._drop_strays()
+        return rows
+
+    def _drop_strays(self) -> None:
+        """Remove rows of this key range from other partitions.
+
+        They are there if the ranges were once cut otherwise, by runs that nobody remembers.
+        """
+        stray = (
+            f"({self.plan.target_range(self.key_range)}) "
+            f"AND {RANGE_COLUMN} != {range_number(self.key_range)}"
+        )
+        if self._count(qualified(self.table), stray):
+            self._repeat(
+                f"ALTER TABLE {qualified(self.table)} DELETE WHERE {stray} "
+                "SETTINGS mutations_sync = 2"
+            )
+
+    def _require_staged(self, rows: int, which: str) -> int:
+        staged = self.staged_rows()
+        if staged != rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: {rows} rows were {which}, "
+                f"but {staged} arrived in the staging table"
+            )
+        return staged
+
+    @property
+    def _appends(self) -> bool:
+        return self.options.mode == "append" and bool(row_identity(self.plan))
+
+    @property
+    def _own(self) -> str:
+        """Condition: a row of the target that is in this range."""
+        if self.atomic:
+            return f"_partition_id = '{range_number(self.key_range)}'"
+        return self.plan.target_range(self.key_range)
+
+    def _take_in_known_rows(self) -> None:
+        """Replace what the target has already by the target's own rows."""
+        self.resource.execute(
+            f"DELETE FROM {self._staged} WHERE {is_in(self.plan, self._already_there)}",
+            # replicas would each see their own state of the subquery: this table has only us
+            {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
+        )
+        self._take_in(self._own)
+
+    def _take_in(self, kept: str) -> None:
+        """Bring rows of the target that stay into staging, so that one REPLACE shows all."""
+        # all columns, also those that the transfer does not write
+        found = self.resource.columns(self.table)
+        columns = names([column.name for column in found if not column.generated])
+        self.resource.execute(
+            f"INSERT INTO {self._staged} ({columns}) "
+            f"SELECT {columns} FROM {qualified(self.table)} WHERE {kept}",
+            UNDIVIDED,
+        )
+
+    @property
+    def _already_there(self) -> str:
+        """The target's rows, in any range, whose primary key was staged too.
+
+        The outer condition keeps the set of keys that the server holds in memory to the range's.
+        """
+        target = qualified(self.table)
+        return f"(SELECT * FROM {target} WHERE {is_in(self.plan, self._staged)})"
+
+    def _rewrite(self) -> int:
+        """The way into a table that somebody else partitioned: delete, then insert. Not atomic.
+
+        Whatever of it a crash leaves, the next attempt starts with the same delete.
+        """
+        target, columns = qualified(self.table), copy_columns(self.plan)
+        # an INSERT SELECT outlives its lost client, and must not run beside its own repetition
+        self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {_text(self.lock)}) SYNC")
+        delete, added = self._own, "1"
+        if self._appends:
+            delete, added = "", f"NOT ({is_in(self.plan, self._already_there)})"
+        elif self.options.mode == "upsert":
+            delete = is_in(self.plan, self._staged)
+        if delete:
+            self.resource.execute(
+                f"ALTER TABLE {target} DELETE WHERE {delete}",
+                {"mutations_sync": 2, "allow_nondeterministic_mutations": 1},
+            )
+        kept = self._count(target, self._own) if self.options.mode == "upsert" else 0
+        self.resource.execute(
+            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {self._staged} WHERE {added}",
+            {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
+        )
+        self._target_rows = kept + self.staged_rows()
+        return self._target_rows
+
+    @property
+    def _staged(self) -> str:
+        return qualified(self.table, self.staging)
+
+    def _insert(self, chunks: Iterator[bytes], fmt: str) -> None:
+        token = f"{self.data_version}|{self.table}|{self.key_range.name}|{self._blocks}"
+        self._blocks += 1
+        digest = hashlib.blake2b(token.encode(), digest_size=16).hexdigest()
+        self.resource.insert(
+            self.table,
+            [column.name for column in self.plan.target_columns],
+            chunks,
+            fmt,  # type: ignore[arg-type]
+            name=self.staging,
+            settings=dict(self.options.settings) | {"insert_deduplication_token": digest},
+        )
+
+    def _still_ours(self) -> None:
+        """Two new runs may take over a dead one at once; the lock tells which of them has it."""
+        found = read_owner(self.resource, self.table, self.lock)
+        if found is None or found.token != self.owner.token:
+            by = f" by run {found.run}" if found else ""
+            raise RangeBusy(f"{self.table} range {self.key_range.name} was taken over{by}")
+
+    def _count(self, table: str, where: str = "1") -> int:
+        return int(self.resource.query(f"SELECT count() FROM {table} WHERE {where}")[0][0])
+
+    def _repeat(self, statement: str) -> None:
+        """Run a statement that may be run again, also when nobody knows whether it ran."""
+        for pause in (*REPEATS, None):
+            try:
+                return self.resource.execute(statement)
+            except StatementFailed as error:
+                if not error.transient or pause is None:
+                    raise
+                time.sleep(pause)
+
+
+def read_owner(resource: ClickHouseResource, table: TableRef, name: str) -> Owner | None:
+    """The owner of a lock, staging or shadow table; None if there is no such table."""
+    rows = resource.query(
+        f"SELECT comment FROM system.tables WHERE database = {_text(table.schema)} "
+        f"AND name = {_text(name)}"
+    )
+    return Owner.read(rows[0][0]) if rows else None
+
+
+class _ArrowBody:
+    """Batches as the bytes of an Arrow stream, one chunk per batch, counted on the way."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches, self._schema = batches, schema
+        self._pieces: list[bytes] = []
+        self.rows = self.bytes = 0
+
+    def write(self, data: bytes) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def __iter__(self) -> Iterator[bytes]:
+        with pa.ipc.new_stream(self, self._schema) as writer:
+            for batch in self._batches:
+                writer.write_batch(batch)
+                self.rows += batch.num_rows
+                yield self._take()
+        yield self._take()
+
+    def _take(self) -> bytes:
+        chunk = b"".join(self._pieces)
+        self._pieces.clear()
+        self.bytes += len(chunk)
+        return chunk
+
+    closed = False
+
+    def flush(self) -> None:
+        """Part of the file interface that pyarrow asks for."""
+
+
+class _TextBody:
+    """TabSeparated chunks, counted on the way: a newline is written `\\n` inside of a value."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.rows = self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.rows += chunk.count(b"\n")
+            self.bytes += len(chunk)
+            yield chunk
+
+
+def _schema(plan: CopyPlan) -> pa.Schema:
+    return pa.schema([(column.target.name, column.arrow_type) for column in plan.columns])
+
+
+def _text(value: str) -> str:
+    return string_literal("clickhouse", value)

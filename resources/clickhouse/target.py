@@ -1,0 +1,364 @@
+"""Loads key ranges into ClickHouse tables: one range is one partition."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from resources import crash_points
+from resources.clickhouse.ddl import (
+    Owner,
+    copy_columns,
+    create_table,
+    drop_table,
+    lock_table,
+    not_in,
+    partition,
+    plain_staging_table,
+    range_number,
+    staging_table,
+)
+from resources.clickhouse.errors import EXISTS
+from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
+from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
+from resources.dialects import qualified, quote, string_literal
+from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import TableRef, staging_name, staging_prefix
+from resources.target import (
+    Alive,
+    TargetOptions,
+    check_mode,
+    is_rejected,
+    nobody_else,
+    rejected_of,
+    row_identity,
+    shadow_of,
+    written_to,
+)
+from resources.target_columns import unfilled, verify_columns
+from resources.types.planner import compatible
+
+SYSTEM_DATABASES = ("information_schema", "system")
+LOCK_TRIES = 3
+NO_UUID = str(uuid.UUID(int=0))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What `system.tables` says of a table."""
+
+    engine: str
+    uuid: str
+    atomic: bool
+    """Whether it has one partition per key range, as the tables that we create."""
+
+
+class ClickHouseTarget:
+    """A ClickHouse server as a load target.
+
+    A table that we create has the hidden column `_range`, and is partitioned by it. A range is
+    loaded into a staging table of the same shape, and one REPLACE PARTITION makes it visible.
+
+    Args:
+        resource: the server.
+    """
+
+    def __init__(self, resource: ClickHouseResource) -> None:
+        self.resource = resource
+
+    def __repr__(self) -> str:
+        return f"ClickHouseTarget({self.resource.settings()})"
+
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse a database that is not there, and what ClickHouse cannot parse.
+
+        See `Target.require`.
+        """
+        layout = self._layout(plan.target)
+        _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
+        if layout is None:
+            self._require_database(plan.target)
+            if any((options.engine, options.order_by, options.partition_by)):
+                self._require_syntax(plan, options)
+
+    def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """Create the table if it is missing; else verify it. See `Target.prepare`."""
+        self.require(plan, options)
+        layout = self._layout(plan.target)
+        notes = []
+        if layout is None:
+            self.resource.execute(create_table(plan, options))
+        else:
+            columns = self.resource.columns(plan.target)
+            verify_columns(plan, columns, compatible)
+            notes += [
+                f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
+                "default"
+                for column in unfilled(plan, columns)
+            ]
+        layout = self._require(plan.target)
+        if not layout.engine.endswith("MergeTree"):
+            raise InputError(
+                f"{plan.target} should have an engine of the MergeTree family, "
+                f"which can delete and replace rows; it has {layout.engine}"
+            )
+        if options.mode == "swap":
+            self._ensure_shadow(plan, layout)
+        elif not layout.atomic:
+            notes.append(
+                f"{plan.target} is not partitioned by key range ({RANGE_COLUMN}), so that a range "
+                "is replaced by delete and insert: readers may see it half done"
+            )
+        return notes
+
+    @contextlib.contextmanager
+    def attempt(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+    ) -> Iterator[ClickHouseLoad]:
+        """Hold the range by a lock table, with a staging table of its own. See `Target.attempt`.
+
+        The staging table's name is new in each attempt, so that a run that lost the range, and
+        does not know it yet, can never publish or spoil what another one stages.
+        """
+        table = written_to(plan, options)
+        layout = self._require(table)
+        lock = staging_name(plan.target, key_range.name)
+        me = Owner(owner, uuid.uuid4().hex[:12])
+        staging = f"{lock}_{me.token}"
+        self._take(table, lock, me, key_range, alive)
+        try:
+            statements = (
+                staging_table(table, staging, me, key_range)
+                if layout.atomic
+                else plain_staging_table(table, staging, me)
+            )
+            rejected = rejected_of(plan.target, key_range.name)
+            for statement in (drop_table(rejected, rejected.name), *statements):
+                self.resource.execute(statement)
+            yield ClickHouseLoad(
+                resource=self.resource,
+                plan=plan,
+                key_range=key_range,
+                options=options,
+                table=table,
+                lock=lock,
+                staging=staging,
+                owner=me,
+                data_version=data_version,
+                atomic=layout.atomic,
+            )
+        finally:
+            # if the server is away, the next attempt or `clean` removes them
+            with contextlib.suppress(TableferryError):
+                self.resource.execute(drop_table(table, staging))
+                found = read_owner(self.resource, table, lock)
+                if found is not None and found.token == me.token:
+                    self.resource.execute(drop_table(table, lock))
+
+    def identity(self, table: TableRef) -> str | None:
+        """The table's UUID, which EXCHANGE TABLES and RENAME leave alone."""
+        layout = self._layout(table)
+        # tables outside of an Atomic database have none, and cannot be exchanged either
+        return layout.uuid if layout and layout.uuid != NO_UUID else None
+
+    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Exchange shadow and target in one step, and drop what is the shadow then.
+
+        The shadow's comment names the UUID of the table that it replaces. After the exchange that
+        is its own neighbour no more, which is how a repetition knows that there is only to drop.
+        """
+        shadow, target = shadow_of(plan.target), plan.target
+        state = self._layout(shadow)
+        if state is None:
+            return
+        if self._is_current(shadow, self._require(target)):
+            self.resource.execute(f"EXCHANGE TABLES {qualified(target)} AND {qualified(shadow)}")
+            crash_points.reached("inside_swap")
+        self.resource.execute(drop_table(shadow, shadow.name))
+
+    def retire(
+        self,
+        plan: CopyPlan,
+        ranges: Sequence[KeyRange],
+        into: Sequence[KeyRange],
+        options: TargetOptions,
+    ) -> None:
+        """Empty the partitions of ranges that are no more. See `Target.retire`.
+
+        With `append` and `upsert` their rows move to the partitions of the ranges in their place;
+        for that moment they are there twice, and a repetition after a crash adds no third.
+        """
+        table = written_to(plan, options)
+        if not self._require(table).atomic:
+            return
+        for key_range in ranges:
+            if options.mode in ("append", "upsert") and row_identity(plan):
+                self._move_rows(plan, table, key_range, into)
+            self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
+
+    def clean(
+        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+    ) -> list[str]:
+        """Drop locks, staging tables and outdated shadows of dead runs. See `Target.clean`."""
+        rows = self.resource.query(
+            f"SELECT name, comment FROM system.tables WHERE database = {_text(target.schema)} "
+            f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
+        )
+        dropped = [
+            name
+            for name, comment in rows
+            if (rejected or not is_rejected(target, name)) and not alive(Owner.read(comment).run)
+        ]
+        for name in dropped:
+            self.resource.execute(drop_table(target, name))
+        shadow, layout = shadow_of(target), self._layout(target)
+        if self._layout(shadow) and layout and not self._is_current(shadow, layout):
+            self.resource.execute(drop_table(shadow, shadow.name))
+            dropped.append(shadow.name)
+        return dropped
+
+    def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
+        """The range's rows that failed their audit. See `Target.rejected_table`."""
+        kept = rejected_of(plan.target, key_range.name)
+        return kept if self._layout(kept) else None
+
+    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
+        """Rows of the range, by the key's value and not by partition."""
+        table = written_to(plan, options)
+        condition = plan.target_range(key_range)
+        rows = self.resource.query(f"SELECT count() FROM {qualified(table)} WHERE {condition}")
+        return int(rows[0][0])
+
+    def _require_database(self, table: TableRef) -> None:
+        rows = self.resource.query("SELECT name FROM system.databases ORDER BY name")
+        databases = [name for (name,) in rows]
+        if table.schema not in databases:
+            there = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
+            raise InputError(
+                f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
+                f"there are {', '.join(there)}. Correct the name, or create it: "
+                f"CREATE DATABASE {quote('clickhouse', table.schema)}"
+            )
+
+    def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
+        statement = create_table(plan, options)
+        try:
+            self.resource.query(f"SELECT formatQuerySingleLine({_text(statement)})")
+        except StatementFailed as error:
+            raise InputError(
+                f"{plan.target}: engine, order_by or partition_by cannot be parsed: {error}"
+            ) from None
+
+    def _layout(self, table: TableRef) -> Layout | None:
+        rows = self.resource.query(
+            "SELECT engine, toString(uuid), partition_key FROM system.tables "
+            f"WHERE database = {_text(table.schema)} AND name = {_text(table.name)}"
+        )
+        if not rows:
+            return None
+        engine, identity, partition_key = rows[0]
+        hidden = self.resource.query(
+            f"SELECT 1 FROM system.columns WHERE database = {_text(table.schema)} "
+            f"AND table = {_text(table.name)} AND name = '{RANGE_COLUMN}' "
+            "AND type = 'UInt64' AND default_kind = 'MATERIALIZED'"
+        )
+        return Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
+
+    def _require(self, table: TableRef) -> Layout:
+        layout = self._layout(table)
+        if layout is None:
+            raise TableMissing(f"{table} does not exist")
+        return layout
+
+    def _take(
+        self, table: TableRef, lock: str, me: Owner, key_range: KeyRange, alive: Alive
+    ) -> None:
+        for _ in range(LOCK_TRIES):
+            try:
+                return self.resource.execute(lock_table(table, lock, me))
+            except StatementFailed as error:
+                if error.code != EXISTS:
+                    raise
+            holder = read_owner(self.resource, table, lock)
+            if holder is None:
+                continue
+            if holder.run != me.run and alive(holder.run):
+                raise RangeBusy(
+                    f"{table} range {key_range.name} is being loaded by run {holder.run}"
+                )
+            for (name,) in self.resource.query(
+                f"SELECT name FROM system.tables WHERE database = {_text(table.schema)} "
+                f"AND startsWith(name, {_text(lock)}) ORDER BY name DESC"
+            ):
+                self.resource.execute(drop_table(table, name))
+        raise RangeBusy(f"{table} range {key_range.name} is being taken over by another run")
+
+    def _ensure_shadow(self, plan: CopyPlan, layout: Layout) -> None:
+        """A shadow that holds all of the target, so that ranges that are skipped are in it too.
+
+        It is filled under another name first: a shadow of the right name is always complete.
+        Attaching partitions links their files, and copies nothing.
+        """
+        target, shadow = plan.target, shadow_of(plan.target)
+        if self._layout(shadow):
+            if self._is_current(shadow, layout):
+                return verify_columns(plan, self.resource.columns(shadow), compatible)
+            self.resource.execute(drop_table(shadow, shadow.name))
+        filling = f"{shadow.name}_filling"
+        self.resource.execute(drop_table(shadow, filling))
+        self.resource.execute(
+            f"CREATE TABLE {qualified(shadow, filling)} AS {qualified(target)} "
+            f"COMMENT {Owner(replaces=layout.uuid).comment()}"
+        )
+        for (identity,) in self.resource.query(
+            f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
+            f"AND database = {_text(target.schema)} AND table = {_text(target.name)}"
+        ):
+            self.resource.execute(
+                f"ALTER TABLE {qualified(shadow, filling)} "
+                f"ATTACH PARTITION ID {_text(identity)} FROM {qualified(target)}"
+            )
+        self.resource.execute(f"RENAME TABLE {qualified(shadow, filling)} TO {qualified(shadow)}")
+
+    def _is_current(self, shadow: TableRef, target: Layout) -> bool:
+        owner = read_owner(self.resource, shadow, shadow.name)
+        return owner is not None and owner.replaces == target.uuid
+
+    def _move_rows(
+        self, plan: CopyPlan, table: TableRef, gone: KeyRange, into: Sequence[KeyRange]
+    ) -> None:
+        target, columns = qualified(table), copy_columns(plan)
+        for key_range in into:
+            number = range_number(key_range)
+            there = not_in(plan, target, f"_partition_id = '{number}'")
+            self.resource.execute(
+                f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) SELECT {columns}, {number} "
+                f"FROM {target} WHERE _partition_id = '{range_number(gone)}' "
+                f"AND {plan.target_range(key_range)} AND {there}",
+                {**UNDIVIDED, "insert_allow_materialized_columns": 1},
+            )
+
+
+def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
+    check_mode(plan, options)
+    key = plan.key.target.name
+    if options.mode == "upsert" and atomic and key not in row_identity(plan):
+        raise InputError(
+            f"{plan.target}: upsert into ClickHouse goes range by range, and needs the key "
+            f"column {key!r} to be part of the primary key"
+        )
+
+
+def _text(value: str) -> str:
+    return string_literal("clickhouse", value)

@@ -1,0 +1,79 @@
+"""Which of many key ranges a row belongs to, as SQL, so that one query serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resources.dialects import predicate, quote
+from resources.keys.range import Bound, KeyRange
+from resources.tables import Column, System
+
+MOST_RANGES = 500
+"""Of one query: SQL Server allows ten nested CASE, and a balanced tree over these needs nine.
+https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
+
+ENUMERATED = 16
+"""Up to this many ranges are selected one by one, so that what lies between them is not read."""
+
+
+def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
+    """SQL of the position in `ranges` of the range that holds the row; -1 for none of them.
+
+    A balanced tree of CASE, so that many ranges cost a few comparisons per row.
+
+    Raises:
+        ValueError: two of the ranges overlap.
+    """
+    bounded = sorted(
+        ((r, i) for i, r in enumerate(ranges) if not r.null),
+        key=lambda item: _sort_key(item[0].lower),
+    )
+    cuts: list[Bound] = []
+    labels: list[int] = [-1]
+    for key_range, number in bounded:
+        if key_range.lower is None:
+            if len(labels) > 1 or labels[0] != -1:
+                raise ValueError("two ranges overlap")
+            labels[0] = number
+        elif cuts and cuts[-1] == key_range.lower and labels[-1] == -1:
+            labels[-1] = number
+        elif labels[-1] != -1 or (cuts and key_range.lower < cuts[-1]):  # type: ignore[operator]
+            raise ValueError("two ranges overlap")
+        else:
+            cuts.append(key_range.lower)
+            labels.append(number)
+        if key_range.upper is not None:
+            cuts.append(key_range.upper)
+            labels.append(-1)
+    kind = ranges[0].kind
+
+    def tree(low: int, high: int) -> str:
+        if low == high:
+            return str(labels[low])
+        middle = (low + high) // 2
+        below = predicate(column, KeyRange(kind, upper=cuts[middle]), system)
+        return f"CASE WHEN {below} THEN {tree(low, middle)} ELSE {tree(middle + 1, high)} END"
+
+    sql = tree(0, len(cuts))
+    null = next((i for i, r in enumerate(ranges) if r.null), None)
+    if null is not None:
+        sql = f"CASE WHEN {quote(system, column.name)} IS NULL THEN {null} ELSE {sql} END"
+    return sql
+
+
+def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
+    """A condition that at least all rows of the ranges meet, cheap for the server to decide."""
+    if len(ranges) <= ENUMERATED:
+        return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)
+    bounded = [r for r in ranges if not r.null]
+    lowers, uppers = [r.lower for r in bounded], [r.upper for r in bounded]
+    lower = None if None in lowers else min(lowers, key=_sort_key)
+    upper = None if None in uppers else max(uppers, key=_sort_key)
+    hull = predicate(column, KeyRange(bounded[0].kind, lower, upper), system)
+    if len(bounded) < len(ranges):
+        hull = f"({hull}) OR {quote(system, column.name)} IS NULL"
+    return hull
+
+
+def _sort_key(bound: Bound | None) -> tuple[bool, object]:
+    return (bound is not None, bound if bound is not None else 0)

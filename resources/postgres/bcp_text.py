@@ -1,0 +1,123 @@
+"""Fields of PostgreSQL as text for a SQL Server landing table, guards included."""
+
+from __future__ import annotations
+
+from resources.dialects import quote
+from resources.plan import OverflowPolicy
+from resources.postgres.copy_text import condition_of, guarded
+from resources.refusals import Where
+from resources.sqlserver.landing_table import END, END_BYTE
+from resources.tables import Column, TableRef
+from resources.types.conversions import Route
+from resources.types.decimals import ToDecimal
+from resources.types.declared import read
+from resources.types.kinds import (
+    Binary,
+    Boolean,
+    Date,
+    Decimal,
+    Float,
+    Integer,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+)
+from resources.types.steps import Cast, Finite, Length, Step, Units, Whole, Within
+
+
+def bcp_expression(
+    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
+) -> str | None:
+    """The text expression of a field, NULL where the value is; None if there is no exact one.
+
+    Args:
+        column: of PostgreSQL.
+        way: into a SQL Server type.
+        source: the table, as messages name it.
+        key: expression of a row's key.
+        policy: opt-ins change values and count what they changed, which a query that streams
+            cannot tell; so those columns travel as record batches.
+    """
+    if policy in ("null", "clamp"):
+        return None
+    name = quote("postgres", column.name)
+    where = Where(str(source), column.name, key, name)
+    value, text = _forms(way, name, read(column.type).name == "character")
+    if text is None:
+        return None
+    for step in reversed(way.steps):
+        if isinstance(step, Cast):
+            continue
+        condition = _condition(step, way, value)
+        if condition is None:
+            return None
+        if condition:
+            text = guarded(text, condition, where, step.reason, "text")
+    refuse = way.source.refuse_text if way.as_text else way.source.refuse
+    if refuse:
+        text = guarded(text, refuse.replace("{}", name), where, way.source.refuse_reason, "text")
+    return text
+
+
+def _forms(way: Route, name: str, padded: bool) -> tuple[str, str | None]:
+    """What the guards look at, and the text that travels."""
+    kind, room = way.source.kind, way.slot.kind
+    if way.as_text or isinstance(kind, Text):
+        template = way.source.as_text if way.as_text else None
+        value = (template or way.source.arrow).replace("{}", name)
+        if padded and not way.as_text:
+            # any cast to text would cut char's padding
+            return (
+                f"concat({value})",
+                f"CASE WHEN {name} IS NOT NULL THEN concat({value}, '{END}') END",
+            )
+        return f"({value})::text", f"(({value})::text || '{END}')"
+    value = (way.source.text or "{}").replace("{}", name)
+    if isinstance(kind, Time):
+        value = name  # its own text would not compare as a time
+    text: str | None = f"({value})::text"
+    match kind, room:
+        case Boolean(), _:
+            text = f"({value})::integer::text"
+        case Decimal(), Integer():
+            text = f"trunc({value})::text"
+        case Float(), Float():
+            text = f"({value})::float8::text"  # the shortest text of a real is not its value
+        case Binary(), Binary():
+            text = f"(encode({value}, 'hex') || '{END_BYTE}')"
+        case Timestamp(zone=zone), Timestamp():
+            iso = f"replace(({value})::text, ' ', 'T')"
+            text = f"({iso} || ':00')" if zone == "utc" else iso
+        case ((Integer() | Decimal() | Date() | Time() | Uuid()), _):
+            pass
+        case _:
+            text = None
+    return value, text
+
+
+def _condition(step: Step, way: Route, value: str) -> str | None:
+    """When a value breaks a step's guard; empty if none can, None if SQL cannot tell."""
+    kind, room = way.source.kind, way.slot.kind
+    if isinstance(kind, Decimal) and isinstance(room, Integer):
+        # several steps that each look at a part of it
+        return (
+            f"{value} = 'NaN' OR {value} NOT BETWEEN {room.low} AND {room.high} OR {value} % 1 <> 0"
+        )
+    if isinstance(step, (Within, ToDecimal)):
+        return condition_of(step, kind, value) or ""
+    if isinstance(step, Whole):
+        return f"extract(microseconds FROM {value})::bigint % {step.unit} <> 0"
+    if isinstance(step, Finite):
+        return f"{value} IN ('NaN', 'Infinity', '-Infinity')"
+    if isinstance(step, Length):
+        differs = "<>" if step.fixed else ">"
+        return f"octet_length({value}) {differs} {step.length}"
+    if isinstance(step, Units):
+        # no character has more UTF-16 units than UTF-8 bytes
+        beyond = f"regexp_replace({value}, '[\\U00000001-\\U0000ffff]', '', 'g')"
+        return (
+            f"octet_length({value}) > {step.units} "
+            f"AND char_length({value}) + char_length({beyond}) > {step.units}"
+        )
+    return None

@@ -1,0 +1,91 @@
+"""PostgreSQL's and its drivers' errors, as ours."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from resources.connection import ConnectionSettings
+from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableferryError
+from resources.refusals import refused_in_query
+
+TRANSIENT = (
+    "08",  # connection exception
+    "40",  # serialization failure, deadlock, a standby's conflict with recovery
+    "533",  # too many connections
+    "532",  # out of memory
+    "55P03",  # lock not available
+    "57P01",  # the server shuts down
+    "57P02",  # it crashes
+    "57P03",  # it starts up
+)
+"""Beginnings of the SQLSTATEs after which the same statement may succeed.
+https://www.postgresql.org/docs/current/errcodes-appendix.html"""
+
+_TRANSIENT_TEXT = re.compile(
+    r"server closed the connection|terminating connection|connection (?:is|was|has been) (?:lost|"
+    r"closed)|no connection to the server|could not (?:receive|send) data|reset by peer|broken pipe"
+    r"|timed out|deadlock detected|could not serialize|conflict with recovery"
+    r"|unexpected EOF|SSL SYSCALL|starting up|shutting down",
+    re.IGNORECASE,
+)
+"""For errors without SQLSTATE: a connection that breaks, and ADBC's in the middle of a stream."""
+
+_PERMANENT_CONNECT = re.compile(
+    r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied"
+    r"|permission denied|invalid connection option|not currently accepting connections"
+    r"|not permitted to log in|certificate|does not support SSL|translate host name|resolve host"
+)
+"""libpq gives no SQLSTATE for a connection that never stood, so only its text tells."""
+
+
+def connection_failed(settings: ConnectionSettings, error: Exception) -> ConnectionFailed:
+    """Why no connection came about, on one line and without the secret."""
+    # libpq tries every address of the host and has a line for each
+    reasons = re.findall(r".* failed: (?:FATAL: +)?([^\n]+)", str(error))
+    if not reasons:
+        reasons = (str(error).strip() or type(error).__name__).splitlines()[:1]
+    reason = "; ".join(dict.fromkeys(reason.strip() for reason in reasons))
+    return settings.failed(reason, transient=not _PERMANENT_CONNECT.search(str(error)))
+
+
+def statement_failed(
+    settings: ConnectionSettings, error: Exception, snapshot: str | None = None
+) -> TableferryError:
+    """The error of a statement or of its stream; the driver's hints and queries are left out."""
+    text, code = str(error), sqlstate(error)
+    if snapshot is not None and re.search(r"snapshot .* does not exist|invalid snapshot", text):
+        return snapshot_lost(snapshot)
+    refused = refused_in_query(text)
+    if refused is not None:
+        return refused
+    transient = is_transient(error)
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        text = " ".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
+    elif found := re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text):
+        text = " ".join(filter(None, found.groups()))
+    return StatementFailed("postgres", settings.redact(text), code=code, transient=transient)
+
+
+def snapshot_lost(snapshot: str) -> SnapshotLost:
+    """The error of a snapshot that does not stand any more."""
+    return SnapshotLost(
+        f"the snapshot {snapshot!s} has ended, because the connection that held it is gone"
+    )
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """The SQLSTATE of a driver's error, where it has one."""
+    state = getattr(error, "sqlstate", None)
+    if not state and (found := re.search(r"SQLSTATE: ([0-9A-Z]{5})", str(error))):
+        state = found[1]
+    return state or None
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same statement may succeed later, by psycopg's or ADBC's error."""
+    state = sqlstate(error)
+    if state and state != "XX000":
+        return state.startswith(TRANSIENT)
+    return bool(_TRANSIENT_TEXT.search(str(error)))

@@ -1,0 +1,341 @@
+"""PostgreSQL as a source: catalog, control SQL, Arrow and text streams, exported snapshots."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
+
+import adbc_driver_manager
+import psycopg
+import pyarrow as pa
+from adbc_driver_postgresql import StatementOptions
+from psycopg.conninfo import make_conninfo
+
+from resources.connection import ConnectionSettings, ServerResource
+from resources.dialects import string_literal
+from resources.endpoint import BATCH_ROWS
+from resources.errors import InputError, TableMissing
+from resources.postgres.copy_out import copy_out
+from resources.postgres.errors import connection_failed, statement_failed
+from resources.postgres.snapshots import SharedSnapshot, Snapshot
+from resources.tables import Column, System, TableRef
+
+logger = logging.getLogger(__name__)
+
+SESSION = {
+    # text must not depend on the role's or the database's defaults
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "xmloption": "content",
+    "lc_monetary": "C",
+    # an export may take hours; pg_dump switches the same limits off (setup_connection in pg_dump.c)
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "transaction_timeout": "0",
+}
+BATCH_BYTES = 8 << 20
+"""Size hint for ADBC's batches, whose default of 16 MiB doubles memory and is no faster."""
+
+CONNECT_DEFAULTS = {
+    "connect_timeout": "10",
+    "application_name": "tableferry",
+    # a silently dropped connection is noticed within two minutes, not after the system's two hours
+    "keepalives_idle": "60",
+    "keepalives_interval": "15",
+    "keepalives_count": "4",
+}
+
+SESSION_SQL = (
+    # joined with pg_settings, because transaction_timeout exists from version 17 on only
+    "SELECT set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s JOIN (VALUES "
+    + ", ".join(f"('{name}', '{value}')" for name, value in SESSION.items())
+    + ") v(name, value) ON s.name = v.name"
+)
+COLUMNS_SQL = """
+WITH RECURSIVE tables AS (
+    SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+), attributes AS (
+    SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AS not_null, a.attgenerated, a.attidentity,
+        a.atttypid AS typid, a.atttypmod AS typmod
+    FROM pg_catalog.pg_attribute a JOIN tables ON a.attrelid = tables.oid
+    WHERE a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL  -- one step from a domain to what it is based on
+    SELECT a.attrelid, a.attnum, a.attname, a.not_null OR t.typnotnull, a.attgenerated,
+        a.attidentity, t.typbasetype, t.typtypmod
+    FROM attributes a JOIN pg_catalog.pg_type t ON t.oid = a.typid WHERE t.typtype = 'd'
+)
+SELECT a.attname,
+    CASE
+        WHEN t.typtype = 'e' THEN 'enum'
+        WHEN t.typtype = 'c' THEN 'composite'
+        WHEN e.typtype = 'e' THEN 'enum[]'
+        WHEN e.typtype = 'c' THEN 'composite[]'
+        -- citext is citext, in whichever schema the extension was put
+        WHEN n.nspname <> 'pg_catalog'
+            THEN regexp_replace(format_type(a.typid, a.typmod), '^.*\\.', '')
+        ELSE format_type(a.typid, a.typmod)
+    END,
+    NOT a.not_null, a.attgenerated <> '', a.attidentity <> '',
+    (SELECT array_position(i.indkey::int2[], a.attnum) + 1 - array_lower(i.indkey::int2[], 1)
+     FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary)
+FROM attributes a
+JOIN pg_catalog.pg_type t ON t.oid = a.typid AND t.typtype <> 'd'
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+ORDER BY a.attnum
+"""
+
+
+class PostgresResource(ServerResource):
+    """A PostgreSQL database (14 or later).
+
+    Every connection has its session settings fixed, so that text and times come out the same
+    whatever the server's, the database's and the role's defaults are. Query parameters of the URL
+    are passed to libpq, for example `sslmode=verify-full`.
+
+    Examples:
+        >>> PostgresResource(url="postgresql://me:secret@localhost/shop").columns(
+        ...     TableRef.parse("postgres://public.orders")
+        ... )
+    """
+
+    system: ClassVar[System] = "postgres"
+
+    def ping(self) -> str:
+        """The server's version, for example `18.6`.
+
+        Raises:
+            ConnectionFailed: the server is down, or refuses the login or the database.
+        """
+        return str(self.query("SHOW server_version")[0][0])
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The columns of a table or view in catalog order.
+
+        Types are `format_type`'s words, for example `numeric(38,10)` or `timestamp with time zone`.
+        A domain shows as the type that it is based on, an enum as `enum`, a row type as
+        `composite`, an extension's type without its schema.
+
+        Raises:
+            TableMissing: there is no such table, or it has no columns.
+        """
+        rows = self._fetch(COLUMNS_SQL, (table.schema, table.name))
+        if not rows:
+            raise TableMissing(f"{table} does not exist")
+        return [Column(*row) for row in rows]
+
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result.
+
+        Dates outside of 0001-9999 and infinite ones have no Python value: select them as text.
+
+        Args:
+            sql: A single statement.
+            snapshot: As of `read_arrow`.
+
+        Raises:
+            StatementFailed: the server refused the statement.
+            SnapshotLost: the snapshot does not stand any more.
+        """
+        return self._fetch(sql, snapshot=snapshot)
+
+    def execute(self, sql: str) -> None:
+        """Run one or several statements, separated by semicolons, in one transaction.
+
+        Raises:
+            StatementFailed: the server refused a statement; none of them took effect.
+        """
+        with self._connect() as connection, self._translated():
+            connection.execute(sql.encode())
+
+    @contextmanager
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a query's result as Arrow batches, by ADBC's binary COPY.
+
+        Memory is bounded by one batch of about `BATCH_BYTES`. `numeric` arrives as an opaque
+        string, so cast it in the query.
+
+        Args:
+            sql: A single SELECT.
+            batch_rows: Most rows of a batch.
+            snapshot: A snapshot exported by `snapshot()`; None reads what is committed now.
+
+        Raises:
+            StatementFailed: also while the batches are read.
+            SnapshotLost: the snapshot does not stand any more.
+        """
+        # imports pandas where that is installed: a second that commands without exports do not need
+        import adbc_driver_postgresql.dbapi as adbc
+
+        settings = self.settings()
+        try:
+            connection = adbc.connect(_conninfo(settings), autocommit=True)
+        except adbc_driver_manager.Error as error:
+            raise connection_failed(settings, error) from error
+        # A statement must be closed before its connection.
+        with connection, connection.cursor() as cursor:
+            with self._translated(snapshot):
+                cursor.execute(SESSION_SQL)
+                for statement in _begin(snapshot):
+                    cursor.execute(statement)
+                cursor.adbc_statement.set_options(
+                    **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
+                )
+                cursor.execute(sql)
+                source = cursor.fetch_record_batch()
+            batches = self._batches(source, batch_rows, snapshot)
+            try:
+                yield pa.RecordBatchReader.from_batches(source.schema, batches)
+            except BaseException:
+                # else the server would go on until it next writes to us
+                with suppress(Exception):
+                    cursor.adbc_cancel()
+                raise
+            finally:
+                with suppress(Exception):
+                    source.close()
+
+    @contextmanager
+    def read_text(self, sql: str, *, snapshot: str | None = None) -> Iterator[Iterator[bytes]]:
+        r"""Stream a query's result in the text format of COPY: tabs, newlines, `\N` for NULL.
+
+        The chunks are about 1 MiB long and end at row ends.
+
+        Args:
+            sql: A single SELECT.
+            snapshot: As of `read_arrow`.
+
+        Raises:
+            StatementFailed: also while the chunks are read.
+            SnapshotLost: the snapshot does not stand any more.
+        """
+        with self._connect() as connection:
+            finished = False
+
+            def chunks() -> Iterator[bytes]:
+                nonlocal finished
+                with self._translated(snapshot):
+                    yield from copy_out(connection, sql)
+                finished = True
+
+            with self._translated(snapshot):
+                for statement in _begin(snapshot):
+                    connection.execute(statement.encode())
+            try:
+                yield chunks()
+            finally:
+                if not finished:
+                    with suppress(psycopg.Error):
+                        connection.cancel_safe(timeout=5)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Hold one consistent state of the database, which any number of readers can share.
+
+        An own connection holds it open; as for every long transaction, VACUUM keeps the dead rows
+        of the whole time. When that connection dies (a server restart, a terminated backend),
+        readers raise `SnapshotLost`, and so does `Snapshot.check()`.
+
+        Yields:
+            The name to pass as `snapshot=`.
+        """
+        with self._connect() as connection:
+            with self._translated():
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                snapshot = Snapshot.of(connection)
+            yield snapshot
+
+    @contextmanager
+    def shared_snapshot(self) -> Iterator[SharedSnapshot]:
+        """A snapshot for a long run, which is replaced by a new one if it is lost.
+
+        Yields:
+            Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
+        """
+        shared = SharedSnapshot(self.snapshot)
+        try:
+            yield shared
+        finally:
+            shared.close()
+
+    def _fetch(
+        self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
+    ) -> list[tuple[Any, ...]]:
+        with self._connect() as connection, self._translated(snapshot):
+            for statement in _begin(snapshot):
+                connection.execute(statement.encode())
+            cursor = connection.execute(sql.encode(), params)
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def _connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        settings = self.settings()
+        try:
+            connection = psycopg.connect(_conninfo(settings), autocommit=True)
+            connection.execute(SESSION_SQL)
+        except psycopg.Error as error:
+            raise connection_failed(settings, error) from error
+        connection.add_notice_handler(_log_notice)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _translated(self, snapshot: str | None = None) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, adbc_driver_manager.Error) as error:
+            raise statement_failed(self.settings(), error, snapshot) from error
+
+    def _batches(
+        self, source: pa.RecordBatchReader, batch_rows: int, snapshot: str | None
+    ) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                batch = source.read_next_batch()
+            except StopIteration:
+                return
+            except (OSError, pa.ArrowException) as error:
+                # an error of the server in the middle of the stream arrives as a bare OSError
+                raise statement_failed(self.settings(), error, snapshot) from error
+            for start in range(0, batch.num_rows, batch_rows):
+                yield batch.slice(start, batch_rows)
+
+
+def _conninfo(settings: ConnectionSettings) -> str:
+    given = {
+        "host": settings.host,
+        "port": str(settings.port),
+        "dbname": settings.database,
+        "user": settings.user,
+        "password": settings.password,
+        "client_encoding": "UTF8",
+    }
+    try:
+        return make_conninfo(
+            "", **dict[str, Any]({**CONNECT_DEFAULTS, **settings.options, **given})
+        )
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"{settings.address}: {settings.redact(str(error))}") from None
+
+
+def _begin(snapshot: str | None) -> tuple[str, ...]:
+    if snapshot is None:
+        return ()
+    return (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        f"SET TRANSACTION SNAPSHOT {string_literal('postgres', str(snapshot))}",
+    )
+
+
+def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
+    logger.debug("postgres %s: %s", notice.severity, notice.message_primary)

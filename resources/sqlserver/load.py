@@ -1,0 +1,335 @@
+"""One key range on its way into SQL Server: bulk copied out of sight, then one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from resources import crash_points
+from resources.artifacts import workspace
+from resources.dialects import qualified
+from resources.errors import InputError, RangeBusy, ReceiptMismatch, StatementFailed
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.sqlserver.ddl import (
+    copy_columns,
+    count,
+    count_kept,
+    create_staging,
+    delete_range,
+    drop_known,
+    drop_table,
+    get_lock,
+    identity_insert,
+    insert_all,
+    insert_new,
+    numbered,
+    rename,
+    table_exists,
+    tables_like,
+    update_known,
+)
+from resources.sqlserver.errors import broke, translate
+from resources.sqlserver.load_text import load_files
+from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.tables import TableRef, staging_prefix
+from resources.target import (
+    MOST_REJECTED,
+    LoadReceipt,
+    TargetOptions,
+    is_rejected,
+    rejected_of,
+    row_identity,
+)
+
+REPEATS = (0.2, 1.0, 3.0)
+"""Seconds before each repetition of the finalising transaction, e.g. after a deadlock."""
+
+RESOLVE_SECONDS = 30
+"""How long a lost session may take to end, before nobody can say what became of its commit."""
+
+
+@dataclass
+class SqlServerLoad:
+    """A held range and its staging table; made by `SqlServerTarget.attempt`.
+
+    The session that holds the range's application lock also runs the finalising transaction, so
+    that an attempt that lost its lock cannot finalise.
+    """
+
+    resource: SqlServerResource
+    plan: CopyPlan
+    key_range: KeyRange
+    options: TargetOptions
+    table: TableRef
+    """What is written to: the target, or with `swap` its shadow."""
+    lock: str
+    staging: TableRef
+    identity_column: bool
+    session: SqlServerConnection
+    files: contextlib.ExitStack
+    """Ends with the attempt, and so after the commit: what holds the artifact files."""
+    _sent: int = field(default=0, init=False)
+    _audited: int | None = field(default=None, init=False)
+    """Rows of the staging table as it is to become visible."""
+
+    def load_arrow(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
+    ) -> LoadReceipt:
+        """Bulk copy batches into the staging table, on a connection of the driver's own.
+
+        Args:
+            batches: columns named as in the target, of the plan's Arrow types.
+            schema: of the batches; the plan's if not given.
+
+        Raises:
+            ReceiptMismatch: the driver reports another number of rows than it was given.
+        """
+        schema = schema or pa.schema(
+            [(column.target.name, column.arrow_type) for column in self.plan.columns]
+        )
+        if not any("]" in column.name for column in self.plan.target_columns):
+            return self._bulk_copy(self.plan, self.staging, batches, schema)
+        # the driver puts names into brackets, of which Babelfish reads no escape
+        plan, landed = numbered(self.plan), replace(self.staging, name=f"{self.staging.name}_arrow")
+        self.session.execute(drop_table(landed))
+        self.session.execute(create_staging(plan, landed))
+        try:
+            receipt = self._bulk_copy(plan, landed, batches, schema)
+            self.session.execute(
+                f"INSERT INTO {qualified(self.staging)} ({copy_columns(self.plan)}) "
+                f"SELECT {copy_columns(plan)} FROM {qualified(landed)}"
+            )
+        finally:
+            self.session.execute(drop_table(landed))
+        return receipt
+
+    def _bulk_copy(
+        self, plan: CopyPlan, into: TableRef, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> LoadReceipt:
+        source = _Counted(batches)
+        names = [column.name for column in plan.target_columns]
+        reader = pa.RecordBatchReader.from_batches(schema, iter(source))
+        # its own connection, because the driver copies the options of this one only
+        with self.resource.connection() as connection:
+            try:
+                with connection.raw.cursor() as cursor:
+                    result = cursor.bulkcopy_arrow(
+                        qualified(into),
+                        reader,
+                        batch_size=self.options.batch_rows,
+                        timeout=0,  # no limit; the default is 30 s for the whole copy
+                        column_mappings=list(enumerate(names)),
+                        keep_nulls=True,
+                        table_lock=self.options.table_lock,
+                    )
+            except Exception as error:
+                # the driver's own checks of the values raise ValueError
+                settings, table = self.resource.settings(), qualified(into)
+                raise (source.error or translate(error, settings, table)) from None
+        if result["rows_copied"] != source.rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: the driver copied "
+                f"{result['rows_copied']} of {source.rows} rows"
+            )
+        self._sent += source.rows
+        return LoadReceipt(source.rows, source.bytes)
+
+    def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
+        """Load framed rows through files and bcp; see `resources.sqlserver.load_text`.
+
+        Args:
+            chunks: rows with the terminators of the options.
+        """
+        if self.options.framing is None:
+            raise InputError("text for sqlserver needs terminators: TargetOptions(framing=...)")
+        receipt = load_files(
+            self.resource,
+            self.session,
+            self.plan,
+            self.key_range,
+            self.staging,
+            chunks,
+            self.options.framing,
+            self.files.enter_context(workspace(self.resource.artifact_folder_path())),
+        )
+        self._sent += receipt.rows
+        return receipt
+
+    def staged_rows(self) -> int:
+        """Rows in the staging table."""
+        return _number(self.session, count(self.staging))
+
+    def audited_table(self) -> TableRef:
+        """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        if self._audited is None:
+            self._audited = self._require_staged(self._sent, "sent")
+            if self._appends:
+                execute = self.session.execute
+                execute(drop_known(self.plan, self.table, self.staging))
+                execute(insert_all(self.plan, self.staging, self.table, self._own))
+                self._audited = self.staged_rows()
+        return self.staging
+
+    def keep_rejected(self) -> TableRef:
+        """Rename the staging table, so that the attempt's end does not drop it."""
+        target = self.plan.target
+        rows = self.session.query(tables_like(target, staging_prefix(target)))
+        others = [name for (name,) in rows if is_rejected(target, name)]
+        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+            self.session.execute(drop_table(replace(target, name=name)))
+        kept = rejected_of(target, self.key_range.name)
+        self.session.execute(rename(self.staging, kept.name))
+        return kept
+
+    def _require_staged(self, rows: int, which: str) -> int:
+        staged = self.staged_rows()
+        if staged != rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: {rows} rows were {which}, "
+                f"but {staged} arrived in the staging table"
+            )
+        return staged
+
+    @property
+    def _appends(self) -> bool:
+        return self.options.mode == "append" and bool(row_identity(self.plan))
+
+    @property
+    def _own(self) -> str:
+        """Condition: a row of the target that is in this range."""
+        return self.plan.target_range(self.key_range)
+
+    def finalise(self) -> int:
+        """Make the range visible by one transaction, and know whether it committed.
+
+        The transaction empties the staging table as its last step: a staging table that is there
+        and empty is the commit's own mark. If the connection breaks, the outcome is read from it,
+        in a new session that first waits for the lock, and so for the end of the lost one.
+
+        Raises:
+            ReceiptMismatch: staging holds another number of rows than were sent, or the range in
+                the target does not hold what it should; the transaction is rolled back.
+            RangeBusy: the lost session's lock went to another run.
+        """
+        self.audited_table()
+        assert self._audited is not None
+        rows = self._require_staged(self._audited, "audited")
+        kept = 0
+        if self.options.mode == "upsert":
+            kept = _number(self.session, count_kept(self.plan, self.table, self.staging, self._own))
+        for pause in (*REPEATS, None):
+            try:
+                self._transaction(rows)
+                return kept + rows
+            except StatementFailed as error:
+                if broke(error):
+                    if self._committed(rows):
+                        return kept + rows
+                else:
+                    self._rollback()
+                if not error.transient or pause is None:
+                    raise
+                time.sleep(pause)
+            except BaseException:
+                self._rollback()
+                raise
+        raise AssertionError("the last repetition ends with a result or an error")
+
+    def _transaction(self, rows: int) -> None:
+        execute = self.session.execute
+        execute("SET XACT_ABORT ON")  # any error ends the whole transaction, not one statement
+        execute("BEGIN TRANSACTION")
+        if self.identity_column:
+            execute(identity_insert(self.table, True))
+        self._write(rows)
+        if self.identity_column:
+            execute(identity_insert(self.table, False))
+        crash_points.reached("inside_finalise")
+        execute(f"TRUNCATE TABLE {qualified(self.staging)}")
+        execute("COMMIT TRANSACTION")
+
+    def _write(self, rows: int) -> None:
+        plan, table, staging, execute = self.plan, self.table, self.staging, self.session.execute
+        mode = self.options.mode
+        if mode == "upsert":
+            update = update_known(plan, table, staging)
+            updated = execute(update) if update else 0
+            inserted = execute(insert_new(plan, table, staging))
+            if update and updated + inserted != rows:
+                raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
+        elif self._appends:
+            execute(insert_new(plan, table, staging))
+        else:
+            execute(delete_range(plan, table, self._own))
+            execute(insert_all(plan, table, staging))
+            shown = _number(self.session, count(table, self._own))
+            if shown != rows:
+                raise self._mismatch(f"{shown}", rows)
+
+    def _mismatch(self, found: str, rows: int) -> ReceiptMismatch:
+        return ReceiptMismatch(
+            f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
+            f"but the target would hold {found}; rolled back"
+        )
+
+    def _rollback(self) -> None:
+        try:
+            self.session.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
+        except StatementFailed as error:
+            if not broke(error):
+                raise
+
+    def _committed(self, rows: int) -> bool:
+        """Whether the lost session had committed; the range's lock is ours again afterwards."""
+        self.session.close()
+        self.session = self._reconnect()
+        answer = _number(self.session, get_lock(self.lock, RESOLVE_SECONDS * 1000))
+        if answer < 0 or not self.session.query(table_exists(self.staging)):
+            raise RangeBusy(
+                f"{self.table} range {self.key_range.name} was taken over by another run, "
+                "after the connection had broken"
+            )
+        # without rows there is nothing to see it by, and nothing lost by doing it again
+        return rows > 0 and self.staged_rows() == 0
+
+    def _reconnect(self) -> SqlServerConnection:
+        deadline = time.monotonic() + RESOLVE_SECONDS
+        while True:
+            try:
+                return SqlServerConnection(self.resource)
+            except StatementFailed:
+                raise
+            except Exception as error:
+                if not getattr(error, "transient", False) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+
+class _Counted:
+    """Batches on their way to the driver, which hands an error of theirs on as mere text."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = self.bytes = 0
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                self.bytes += batch.nbytes
+                yield batch
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def _number(session: SqlServerConnection, query: str) -> int:
+    return int(session.query(query)[0][0])

@@ -1,0 +1,155 @@
+"""Text into SQL Server: files for bcp, a table that takes them, and casts by the server."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from resources.artifacts import Artifact, ArtifactWriter
+from resources.delimited import Framing
+from resources.dialects import qualified, quote
+from resources.errors import ReceiptMismatch
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.sqlserver.bcp import BcpTool, require_rows, running
+from resources.sqlserver.ddl import copy_columns, count, drop_table
+from resources.sqlserver.landing_table import landing
+from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.tables import TableRef
+from resources.target import LoadReceipt
+
+logger = logging.getLogger(__name__)
+
+
+def load_files(
+    resource: SqlServerResource,
+    session: SqlServerConnection,
+    plan: CopyPlan,
+    key_range: KeyRange,
+    staging: TableRef,
+    chunks: Iterable[bytes],
+    framing: Framing,
+    folder: Path,
+) -> LoadReceipt:
+    """Write rows into files of bounded size, bcp each of them, and cast the rows into staging.
+
+    The files stay, for as long as the caller keeps the folder.
+
+    bcp's own conversions lose too much: freebcp takes year 1 for 2001, cuts trailing blanks, and
+    knows neither datetimeoffset nor denormal floats. So what it could damage lands as text, and
+    the server converts it.
+
+    Args:
+        resource: the server.
+        session: where the staging table is.
+        plan: the hop.
+        key_range: the rows, for messages.
+        staging: the table of this attempt.
+        chunks: framed rows, each chunk ending at a row's end.
+        framing: the terminators in them.
+        folder: a workspace, see `resources.artifacts`.
+
+    Raises:
+        ReceiptMismatch: file, tool and server do not count the same rows.
+        StatementFailed: the tool or the server complained.
+        DiskFull: there is no room for a file.
+    """
+    tool, landed = resource.bcp_tool(), replace(staging, name=f"{staging.name}_text")
+    ways = [landing(column.target.type) for column in plan.columns]
+    # bcp itself quotes the columns' names, and not as every server wants it
+    columns = [quote("sqlserver", f"c{number}") for number, _ in enumerate(ways, start=1)]
+    definitions = ", ".join(
+        f"{name} {way.type} NULL" for name, way in zip(columns, ways, strict=True)
+    )
+    session.execute(drop_table(landed))
+    session.execute(f"CREATE TABLE {qualified(landed)} ({definitions})")
+    try:
+        artifacts: list[Artifact] = []
+        rows = 0
+        for artifact in _artifacts(folder, chunks, framing, resource.artifact_limit()):
+            task = f"{plan.target} range {key_range.name}: {artifact.path.name}"
+            _copy_in(resource, tool, landed, artifact, framing, task)
+            artifacts.append(artifact)
+            rows += artifact.rows
+            _same("landed", int(session.query(count(landed))[0][0]), rows, staging)
+        casts = ", ".join(
+            way.cast.replace("{}", name) for name, way in zip(columns, ways, strict=True)
+        )
+        session.execute(
+            f"INSERT INTO {qualified(staging)} ({copy_columns(plan)}) "
+            f"SELECT {casts} FROM {qualified(landed)}"
+        )
+        _same("staged", int(session.query(count(staging))[0][0]), rows, staging)
+    finally:
+        session.execute(drop_table(landed))
+    return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
+
+
+def _artifacts(
+    folder: Path, chunks: Iterable[bytes], framing: Framing, limit: int
+) -> Iterator[Artifact]:
+    """Files of at most `limit` bytes, or of one row; the next is begun when one is dealt with."""
+    row_end = framing.row.encode()
+    writer: ArtifactWriter | None = None
+    numbers = itertools.count(1)
+    try:
+        for chunk in chunks:
+            start = 0
+            while start < len(chunk):
+                if writer is None:
+                    writer = ArtifactWriter(folder / f"{next(numbers):06}.dat", limit)
+                end = _fitting(chunk, start, limit - writer.bytes, row_end)
+                if end == start and writer.rows:
+                    yield writer.finish()
+                    writer = None
+                    continue
+                if end == start:
+                    end = chunk.index(row_end, start) + len(row_end)
+                rows = chunk[start:end]
+                writer.write(rows, rows.count(row_end))
+                start = end
+        if writer is not None:
+            last, writer = writer, None
+            yield last.finish()
+    finally:
+        if writer is not None:
+            writer.discard()
+
+
+def _fitting(chunk: bytes, start: int, room: int, row_end: bytes) -> int:
+    """The end of the last row that has room; `start` if none has."""
+    if len(chunk) - start <= room:
+        return len(chunk)
+    found = chunk.rfind(row_end, start, start + max(room, 0))
+    return start if found < 0 else found + len(row_end)
+
+
+def _copy_in(
+    resource: SqlServerResource,
+    tool: BcpTool,
+    table: TableRef,
+    artifact: Artifact,
+    framing: Framing,
+    task: str,
+) -> None:
+    settings, encryption = resource.settings(), resource.encryption()
+    command = tool.command(qualified(table), "in", artifact.path, framing, settings, encryption)
+    conf = tool.configuration(settings, encryption) if tool.kind == "freebcp" else ""
+    timeout = resource.bcp_silence()
+    folder = artifact.path.parent
+    with running(tool, command, settings, conf, folder, task=task, timeout=timeout) as work:
+        result = work.wait(settings)
+    artifact.require_whole()
+    require_rows(tool, result, artifact.rows, task)
+    refused = Path(f"{artifact.path}.errors")
+    if refused.exists() and refused.stat().st_size:
+        raise ReceiptMismatch(f"{task}: {tool} refused rows of it")
+    logger.info("%s: %s", task, artifact)
+
+
+def _same(what: str, found: int, expected: int, table: TableRef) -> None:
+    if found != expected:
+        raise ReceiptMismatch(f"{table}: {expected} rows were in the files, but {found} {what}")

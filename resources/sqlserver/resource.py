@@ -1,0 +1,398 @@
+"""SQL Server through Microsoft's own driver: control SQL, Arrow out, bulk copy in."""
+
+from __future__ import annotations
+
+import functools
+import math
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from resources.artifacts import artifact_folder, most_bytes
+from resources.connection import ConnectionSettings, ServerResource
+from resources.dialects import string_literal
+from resources.endpoint import BATCH_ROWS, refuse_snapshot
+from resources.errors import InputError, TableMissing
+from resources.sqlserver.bcp import BcpTool, Encryption, find_tool, silent_seconds
+from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
+from resources.tables import Column, System, TableRef
+
+Encrypt = Literal["yes", "no", "strict"]
+
+LOGIN_TIMEOUT = 15
+"""Seconds for one attempt to connect."""
+
+TRUSTED_SECONDS = 60
+"""How long after a connection an address is taken for reachable."""
+
+COLUMNS = """
+SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
+       c.NUMERIC_SCALE, c.DATETIME_PRECISION, c.IS_NULLABLE
+FROM INFORMATION_SCHEMA.COLUMNS AS c
+WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME = {table}
+ORDER BY c.ORDINAL_POSITION
+"""
+
+FLAGS = """
+SELECT c.name, c.is_identity, c.is_computed
+FROM sys.columns AS c
+INNER JOIN sys.objects AS o ON o.object_id = c.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name = {table} AND (c.is_identity = 1 OR c.is_computed = 1)
+"""
+
+PRIMARY_KEY = """
+SELECT k.COLUMN_NAME, k.ORDINAL_POSITION
+FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS AS t
+INNER JOIN INFORMATION_SCHEMA.KEY_COLUMN_USAGE AS k
+    ON k.CONSTRAINT_SCHEMA = t.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = t.CONSTRAINT_NAME
+    AND k.TABLE_SCHEMA = t.TABLE_SCHEMA AND k.TABLE_NAME = t.TABLE_NAME
+WHERE t.CONSTRAINT_TYPE = 'PRIMARY KEY'
+    AND t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = {table}
+ORDER BY k.ORDINAL_POSITION
+"""
+
+
+ALLOWS_SNAPSHOT = """
+SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
+"""
+USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
+"""A batch of its own: Babelfish refuses it after any other statement of the same batch.
+
+READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
+
+
+class SqlServerResource(ServerResource):
+    """A SQL Server (2019 or later), or a Babelfish, spoken to by `mssql-python`.
+
+    Args:
+        url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
+            `trust_server_certificate=yes|no`, `server_certificate=/path.pem` and
+            `packet_size=bytes` as options. Encryption is on, and the certificate is verified,
+            unless said otherwise.
+
+    Example:
+        >>> SqlServerResource(url="mssql://sa:secret@localhost:1433/shop").ping()
+    """
+
+    system: ClassVar[System] = "sqlserver"
+
+    encrypt: str | None = Field(default=None, description="yes (default), no or strict.")
+    trust_server_certificate: bool | None = Field(
+        default=None, description="Accept any certificate."
+    )
+    server_certificate: str | None = Field(
+        default=None, description="File of the certificate that the server must present."
+    )
+    packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
+    bcp: str | None = Field(
+        default=None, description="Path of bcp or freebcp; TABLEFERRY_BCP, or PATH, if not given."
+    )
+    bcp_timeout: float | None = Field(
+        default=None, description="Seconds that bcp may be silent; TABLEFERRY_BCP_TIMEOUT."
+    )
+    artifacts: str | None = Field(
+        default=None, description="Folder for bcp's files; TABLEFERRY_ARTIFACTS if not given."
+    )
+    artifact_bytes: int | None = Field(
+        default=None, description="Most bytes of one such file; TABLEFERRY_ARTIFACT_BYTES."
+    )
+
+    def ping(self) -> str:
+        """The server's version.
+
+        Raises:
+            ConnectionFailed: the server is down, or refuses the login or the database.
+        """
+        return " ".join(str(self.query("SELECT @@VERSION")[0][0]).split())
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The columns of a table or view, in catalog order, with their full declared types.
+
+        Raises:
+            TableMissing: there is no such table.
+        """
+        names = {"schema": _text(table.schema), "table": _text(table.name)}
+        with self.connection() as connection:
+            columns = connection.query(COLUMNS.format(**names))
+            flags = connection.query(FLAGS.format(**names))
+            key = connection.query(PRIMARY_KEY.format(**names))
+        if not columns:
+            raise TableMissing(f"{table} does not exist")
+        identity = {name for name, is_identity, _ in flags if is_identity}
+        computed = {name for name, _, is_computed in flags if is_computed}
+        positions = {name: position for position, (name, _) in enumerate(key, start=1)}
+        return [
+            Column(
+                name=name,
+                type=_declared(kind.lower(), length, precision, scale, fraction),
+                nullable=nullable == "YES",
+                generated=name in computed,
+                identity=name in identity,
+                primary_key=positions.get(name),
+            )
+            for name, kind, length, precision, scale, fraction, nullable in columns
+        ]
+
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result.
+
+        Raises:
+            InputError: a snapshot was given.
+        """
+        refuse_snapshot(self.system, snapshot)
+        with self.connection() as connection:
+            return connection.query(sql)
+
+    def execute(self, sql: str) -> None:
+        """Run a batch and commit it."""
+        with self.connection() as connection:
+            connection.execute(sql)
+
+    @contextmanager
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a query's result as Arrow batches of at most `batch_rows` rows.
+
+        The rows come as the server sends them; nothing but the current batch is held. Where the
+        database allows SNAPSHOT isolation, they are those of one moment.
+
+        Raises:
+            InputError: a snapshot was given; SQL Server cannot share one between connections.
+            StatementFailed: the server refused the query, or broke off.
+        """
+        refuse_snapshot(self.system, snapshot)
+        with self.connection() as connection, connection.translated(sql):
+            if connection.query(ALLOWS_SNAPSHOT):
+                connection.execute(USE_SNAPSHOT)
+            cursor = connection.raw.cursor()
+            cursor.execute(sql, use_prepare=False)
+            reader = cursor.arrow_reader(batch_rows)
+            yield _Reader(reader, connection).reader
+
+    @contextmanager
+    def connection(self) -> Iterator[SqlServerConnection]:
+        """A connection of its own, in autocommit mode; closed at the end, and its locks released.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        connection = SqlServerConnection(self)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def connection_string(self) -> str:
+        """For the driver; it holds the password.
+
+        Raises:
+            InputError: an option has a value that the driver does not know.
+        """
+        settings, how = self.settings(), self.encryption()
+        parts = {
+            "Server": f"{settings.host},{settings.port}",
+            "Database": settings.database,
+            "UID": settings.user or "",
+            "PWD": settings.password or "",
+            "Encrypt": how.encrypt,
+            "TrustServerCertificate": "yes" if how.trust else "no",
+            # a silent reconnection would lose the session's application lock
+            "ConnectRetryCount": "0",
+        }
+        if how.certificate:
+            parts["ServerCertificate"] = how.certificate
+        if how.packet_size:
+            parts["PacketSize"] = str(how.packet_size)
+        return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
+
+    def encryption(self) -> Encryption:
+        """How connections are encrypted, and their packets' size.
+
+        Raises:
+            InputError: an option has a value that is none.
+        """
+        settings = self.settings()
+        options = dict(settings.options)
+        trust = options.pop("trust_server_certificate", "no").lower()
+        encrypt = self.encrypt or options.pop("encrypt", "yes").lower()
+        certificate = self.server_certificate or options.pop("server_certificate", None)
+        packet_size = self.packet_size or options.pop("packet_size", None)
+        options.pop("encrypt", None)
+        if options:
+            raise InputError(f"a sqlserver URL cannot have the option {', '.join(sorted(options))}")
+        if encrypt not in ("yes", "no", "strict"):
+            raise InputError(f"sqlserver encrypt should be yes, no or strict; found {encrypt!r}")
+        if trust not in ("yes", "no"):
+            raise InputError(
+                f"sqlserver trust_server_certificate should be yes or no; found {trust!r}"
+            )
+        if self.trust_server_certificate is not None:
+            trust = "yes" if self.trust_server_certificate else "no"
+        return Encryption(
+            encrypt=encrypt,
+            trust=trust == "yes",
+            certificate=str(certificate) if certificate else None,
+            packet_size=int(packet_size) if packet_size else None,
+        )
+
+    def bcp_tool(self) -> BcpTool:
+        """The installed bcp or freebcp.
+
+        Raises:
+            InputError: there is none.
+        """
+        return find_tool(self._value("bcp"))
+
+    def bcp_silence(self) -> float:
+        """Seconds for which bcp may be silent before it is taken for hung."""
+        return silent_seconds(self._value("bcp_timeout"))
+
+    def artifact_folder_path(self) -> Path:
+        """The folder for bcp's files."""
+        return artifact_folder(self._value("artifacts"))
+
+    def artifact_limit(self) -> int:
+        """The most bytes of one such file."""
+        return most_bytes(self._value("artifact_bytes"))
+
+
+class SqlServerConnection:
+    """One session in autocommit mode: transactions are opened and ended in T-SQL.
+
+    Args:
+        resource: the server.
+    """
+
+    def __init__(self, resource: SqlServerResource) -> None:
+        self._settings = resource.settings()
+        driver = load_driver()
+        _check_reachable(self._settings)
+        try:
+            self.raw = driver.connect(
+                resource.connection_string(), autocommit=True, timeout=LOGIN_TIMEOUT
+            )
+        except Exception as error:
+            _answered.pop(self._settings.address, None)
+            if not from_driver(error):
+                raise
+            raise connecting(error, self._settings) from None
+        _answered[self._settings.address] = time.monotonic()
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a small result: of the batch's first statement that has any."""
+        with self.translated(sql), self.raw.cursor() as cursor:
+            cursor.execute(sql, use_prepare=False)
+            while cursor.description is None and cursor.nextset():
+                pass
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def execute(self, sql: str) -> int:
+        """Run a statement; returns the number of rows that it changed, or -1."""
+        with self.translated(sql), self.raw.cursor() as cursor:
+            cursor.execute(sql, use_prepare=False)
+            rows = int(cursor.rowcount)
+            while cursor.nextset():  # an error of a later statement of the batch comes only here
+                pass
+            return rows
+
+    def close(self) -> None:
+        """End the session; harmless if it is gone."""
+        try:
+            self.raw.close()
+        except Exception as error:
+            if not from_driver(error):
+                raise
+
+    @contextmanager
+    def translated(self, statement: str = "") -> Iterator[None]:
+        """Turn the driver's errors into ours; see `sqlserver_errors.translate`."""
+        try:
+            yield
+        except Exception as error:
+            if not from_driver(error):
+                raise
+            raise translate(error, self._settings, statement) from None
+
+
+class _Reader:
+    """The driver's reader as pyarrow's, whose errors are ours."""
+
+    def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
+        self._reader, self._connection = reader, connection
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with self._connection.translated():
+            yield from self._reader
+
+
+_answered: dict[str, float] = {}
+"""When each address was last connected to."""
+
+
+def _check_reachable(settings: ConnectionSettings) -> None:
+    """Say at once that nobody listens: the driver tries a refused address until its timeout."""
+    if time.monotonic() - _answered.get(settings.address, -math.inf) < TRUSTED_SECONDS:
+        return
+    try:
+        socket.create_connection((settings.host, settings.port), timeout=LOGIN_TIMEOUT).close()
+    except socket.gaierror:
+        raise settings.failed("host name not known", transient=True) from None
+    except TimeoutError:
+        raise settings.failed("no answer in time", transient=True) from None
+    except OSError as error:
+        raise settings.failed((error.strerror or str(error)).lower(), transient=True) from None
+
+
+_loading = threading.Lock()
+
+
+def load_driver() -> Any:
+    """The module `mssql_python`, imported when it is first needed.
+
+    Raises:
+        InputError: it, or a system library that it needs, is missing.
+    """
+    with _loading:
+        return _load_driver()
+
+
+@functools.cache
+def _load_driver() -> Any:
+    try:
+        import mssql_python
+    except ImportError as error:
+        raise driver_missing(error) from None
+    # A pooled connection keeps its session's application locks until somebody else takes it up.
+    mssql_python.pooling(enabled=False)
+    return mssql_python
+
+
+def _declared(
+    kind: str, length: int | None, precision: int | None, scale: int | None, fraction: int | None
+) -> str:
+    """The type as it is written in CREATE TABLE. Lengths of text are in its own units."""
+    if kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+        return f"{kind}({'max' if length == -1 else length})"
+    if kind in ("decimal", "numeric"):
+        return f"{kind}({precision},{scale})"
+    if kind in ("time", "datetime2", "datetimeoffset"):
+        return f"{kind}({fraction})"
+    return kind
+
+
+def _braced(value: str) -> str:
+    return "{" + value.replace("}", "}}") + "}"
+
+
+def _text(value: str) -> str:
+    return string_literal("sqlserver", value)

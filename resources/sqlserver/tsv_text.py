@@ -1,0 +1,175 @@
+"""Fields of SQL Server as ClickHouse's TabSeparated text, made by the server, guards included.
+
+Only what SQL Server 2019 and Babelfish print alike is used: no FORMAT, and no CONVERT style but
+that of a float with 17 digits.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+from resources.dialects import quote, string_literal
+from resources.plan import OverflowPolicy
+from resources.refusals import MARK, Where
+from resources.tables import Column, TableRef
+from resources.types.conversions import Route
+from resources.types.kinds import (
+    EPOCH,
+    Boolean,
+    Date,
+    Decimal,
+    Float,
+    Integer,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+)
+from resources.types.steps import Cast, Step, TimeText, Unreplaced, Within
+from resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
+
+EMPTY = "~tableferry empty~"
+"""What stands for an empty text in the SQL of a plan; each export puts an unguessable one there.
+
+bcp writes an empty text as a byte of 0, as it does a text of one NUL character."""
+
+NULL = r"\N"
+INEXACT = "is not what the server reads out of its own text; the wire format arrow carries it"
+ESCAPES = (
+    # by its number: Babelfish takes two backslashes in a replacement for one
+    ("N'\\'", "N'\\x5C'"),
+    ("NCHAR(9)", "N'\\t'"),
+    ("NCHAR(10)", "N'\\n'"),
+    ("NCHAR(13)", "N'\\r'"),
+)
+"""What TabSeparated escapes; the backslash first.
+https://clickhouse.com/docs/interfaces/formats/TabSeparated"""
+
+
+def tab_separated(
+    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
+) -> str | None:
+    """The T-SQL expression of a field, never NULL; None if there is no exact one.
+
+    There is none for bytes, whose hexadecimal style Babelfish ignores.
+
+    Args:
+        column: of SQL Server.
+        way: into a ClickHouse type.
+        source: the table, as messages name it.
+        key: expression of a row's key.
+        policy: as of `bcp_expression`.
+    """
+    if policy in ("null", "clamp"):
+        return None
+    name = quote("sqlserver", column.name)
+    text = _text(column, way, name)
+    if text is None:
+        return None
+    if isinstance(way.source.kind, Float):
+        # so that it is exact also where a server prints or reads otherwise than documented
+        where = Where(str(source), column.name, key, name)
+        text = _guarded(text, f"CAST({text} AS float) <> {name}", where, INEXACT)
+    # not ISNULL, which would cut the mark to the length of a bit's text
+    expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
+    for step in reversed(way.steps):
+        if isinstance(step, (Cast, TimeText, ParseTimestamp, Unreplaced)):
+            continue
+        condition = _condition(step, way, name)
+        if condition is None:
+            return None
+        where = Where(str(source), column.name, key, name)
+        expression = _guarded(expression, condition, where, step.reason)
+    return expression
+
+
+def _text(column: Column, way: Route, name: str) -> str | None:
+    kind, room = way.source.kind, way.slot.kind
+    if way.as_text or isinstance(kind, (Text, Time)):
+        value = (way.source.as_text or "{}").replace("{}", name)
+        return _escaped(value) if isinstance(kind, Text) else value
+    match kind, room:
+        case Boolean(), Boolean() | Integer():
+            return f"CAST({name} AS nvarchar(1))"
+        case (
+            (Integer(), Integer() | Decimal())
+            | (Decimal(), Decimal())
+            | (Date(), Date())
+            | (Uuid(), Uuid())
+        ):
+            return (way.source.as_text or "").replace("{}", name) or None
+        case Float(), Float():
+            # style 3 is documented as lossless; a real is exact as a float, the only one of the two
+            # for which Babelfish has it, and it pads
+            return f"LTRIM(RTRIM(CONVERT(varchar(40), CAST({name} AS float), 3)))"
+        case Timestamp(), Timestamp():
+            return (way.source.text or "").replace("{}", name) or None
+    return None
+
+
+def _escaped(value: str) -> str:
+    """A text of any length with its escapes; empty ones marked."""
+    # binary, so that no character is ignored or equal to another; max, so that nothing is cut
+    text = f"CAST({value} AS nvarchar(max)) COLLATE Latin1_General_BIN2"
+    for character, escape in ESCAPES:
+        text = f"REPLACE({text}, {character}, {escape})"
+    return f"CASE WHEN DATALENGTH({value}) = 0 THEN N'{EMPTY}' ELSE {text} END"
+
+
+def _condition(step: Step, way: Route, name: str) -> str | None:
+    kind = way.source.kind
+    if isinstance(step, UtcOffset):
+        return f"DATEPART(tz, {name}) <> 0"
+    if isinstance(step, TextWithin):
+        return _outside(
+            name, *(dt.datetime.fromisoformat(end[:26]) for end in (step.low, step.high))
+        )
+    if isinstance(step, Within):
+        if isinstance(kind, Integer):
+            return f"{name} < {step.low} OR {name} > {step.high}"
+        if isinstance(kind, Date):
+            low, high = (
+                (EPOCH + dt.timedelta(days=end)).isoformat() for end in (step.low, step.high)
+            )
+            return f"{name} < CAST('{low}' AS date) OR {name} > CAST('{high}' AS date)"
+        if isinstance(kind, Timestamp):
+            epoch = dt.datetime(1970, 1, 1)
+            return _outside(
+                name, *(epoch + dt.timedelta(microseconds=end) for end in (step.low, step.high))
+            )
+    return None
+
+
+def _outside(name: str, low: dt.datetime, high: dt.datetime) -> str:
+    """Whether a moment is before `low` or after the microsecond `high`.
+
+    The literals have six decimals: a seventh is rounded by Babelfish, into the next second.
+    """
+    moment = f"CAST({name} AS datetime2(7))"
+    before = f"{moment} < CAST('{low.isoformat('T', 'microseconds')}' AS datetime2(7))"
+    if high > dt.datetime.max - dt.timedelta(microseconds=1):
+        return before
+    end = (high + dt.timedelta(microseconds=1)).isoformat("T", "microseconds")
+    return f"{before} OR {moment} >= CAST('{end}' AS datetime2(7))"
+
+
+def _guarded(expression: str, condition: str, where: Where, reason: str) -> str:
+    """An expression whose query fails where a condition holds; as `querytext.guarded`."""
+    table, column = (json.dumps(text, ensure_ascii=False) for text in (where.table, where.column))
+    before = _literal(f"{MARK}[{table}, {column}, ")
+    after = _literal(f", {json.dumps(reason, ensure_ascii=False)}]")
+    message = f"{before} + {_json(where.key)} + N', ' + {_json(where.value)} + {after}"
+    failing = f"CAST(CAST({message} AS int) AS nvarchar(max))"
+    return f"CASE WHEN {condition} THEN {failing} ELSE {expression} END"
+
+
+def _json(value: str) -> str:
+    text = f"CAST({value} AS nvarchar(200))"
+    for character in ("\\", '"'):
+        text = f"REPLACE({text}, {_literal(character)}, {_literal(chr(92) + character)})"
+    return f"N'\"' + ISNULL({text}, N'') + N'\"'"
+
+
+def _literal(text: str) -> str:
+    return string_literal("sqlserver", text)

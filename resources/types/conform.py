@@ -1,0 +1,150 @@
+"""Turns the batches that a source sends into those that the sink takes, or refuses a value."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from resources.errors import SchemaDrift, ValueRefused
+from resources.plan import ColumnPlan, CopyPlan
+from resources.refusals import SHOWN
+from resources.types.conversions import Route, plain_type, route
+from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
+from resources.types.steps import Violation, plain, relax
+
+POSTGRES_EPOCH_DAYS = 10_957
+"""From 1970-01-01 to 2000-01-01, which ADBC adds to PostgreSQL's own count, wrapping around."""
+
+
+def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.RecordBatch:
+    """Convert a batch to the plan's Arrow types and target names, exactly.
+
+    Args:
+        batch: what `plan.select(..., "arrow")` yielded, columns in the plan's order.
+        plan: the hop.
+        counts: by target column, how many values an opt-in changed; added to.
+
+    Raises:
+        ValueRefused: a value that the target cannot hold; names table, column, key, value, reason.
+        SchemaDrift: the batch is not what the plan selects.
+    """
+    if batch.num_columns != len(plan.columns):
+        raise SchemaDrift(
+            f"{plan.source}: {batch.num_columns} columns came, but {len(plan.columns)} were planned"
+        )
+    columns = [
+        _convert(position, column, batch, plan, counts)
+        for position, column in enumerate(plan.columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema(plan))
+
+
+def schema(plan: CopyPlan) -> pa.Schema:
+    """What `conform` yields: target names, Arrow types as the sink takes them, nullability."""
+    return pa.schema(
+        pa.field(column.target.name, column.arrow_type, column.target.nullable)
+        for column in plan.columns
+    )
+
+
+def way_of(column: ColumnPlan, plan: CopyPlan) -> Route:
+    """The way of a column, which its plan determines."""
+    target_type = plain_type(plan.target.system, column.target.type)
+    return route(
+        plan.source.system,
+        column.source.type,
+        plan.target.system,
+        target_type,
+        plan.long_calendar,
+    )
+
+
+def _convert(
+    position: int,
+    column: ColumnPlan,
+    batch: pa.RecordBatch,
+    plan: CopyPlan,
+    counts: dict[str, int],
+) -> pa.Array:
+    way = way_of(column, plan)
+    array = raw = plain(batch.column(position))
+    for step in way.steps:
+        try:
+            result = step.convert(array)
+        except pa.ArrowInvalid as error:
+            raise SchemaDrift(f"{plan.source}: column {column.source.name!r}: {error}") from None
+        if isinstance(result, Violation):
+            repaired = None
+            if column.on_overflow in ("null", "clamp"):
+                repaired = relax(step, array, result.rows, column.on_overflow)
+            if repaired is None:
+                row = pc.index(result.rows, True).as_py()
+                raise _refusal(plan, column, batch, raw, row, step.reason)
+            name = column.target.name
+            counts[name] = counts.get(name, 0) + pc.sum(result.rows).as_py()
+            result = repaired
+        array = result
+    return array
+
+
+def _refusal(
+    plan: CopyPlan, column: ColumnPlan, batch: pa.RecordBatch, raw: pa.Array, row: int, reason: str
+) -> ValueRefused:
+    position = next(i for i, other in enumerate(plan.columns) if other == plan.key)
+    key = shown(plain(batch.column(position))[row], plan.source.system)
+    value = shown(raw[row], plan.source.system)
+    return ValueRefused(str(plan.source), column.source.name, key, value, reason)
+
+
+def shown(value: pa.Scalar, system: str) -> object:
+    """A value as a person would write it, also where Python's own types end."""
+    if pa.types.is_date32(value.type) and value.is_valid:
+        return _day(value.value, system)
+    if pa.types.is_timestamp(value.type) and value.is_valid:
+        return _moment(value.value, system)
+    if pa.types.is_time(value.type) and value.is_valid:
+        microseconds = value.value // (1000 if value.type.unit == "ns" else 1)
+        if microseconds >= MICROSECONDS_PER_DAY:
+            return "24:00:00"
+        return str((dt.datetime.min + dt.timedelta(microseconds=microseconds)).time())
+    if pa.types.is_list(value.type) and value.is_valid:
+        return [shown(item, system) for item in value]
+    found = value.as_py()
+    if isinstance(found, (str, bytes)) and len(found) > SHOWN:
+        return found[:SHOWN]
+    return found
+
+
+def _day(number: int, system: str) -> str:
+    if system == "postgres":
+        own = (number - POSTGRES_EPOCH_DAYS + 2**31) % 2**32 - 2**31
+        if own in (-(2**31), 2**31 - 1):
+            return "infinity" if own > 0 else "-infinity"
+        number = own + POSTGRES_EPOCH_DAYS
+    return _civil(number)
+
+
+def _moment(number: int, system: str) -> str:
+    if system == "postgres":
+        epoch = POSTGRES_EPOCH_DAYS * MICROSECONDS_PER_DAY
+        own = (number - epoch + 2**63) % 2**64 - 2**63
+        if own in (-(2**63), 2**63 - 1):
+            return "infinity" if own > 0 else "-infinity"
+        number = own + epoch
+    days, rest = divmod(number, MICROSECONDS_PER_DAY)
+    day, era, bc = _civil(days).partition(" BC")
+    return f"{day} {(dt.datetime.min + dt.timedelta(microseconds=rest)).time()}{era}{bc}"
+
+
+def _civil(number: int) -> str:
+    """The proleptic Gregorian date of a day number, of any year."""
+    # dates repeat every 400 years
+    eras, day = divmod(number + EPOCH.toordinal() - 1, 146_097)
+    date = dt.date.fromordinal(day + 1)
+    year = date.year + 400 * eras
+    era = ""
+    if year <= 0:
+        year, era = 1 - year, " BC"
+    return f"{year:04d}-{date:%m-%d}{era}"

@@ -1,0 +1,321 @@
+"""Which way a source column takes into a target column: expressions, Arrow type, guarded steps."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+
+from resources.clickhouse import types as clickhouse
+from resources.postgres import types as postgres
+from resources.sqlserver import types as sqlserver
+from resources.tables import System
+from resources.types import declared
+from resources.types.decimals import DecimalCast, ToDecimal
+from resources.types.export import Export, Refusal
+from resources.types.kinds import (
+    EPOCH,
+    MICROSECONDS_PER_DAY,
+    Array,
+    Binary,
+    Boolean,
+    Date,
+    Decimal,
+    Float,
+    Integer,
+    Kind,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+)
+from resources.types.slot import Slot
+from resources.types.steps import (
+    Cast,
+    Finite,
+    Items,
+    Length,
+    Present,
+    Step,
+    TimeText,
+    Units,
+    Unreplaced,
+    View,
+    Whole,
+    Within,
+)
+from resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
+
+UNGUARDED = (Cast, View, TimeText, ParseTimestamp)
+LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way of one column."""
+
+    source: Export
+    slot: Slot
+    arrow: pa.DataType
+    steps: tuple[Step, ...]
+    as_text: bool
+    """The source casts the value to text."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there are values that do not pass."""
+        return not all(isinstance(step, UNGUARDED) for step in self.steps)
+
+
+class NoRoute(Exception):
+    """The target type cannot hold the source type; the message says why."""
+
+
+def source_export(system: System, type_: str) -> Export | Refusal:
+    """How a source column of a declared type is selected."""
+    if system == "postgres":
+        return postgres.export(type_)
+    if system == "sqlserver":
+        return sqlserver.export(type_)
+    raise NoRoute("ClickHouse is a target only")
+
+
+def target_slot(system: System, type_: str, long_calendar: bool = False) -> Slot | None:
+    """What a target column of a declared type holds."""
+    if system == "sqlserver":
+        return sqlserver.slot(type_)
+    return clickhouse.slot(type_, long_calendar) if system == "clickhouse" else None
+
+
+def default_type(system: System, kind: Kind) -> str | None:
+    """The target type that we choose for a kind of values."""
+    return sqlserver.default(kind) if system == "sqlserver" else clickhouse.default(kind)
+
+
+@lru_cache(maxsize=4096)
+def route(
+    source: System, source_type: str, target: System, target_type: str, long_calendar: bool = False
+) -> Route:
+    """The way from a declared source type to a declared target type.
+
+    Args:
+        source: the source's system.
+        source_type: as its server declares it.
+        target: the target's system.
+        target_type: as its server will declare it.
+        long_calendar: see `CopyPlan`.
+
+    Raises:
+        NoRoute: there is none that is exact for any value.
+    """
+    export = source_export(source, source_type)
+    slot = target_slot(target, target_type, long_calendar)
+    if slot is None:
+        raise NoRoute(f"{target_type} is no target type that we can fill exactly")
+    if isinstance(export, Refusal):
+        if not isinstance(slot.kind, Text) or export.as_text is None:
+            raise NoRoute(f"it is {export.why}")
+        export = Export(Text(), export.as_text, None, export.as_text)
+    kind = export.kind
+    if isinstance(kind, Binary) and slot.kind == Text() and target == "clickhouse":
+        slot = Slot(Binary(), pa.binary())  # String is bytes
+    as_text = isinstance(slot.kind, Text) and not isinstance(kind, Text)
+    if as_text and source == "sqlserver" and isinstance(kind, Time):
+        as_text = False  # Arrow has all seven decimals here
+    if as_text and export.as_text is None:
+        if isinstance(kind, Binary):
+            raise NoRoute("bytes are no text")
+        as_text = False
+    sent: Kind = (export.text_kind or Text()) if as_text else kind
+    arrow = slot.arrow
+    if source == "sqlserver":
+        # the driver sends them so, and bulky columns of a batch may exceed 2 GB
+        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+        arrow = pa.large_string() if isinstance(sent, Uuid) else large.get(arrow, arrow)
+    steps = _steps(sent, slot, arrow, source, target)
+    if isinstance(sent, Array) and target == "clickhouse":
+        steps.insert(0, Present())
+    return Route(export, slot, arrow, tuple(steps), as_text)
+
+
+def _steps(
+    kind: Kind, slot: Slot, arrow: pa.DataType, source: System, target: System
+) -> list[Step]:
+    name = {"clickhouse": "ClickHouse", "sqlserver": "SQL Server"}.get(target, target)
+    match kind, slot.kind:
+        case Boolean(), Boolean() | Integer():
+            return [Cast(arrow)]
+        case Integer(low, high), Integer(first, last):
+            steps: list[Step] = []
+            if low < first or high > last:
+                steps.append(Within(first, last, f"is outside of {first}..{last}"))
+            return [*steps, Cast(arrow)]
+        case Integer(low, high), Decimal(precision, scale):
+            limit = 10 ** ((precision or 0) - (scale or 0)) - 1
+            if max(-low, high) > limit:
+                return [Within(-limit, limit, f"is outside of {-limit}..{limit}"), _scaled(arrow)]
+            return [_scaled(arrow)]
+        case Decimal(), Decimal(precision, scale):
+            if source == "postgres":
+                # text, which the same step parses
+                return [ToDecimal(precision or 38, scale or 0, _digits_fit(kind, slot.kind))]
+            fits = _digits_fit(kind, slot.kind)
+            reason = f"does not fit into decimal({precision},{scale}) without rounding"
+            return [Cast(arrow)] if fits else [DecimalCast(arrow, reason)]
+        case Decimal(), Integer(first, last):
+            digits = len(str(max(-first, last)))
+            within = Within(first, last, f"is outside of {first}..{last}")
+            integer = DecimalCast(pa.decimal128(38, 0), "is not a whole number")
+            first_step = ToDecimal(38, 0) if source == "postgres" else integer
+            if digits > 18:
+                narrow = DecimalCast(arrow, f"is outside of {first}..{last}")
+                return [first_step, narrow]
+            wide = DecimalCast(pa.int64(), f"is outside of {first}..{last}")
+            return [first_step, wide, within, Cast(arrow)]
+        case Float(bits), Float(room) if bits <= room:
+            finite: list[Step] = [Finite()] if slot.kind.finite and not kind.finite else []
+            return [*finite, Cast(arrow)]
+        case Text(), Text(units):
+            steps = [Unreplaced()] if kind.replaced else []
+            if units is not None and (kind.units is None or kind.units > units):
+                steps.append(Units(units))
+            return [*steps, Cast(arrow)]
+        case Binary(), Binary(length, fixed):
+            bounded = length is not None and (
+                kind.length is None or kind.length > length or (fixed and kind != slot.kind)
+            )
+            return [*([Length(length or 0, fixed)] if bounded else []), Cast(arrow)]
+        case Date(), Date(low, high):
+            return [*_dates(kind, low, high, name), Cast(arrow)]
+        case Date(), Integer():
+            return [*_dates(kind, kind.low, kind.high, source), View(arrow)]
+        case Time(), Time(digits):
+            return _times(kind, digits, arrow)
+        case Time(), Integer():
+            return [Cast(pa.time64("us")), View(arrow)]
+        case Time(digits), Text():
+            return [TimeText(digits, arrow)]
+        case Timestamp(), Timestamp():
+            return _timestamps(kind, slot.kind, arrow, source, name)
+        case Timestamp(zone="none" | "utc"), Integer() if kind.digits <= 6:
+            return [*_moments(kind, kind.low, kind.high, source), View(arrow)]
+        case Uuid(), Uuid():
+            return [Cast(arrow)]
+        case Array(item), Array(room):
+            inner = _steps(item, Slot(room, arrow.value_type), arrow.value_type, source, target)
+            return [Items(step) for step in inner]
+        case ((Integer() | Float() | Boolean()), Text()):
+            return [Cast(arrow)]
+    raise NoRoute("the two have no values in common that would survive")
+
+
+def _scaled(arrow: pa.DataType) -> Step:
+    return Cast(arrow)
+
+
+def _digits_fit(kind: Decimal, room: Decimal) -> bool:
+    precision, scale = kind.precision or 0, kind.scale or 0
+    whole = (room.precision or 0) - (room.scale or 0)
+    return kind.precision is not None and (room.scale or 0) >= scale and whole >= precision - scale
+
+
+def _dates(kind: Date, low: int, high: int, holder: str) -> list[Step]:
+    if kind.low >= low and kind.high <= high and holder != "postgres":
+        return []
+    return [Within(low, high, f"is outside of {holder}'s {_day(low)} to {_day(high)}")]
+
+
+def _moments(kind: Timestamp, low: int, high: int, holder: str) -> list[Step]:
+    if kind.low >= low and kind.high <= high and holder != "postgres":
+        return []
+    first, last = _day(low // MICROSECONDS_PER_DAY), _day(high // MICROSECONDS_PER_DAY)
+    high = min(high, 2**63 - 1)
+    return [Within(low, high, f"is outside of {holder}'s {first} to {last}")]
+
+
+def _day(number: int) -> str:
+    if not dt.date.min.toordinal() <= number + EPOCH.toordinal() <= dt.date.max.toordinal():
+        return "4713-11-24 BC" if number < 0 else "5874897-12-31"
+    return dt.date.fromordinal(number + EPOCH.toordinal()).isoformat()
+
+
+def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
+    steps: list[Step] = []
+    if kind.midnight:
+        steps.append(Within(0, LAST_MICROSECOND, "is the end of a day, which has no time of day"))
+    if kind.digits > digits:
+        unit = 10 ** (6 - digits)
+        steps.append(Whole(unit, f"has more than {digits} decimals of a second"))
+    return [*steps, Cast(arrow)]
+
+
+def _timestamps(
+    kind: Timestamp, room: Timestamp, arrow: pa.DataType, source: System, name: str
+) -> list[Step]:
+    if source == "sqlserver" and (kind.zone == "offset" or kind.digits == 7):
+        # without a fraction, so that it sorts before the same second with any number of decimals
+        low, high = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")], _iso(room.high) + "9"
+        first, last = low[:10], high[:10]
+        steps: list[Step] = [UtcOffset()] if kind.zone == "offset" else []
+        if room.low > kind.low or room.high < kind.high:
+            reason = f"is outside of {name}'s {first} to {last}"
+            steps.append(TextWithin(low, high, reason))
+        if pa.types.is_timestamp(arrow):
+            if kind.digits == 7:
+                raise NoRoute(f"it has 7 decimals of a second, the target {room.digits}")
+            steps.append(ParseTimestamp())
+        return [*steps, Cast(arrow)]
+    if kind.zone == "none" and room.zone == "utc" and name != "ClickHouse":
+        raise NoRoute("a wall clock has no UTC offset")
+    if kind.zone == "utc" and room.zone == "none":
+        raise NoRoute("an instant is no wall clock")
+    steps = _moments(kind, room.low, room.high, name)
+    if kind.digits > room.digits:
+        unit = 10 ** (6 - room.digits)
+        steps.append(Whole(unit, f"has more than {room.digits} decimals of a second"))
+    return [*steps, Cast(arrow)]
+
+
+def _iso(number: int) -> str:
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=number)
+    return moment.isoformat(sep=" ", timespec="microseconds")
+
+
+def holds(room: Kind, kind: Kind) -> bool:
+    """Whether every value of a kind fits exactly into another of the same family."""
+    match kind, room:
+        case Integer(), Integer():
+            return room.low <= kind.low and kind.high <= room.high
+        case Integer(), Decimal(precision, scale):
+            return max(-kind.low, kind.high) < 10 ** ((precision or 0) - (scale or 0))
+        case Decimal(), Decimal():
+            return _digits_fit(kind, room)
+        case Float(), Float():
+            return kind.bits <= room.bits and (kind.finite or not room.finite)
+        case Text(), Text():
+            return room.units is None or (kind.units is not None and kind.units <= room.units)
+        case Binary(), Binary():
+            if room.fixed:
+                return kind == room
+            return room.length is None or (kind.length is not None and kind.length <= room.length)
+        case (Date(), Date()):
+            return room.low <= kind.low and kind.high <= room.high
+        case (Time(), Time()):
+            return kind.digits <= room.digits
+        case (Timestamp(), Timestamp()):
+            return (
+                kind.zone == room.zone
+                and kind.digits <= room.digits
+                and room.low <= kind.low
+                and kind.high <= room.high
+            )
+        case (Array(), Array()):
+            return holds(room.item, kind.item)
+    return room == kind
+
+
+def plain_type(target: System, type_: str) -> str:
+    """A target type as given by the user, without what nullability and options add."""
+    return declared.unwrap(type_)[0] if target == "clickhouse" else " ".join(type_.split())
