@@ -20,8 +20,16 @@ DEFAULT_DATABASE = "tableferry"
 
 
 @functools.cache
-def _ready(postgres_url: str) -> None:
-    bootstrap(postgres_url, [DEFAULT_DATABASE])
+def ready(postgres_url: str) -> None:
+    """Prepare PostgreSQL, once per process.
+
+    Raises:
+        SqlError: 17142, PostgreSQL cannot be reached, or fails.
+    """
+    try:
+        bootstrap(postgres_url, [DEFAULT_DATABASE])
+    except PgError as error:
+        raise SqlError(17142, 21, f"The stand-in's PostgreSQL fails: {error}") from error
 
 
 class Engine:
@@ -41,8 +49,8 @@ class Engine:
         Raises:
             SqlError: 4060, there is no such database; 17142, PostgreSQL cannot be reached.
         """
+        ready(postgres_url)
         try:
-            _ready(postgres_url)
             link = Link(postgres_url)
             link.run(
                 "SET client_min_messages = warning; SET timezone = 'UTC'; SET datestyle = "

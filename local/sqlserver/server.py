@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 
+# imported here, for all children: else each would import them when it first needs them
+from local.sqlserver import functions, nodes  # noqa: F401
+from local.sqlserver.engine import ready
+from local.sqlserver.errors import SqlError
 from local.sqlserver.session import Session, Settings
 
 _BACKLOG = 128
@@ -31,9 +37,12 @@ class Server:
         signal.signal(signal.SIGCHLD, self._reap)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
+        gc.freeze()  # what children share with us stays shared: their collections leave it alone
         try:
             while True:
                 connection, _ = self._listener.accept()
+                with suppress(SqlError):  # a child that finds PostgreSQL away says so itself
+                    ready(self._settings.postgres_url)
                 self._fork(connection)
         except _Stop:
             pass
