@@ -58,7 +58,7 @@ def wait_ready(folder: Path, pid: int, port: int, password: str) -> None:
 
 
 def url(port: int, password: str) -> str:
-    """The connection URL. The certificate is self-signed, so it is encrypted but not verified."""
+    """The connection URL. Nobody knows the certificate's authority: encrypted, not verified."""
     return (
         f"mssql://{USER}:{password}@{HOST}:{port}/{DATABASE}"
         "?encrypt=yes&trust_server_certificate=yes"

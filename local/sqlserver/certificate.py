@@ -1,17 +1,12 @@
-"""The self-signed certificate of the SQL Server stand-in."""
+"""The certificate of the SQL Server stand-in, of an authority that nobody else uses."""
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import os
 import ssl
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import trustme
 
 
 def tls_context(folder: Path) -> ssl.SSLContext:
@@ -25,37 +20,11 @@ def tls_context(folder: Path) -> ssl.SSLContext:
     context.set_alpn_protocols(["tds/8.0"])
     certificate, key = folder / "server.pem", folder / "server.key"
     if not (certificate.exists() and key.exists()):
-        _make(certificate, key)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = trustme.CA().issue_cert("localhost", "127.0.0.1", common_name="localhost")
+        descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(made.private_key_pem.bytes())
+        made.cert_chain_pems[0].write_to_path(certificate)
     context.load_cert_chain(certificate, key)
     return context
-
-
-def _make(certificate: Path, key: Path) -> None:
-    certificate.parent.mkdir(parents=True, exist_ok=True)
-    private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=3650))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(private, hashes.SHA256())
-    )
-    descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(
-            private.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
