@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 DAGSTER_PORT ?= 3000
-ROOMS := pipelines sensors assets checks resources local benchmarks
+ROOMS := pipelines sensors assets checks resources benchmarks local
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 # The servers that the environment names, or else the local stack.
@@ -21,7 +21,7 @@ help: ## List these targets
 
 install: $(INSTALLED) ## Install everything into .venv
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml local/pyproject.toml constraints.txt
 	@PYTHON=$(PYTHON) local/system-packages run
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Tableferry needs Python 3.11 or newer: make PYTHON=python3.12 install" >&2; exit 1; }
@@ -29,9 +29,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@echo "Installing into .venv (about 1.5 GB)" >&2
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-			--constraint constraints.txt --editable '.[local,expectations,dev]' \
+			--constraint constraints.txt --editable '.[expectations,dev]' --editable ./local \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-			--constraint constraints.txt --editable '.[local,expectations,dev]'
+			--constraint constraints.txt --editable '.[expectations,dev]' --editable ./local
 	@$(BIN)/python -m compileall -q $(ROOMS)
 	@touch $@
 
@@ -49,8 +49,8 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 screenshots: install system-packages ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
 
-# Three workers on two cores: tests also wait. Files go in the order in which tests/conftest.py puts
-# them, each to one worker.
+# Three workers on two cores: tests also wait. Files go in the order in which conftest.py puts them,
+# each to one worker.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -64,24 +64,25 @@ test-unit: install ## Run the tests that need no servers
 	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
 lint: install ## Check style and types
-	@$(BIN)/ruff check $(ROOMS) docker docs tests
-	@$(BIN)/ruff format --check --quiet $(ROOMS) docker docs tests \
+	@$(BIN)/ruff check $(ROOMS) docker docs tests conftest.py
+	@$(BIN)/ruff format --check --quiet $(ROOMS) docker docs tests conftest.py \
 		|| { echo "Not formatted: make format" >&2; exit 1; }
 	@$(BIN)/mypy
 
 format: install ## Format the code
-	@$(BIN)/ruff format $(ROOMS) docker docs tests
+	@$(BIN)/ruff format $(ROOMS) docker docs tests conftest.py
 
 bench: install ## Measure (results in .benchmarks/)
 	@$(USE_SERVERS); $(BIN)/ferry bench $(ARGS)
 
 clean: ## Stop the local stack and delete its data, Dagster's memory, and caches
 	@if [ -x $(BIN)/ferry ]; then $(BIN)/ferry local down --remove; fi
-	@rm -rf .dagster_home .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	@rm -rf .dagster_home .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf {,local/}{build,dist,*.egg-info}
 	@find $(ROOMS) tests -name __pycache__ -prune -exec rm -rf {} +
 
 constraints: install ## Pin everything again, after a change of pyproject.toml
-	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml local/pyproject.toml --all-extras --universal --python-version 3.11 \
 		--no-header --no-annotate --quiet --output-file constraints.txt
 	@echo 'uv==$(shell $(BIN)/uv --version 2>/dev/null | cut -d" " -f2)' >> constraints.txt
 

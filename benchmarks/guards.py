@@ -22,7 +22,7 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
-from local.temporary import servers
+from benchmarks.servers import servers
 from resources.clickhouse.nullable import declared_type
 from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified, quote

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local.temporary import servers
+from benchmarks.servers import servers
 from resources.clickhouse.resource import ClickHouseResource
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource

@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.guards import EVERYTHING
+from benchmarks.servers import servers
 from checks.drilldown import drill_down
 from checks.reconcile import reconcile
 from checks.verdict import LEVELS
-from local.temporary import servers
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.digest.expressions import Dialect

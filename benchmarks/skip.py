@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from local.temporary import servers
+from benchmarks.servers import servers
 from resources.postgres.resource import PostgresResource
 
 TABLE = "bench_skip"

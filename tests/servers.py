@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
+from tableferry_local import watch
+from tableferry_local.stack import Stack
 
-from local import watch
-from local.stack import Stack
 from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified
 from resources.errors import TableferryError

@@ -9,14 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ["pipelines", "sensors", "assets", "checks", "resources"]
-MODULES = [path for room in [*ROOMS, "local"] for path in sorted((ROOT / room).rglob("*.py"))]
-
-LOCAL_FOR = {
-    "pipelines/command/main.py",
-    "pipelines/command/session.py",
-    "pipelines/command/demo.py",
-}
-"""The command line's modules, the only ones outside of the tests that may start the local stack."""
+LOCAL = "tableferry_local"
+MODULES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+LOCAL_MODULES = sorted((ROOT / "local" / LOCAL).rglob("*.py"))
 
 
 def imported_rooms(path: Path) -> set[str]:
@@ -34,13 +29,14 @@ def test_imports_go_one_way(path: Path) -> None:
     relative = path.relative_to(ROOT)
     room = relative.parts[0]
     imported = imported_rooms(path)
-    if room == "local":
-        assert not imported & set(ROOMS) - {"resources"}
-        return
     above = ROOMS[: ROOMS.index(room)]
     assert not imported & set(above), f"{relative} imports from above"
-    if str(relative) not in LOCAL_FOR:
-        assert "local" not in imported, f"{relative} imports the local stack"
+    assert LOCAL not in imported, f"{relative} imports the local stack, which is a plugin"
+
+
+@pytest.mark.parametrize("path", LOCAL_MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_local_stack_stands_alone(path: Path) -> None:
+    assert not imported_rooms(path) & {*ROOMS, "benchmarks"}
 
 
 def test_resources_know_no_assets_of_dagster() -> None:

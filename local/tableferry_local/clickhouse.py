@@ -3,7 +3,7 @@
 The wheel holds the whole of clickhouse-local, which since 26.6 understands SYSTEM START LISTEN
 and reads ./config.xml. An endless query keeps it alive; cancelling that query ends it.
 
-Run as `python -m local.clickhouse FOLDER PORT`, it is the server process.
+Run as `python -m tableferry_local.clickhouse FOLDER PORT`, it is the server process.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 from xml.sax.saxutils import escape
 
-from local import process
-from local.process import HOST, StackError
+from tableferry_local import process
+from tableferry_local.errors import StackError
+from tableferry_local.process import HOST
 
 USER = "tableferry"
 DATABASE = "warehouse"
@@ -105,7 +106,7 @@ def start(folder: Path, port: int, password: str) -> int:
     _write_users(place, password)
     project = Path(__file__).resolve().parent.parent
     return process.spawn(
-        [sys.executable, "-m", "local.clickhouse", str(place), str(port)],
+        [sys.executable, "-m", "tableferry_local.clickhouse", str(place), str(port)],
         folder / "clickhouse.log",
         cwd=project,
         # clickhouse-local takes the time zone from here, not from its settings.
@@ -149,7 +150,7 @@ def stop(pid: int) -> None:
 
 def leftovers(folder: Path) -> list[int]:
     """All server processes on this folder, known or not."""
-    return process.servers_of("local.clickhouse", home(folder))
+    return process.servers_of("tableferry_local.clickhouse", home(folder))
 
 
 def clean(folder: Path) -> None:

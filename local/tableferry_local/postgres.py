@@ -19,8 +19,9 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from local import process
-from local.process import HOST, StackError
+from tableferry_local import process
+from tableferry_local.errors import StackError
+from tableferry_local.process import HOST
 
 USER = "tableferry"
 SOURCE_DATABASE = "demo"

@@ -15,17 +15,13 @@ from pathlib import Path
 
 import psutil
 
-from resources.errors import TableferryError
+from tableferry_local.errors import StackError
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
 PORTS = range(15_000, 32_000)
 """Below the ports that systems give to outgoing connections (Linux: from 32768, RFC 6335: from
 49152). Such a connection could take a crashed server's port before the server is back."""
-
-
-class StackError(TableferryError):
-    """A part of the local stack could not be started or stopped."""
 
 
 def identity(pid: int) -> str | None:

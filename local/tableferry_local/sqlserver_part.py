@@ -1,4 +1,4 @@
-"""The local stack's SQL Server stand-in, as a process: `python -m local.sqlserver`."""
+"""The local stack's SQL Server stand-in, as a process: `python -m tableferry_local.sqlserver`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from local import process
-from local.process import HOST
+from tableferry_local import process
+from tableferry_local.process import HOST
 
 USER = "sa"
 DATABASE = "tableferry"
@@ -35,7 +35,7 @@ def start(folder: Path, port: int, password: str, postgres_url: str) -> int:
     public = urlunsplit(
         address._replace(netloc=f"{address.username}@{address.hostname}:{address.port}")
     )
-    command = [sys.executable, "-m", "local.sqlserver"]
+    command = [sys.executable, "-m", "tableferry_local.sqlserver"]
     command += ["--host", HOST, "--port", str(port), "--postgres", public, "--user", USER]
     command += ["--password-env", PASSWORD, "--cert-dir", str(place)]
     return process.spawn(
@@ -72,7 +72,7 @@ def stop(pid: int) -> None:
 
 def leftovers(folder: Path) -> list[int]:
     """All server processes on this folder, its per-connection children included."""
-    return process.servers_of("local.sqlserver", home(folder))
+    return process.servers_of("tableferry_local.sqlserver", home(folder))
 
 
 def clean(folder: Path) -> None:

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from local import FOLDER, clickhouse, postgres, process, sqlserver_part
-from local.process import StackError
+from tableferry_local import FOLDER, clickhouse, postgres, process, sqlserver_part
+from tableferry_local.errors import StackError
 
 PARTS = ("clickhouse", "postgres", "sqlserver")
 """In the order in which they start: the stand-in needs to know PostgreSQL's port."""
@@ -285,12 +285,26 @@ class Stack:
             yield
 
 
+def start() -> dict[str, str]:
+    """Start the stack of `Stack()`, unless it runs, for whoever named no servers.
+
+    Returns:
+        The settings that the product reads, passwords included.
+
+    Raises:
+        StackError: a server does not start.
+    """
+    stack = Stack()
+    stack.up()
+    return stack.environment()
+
+
 def _require_packages() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise StackError(
-            "set the TABLEFERRY_..._URL of your own servers; for the local stack, which is used "
-            f"without them, the extra `local` should be installed: it lacks {', '.join(missing)}"
+            "set the TABLEFERRY_..._URL of your own servers; the local stack, which is used "
+            f"without them, was installed without its dependencies: {', '.join(missing)}"
         )
 
 

@@ -1,6 +1,6 @@
 """Takes a stack down when the process that it was made for is gone, even by `kill -9`.
 
-Run as `python -m local.watch FOLDER PID IDENTITY`.
+Run as `python -m tableferry_local.watch FOLDER PID IDENTITY`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from local import process
+from tableferry_local import process
 
 INTERVAL_SECONDS = 0.5
 
@@ -27,7 +27,14 @@ def start(folder: Path, owner: int | None = None) -> int:
     """
     pid = owner or os.getpid()
     return process.spawn(
-        [sys.executable, "-m", "local.watch", str(folder), str(pid), process.identity(pid) or ""],
+        [
+            sys.executable,
+            "-m",
+            "tableferry_local.watch",
+            str(folder),
+            str(pid),
+            process.identity(pid) or "",
+        ],
         Path(os.devnull),
         cwd=Path(__file__).resolve().parent.parent,
     )
@@ -35,7 +42,7 @@ def start(folder: Path, owner: int | None = None) -> int:
 
 def main(folder: str, pid: str, wanted: str) -> None:
     """Wait, then remove the stack."""
-    from local.stack import Stack
+    from tableferry_local.stack import Stack
 
     while process.identity(int(pid)) == wanted:
         time.sleep(INTERVAL_SECONDS)

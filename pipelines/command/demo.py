@@ -12,8 +12,8 @@ import click
 from rich.table import Table
 
 from assets.planning.resolve import apply_growth, find_growth
-from local.demo_data import load_demo_data
 from pipelines.command import runner
+from pipelines.command.plugins import load_demo_data
 from pipelines.command.render import console, live_progress, show_ranges
 from pipelines.command.session import Session, open_session
 from resources.errors import TableferryError

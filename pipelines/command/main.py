@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 import click
 
 from checks.verdict import LEVELS, Level
-from local.cli import local_group
+from pipelines.command.plugins import Commands
 from resources.errors import TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -51,7 +51,7 @@ def tell_of_waiting(runs: Sequence[str]) -> None:
         click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tableferry")
 def main() -> None:
     """Move tables between PostgreSQL, SQL Server and ClickHouse, range by range, and prove it."""
@@ -343,6 +343,7 @@ def bench(name: str, arguments: Sequence[str]) -> None:
     from resources.errors import InputError
 
     known = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    known = [one for one in known if one not in ("data", "servers")]
     if not name or name == "--help":
         click.echo("\n".join(known))
         return
@@ -350,9 +351,6 @@ def bench(name: str, arguments: Sequence[str]) -> None:
         raise InputError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
     sys.argv = [name, *arguments]
     runpy.run_module(f"benchmarks.{name}", run_name="__main__")
-
-
-main.add_command(local_group, "local")
 
 
 def _say_if_nothing_is_recorded() -> None:

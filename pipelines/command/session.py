@@ -12,6 +12,7 @@ from assets.declaring.manifest import Transfer
 from assets.declaring.transfer_files import TransferFolder, load_transfers
 from assets.planning.resolve import Servers
 from pipelines import event_log
+from pipelines.command.plugins import start_local_stack
 from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS, transfers_folder
 from resources.clickhouse.resource import ClickHouseResource
 from resources.postgres.resource import PostgresResource
@@ -111,11 +112,12 @@ def tell_invalid(declared: TransferFolder) -> None:
 
 
 def use_local_stack() -> None:
-    """Point the environment at the local stack, unless it points at servers already."""
+    """Point the environment at the local stack, unless it points at servers already.
+
+    Raises:
+        InputError: there is no local stack, because tableferry-local is not installed.
+        TableferryError: it does not start.
+    """
     if any(os.environ.get(variable) for variable in URLS):
         return
-    from local.stack import Stack
-
-    stack = Stack()
-    stack.up()
-    os.environ.update(stack.environment())
+    os.environ.update(start_local_stack())

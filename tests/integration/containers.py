@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 import yaml
-
-from local import clickhouse, watch
-from local.process import free_port
+from tableferry_local import clickhouse, watch
+from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]

@@ -11,8 +11,8 @@ from dataclasses import replace
 import clickhouse_connect
 import pyarrow as pa
 import pytest
+from tableferry_local.stack import Stack
 
-from local.stack import Stack
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.crash_points import CRASH_AT

@@ -14,8 +14,8 @@ import clickhouse_connect
 import psycopg
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
+from tableferry_local.stack import Stack
 
-from local.stack import Stack
 from pipelines.command import runner
 from pipelines.command.session import Session, open_session
 from resources.sqlserver.resource import SqlServerResource

@@ -17,8 +17,8 @@ from tests.servers import Servers
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = {"assets", "benchmarks", "checks", "local", "pipelines", "resources", "sensors"}
-DATA = {".sql", ".yaml", ".json", ".css", ".j2"}
+ROOMS = {"assets", "benchmarks", "checks", "pipelines", "resources", "sensors"}
+DATA = {".yaml", ".json", ".css", ".j2"}
 """What the packages hold besides Python."""
 
 
@@ -30,15 +30,20 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs uv, which `make install` installs")
     folder = tmp_path_factory.mktemp("installed") / "venv"
     for step in ("dependencies", "product"):
-        done = subprocess.run(
-            [ROOT / "docker/install", step, folder],
-            env=os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        install(step, folder)
     return folder
+
+
+def install(step: str, folder: Path) -> None:
+    """One step of the image."""
+    done = subprocess.run(
+        [ROOT / "docker/install", step, folder],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def python(installed: Path, code: str) -> list[str]:
@@ -77,12 +82,6 @@ def test_nothing_of_the_checkout_is_used(installed: Path) -> None:
     assert not [place for place in places if place.startswith(str(ROOT))]
 
 
-def test_the_demo_has_its_data(installed: Path) -> None:
-    code = "from local.demo_data import _opened\n"
-    code += "with _opened('airlines.csv') as lines: print(lines.readline())"
-    assert python(installed, code) == ["b'carrier,name\\n'"]
-
-
 @pytest.fixture
 def elsewhere(stack: Servers, tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     """A working folder with one transfer, and the environment to use it in."""
@@ -101,6 +100,28 @@ def elsewhere(stack: Servers, tmp_path: Path) -> Iterator[tuple[Path, dict[str, 
         connection.execute(f"DROP TABLE {table}")
 
 
+def test_without_servers_and_local_stack_it_says_what_to_do(
+    installed: Path, elsewhere: tuple[Path, dict[str, str]]
+) -> None:
+    folder, environment = elsewhere
+    nowhere = {name: value for name, value in environment.items() if not name.endswith("_URL")}
+    for command, part in (
+        ("plan t", "set TABLEFERRY_POSTGRES_URL and those of the other servers, or install"),
+        ("local up", "comes with tableferry-local"),
+    ):
+        done = subprocess.run(
+            [installed / "bin/ferry", *command.split()],
+            cwd=folder,
+            env=nowhere,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert part in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_a_transfer_is_validated_planned_and_run(
     installed: Path, elsewhere: tuple[Path, dict[str, str]]
 ) -> None:
@@ -117,3 +138,10 @@ def test_a_transfer_is_validated_planned_and_run(
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
     assert (folder / "dagster" / "dagster.yaml").exists(), "the shipped settings came along"
+
+
+def test_the_demo_has_its_data(installed: Path) -> None:
+    install("demo", installed)
+    code = "from tableferry_local.demo_data import _opened\n"
+    code += "with _opened('airlines.csv') as lines: print(lines.readline())"
+    assert python(installed, code) == ["b'carrier,name\\n'"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tableferry_local.stack import Stack
 
 from assets.running import range_attempt
-from local.stack import Stack
 from pipelines.command.session import open_session
 from resources import crash_points
 from tests.integration.conftest import Ferry

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from tableferry_local.stack import Stack
 
-from local.stack import Stack
 from resources.crash_points import CRASH_AT
 from resources.errors import (
     ConnectionFailed,

@@ -14,8 +14,8 @@ from pathlib import Path
 import dagster as dg
 import psycopg
 import pytest
+from tableferry_local.demo_data import load_demo_data
 
-from local.demo_data import load_demo_data
 from pipelines.command import demo, runner
 from pipelines.command.session import Session, open_session
 from tests.integration.webui import Browser, UserInterface, browser, until

@@ -21,8 +21,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-
-from local.process import free_port
+from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 1400, 900

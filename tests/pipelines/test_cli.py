@@ -7,12 +7,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pipelines.cli import main
+from pipelines.command import plugins
 
 SECRET = "s3cr3t-w0rd"
 TRANSFER = "transfer: orders\nsource: postgres://public.orders\nhops: ['{hop}']\nkey: id\n"
@@ -152,6 +154,19 @@ def test_a_server_without_its_variable_is_missed_only_when_needed(
         2,
         "TABLEFERRY_POSTGRES_URL is not set; transfer orders needs it for postgres://public.orders",
     )
+
+
+def test_without_servers_and_local_stack_it_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for system in ("POSTGRES", "SQLSERVER", "CLICKHOUSE"):
+        monkeypatch.delenv(f"TABLEFERRY_{system}_URL")
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: EntryPoints())
+    for command in (["plan", "orders"], ["validate"], ["doctor"]):
+        assert_one_clear_line(ferry(*command), 2, "TABLEFERRY_POSTGRES_URL", "tableferry-local")
+    result = ferry("local", "up")
+    assert result.exit_code == 2
+    assert "comes with tableferry-local" in result.output
 
 
 def test_errors_are_json_too(closed_port: int) -> None:

@@ -1,4 +1,4 @@
-"""`python -m local.sqlserver`: start the SQL Server stand-in in the foreground."""
+"""`python -m tableferry_local.sqlserver`: start the SQL Server stand-in in the foreground."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 # The server forks: no thread pools in the parent.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from local.sqlserver.certificate import tls_context
-from local.sqlserver.server import Server, listen
-from local.sqlserver.session import Settings
+from tableferry_local.sqlserver.certificate import tls_context
+from tableferry_local.sqlserver.server import Server, listen
+from tableferry_local.sqlserver.session import Settings
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM; 2 if the address is taken or the password is missing."""
-    parser = argparse.ArgumentParser(prog="python -m local.sqlserver", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tableferry_local.sqlserver", description=__doc__
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=1433, help="0 takes a free port")
     parser.add_argument("--postgres", required=True, help="URL of the database that holds the data")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from local.sqlserver.errors import ErrorContext
-from local.sqlserver.evaluation import evaluate
-from local.sqlserver.queries import compile_query
-from local.sqlserver.state import State, Variable
+from tableferry_local.sqlserver.errors import ErrorContext
+from tableferry_local.sqlserver.evaluation import evaluate
+from tableferry_local.sqlserver.queries import compile_query
+from tableferry_local.sqlserver.state import State, Variable
 
 
 def builds_on_itself(node: exp.Select, names: list[str]) -> bool:

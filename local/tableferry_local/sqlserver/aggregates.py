@@ -6,14 +6,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from local.sqlserver.comparing import key
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError, syntax_error
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.typerules import BIGINT, FLOAT, INT, as_decimal, family, text_length, text_type
-from local.sqlserver.value import Value, pg_type
+from tableferry_local.sqlserver.comparing import key
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError, syntax_error
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.typerules import (
+    BIGINT,
+    FLOAT,
+    INT,
+    as_decimal,
+    family,
+    text_length,
+    text_type,
+)
+from tableferry_local.sqlserver.value import Value, pg_type
 
 AGGREGATES = {
     "count", "count_big", "sum", "avg", "min", "max", "stdev", "stdevp", "var", "varp",
@@ -139,7 +147,7 @@ def _string_agg(
     order: exp.Expr | None,
     over: str,
 ) -> Value:
-    from local.sqlserver.queries import order_item
+    from tableferry_local.sqlserver.queries import order_item
 
     unicode = value.type.is_unicode
     longest = MAX if text_length(value.type) == MAX else 4000 if unicode else 8000
@@ -188,7 +196,7 @@ def window(compiler: Compiler, node: exp.Window, scope: Scope) -> Value:
 
 
 def _window_spec(compiler: Compiler, node: exp.Window, scope: Scope) -> str:
-    from local.sqlserver.queries import order_item
+    from tableferry_local.sqlserver.queries import order_item
 
     parts = []
     partition = node.args.get("partition_by")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
-from local.sqlserver.batch import Statement
-from local.sqlserver.catalog import Table, TableColumn, object_name
-from local.sqlserver.clauses import name_at, split, words
-from local.sqlserver.columndefs import ColumnDef, TableItems, read_items
-from local.sqlserver.conversions import assign
-from local.sqlserver.dml import place
-from local.sqlserver.errors import SqlError, syntax_error, unsupported
-from local.sqlserver.parsing import word
-from local.sqlserver.tablesql import (
+from tableferry_local.sqlserver.batch import Statement
+from tableferry_local.sqlserver.catalog import Table, TableColumn, object_name
+from tableferry_local.sqlserver.clauses import name_at, split, words
+from tableferry_local.sqlserver.columndefs import ColumnDef, TableItems, read_items
+from tableferry_local.sqlserver.conversions import assign
+from tableferry_local.sqlserver.dml import place
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.parsing import word
+from tableferry_local.sqlserver.tablesql import (
     check_names,
     check_sql,
     column_notes,
@@ -26,10 +26,10 @@ from local.sqlserver.tablesql import (
     index_sql,
     type_check,
 )
-from local.sqlserver.value import Value, literal, pg_type
+from tableferry_local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 def run_alter(run: Interpreter, statement: Statement) -> None:
@@ -43,8 +43,8 @@ def run_alter(run: Interpreter, statement: Statement) -> None:
     if what == "DATABASE" or what in ("INDEX", "LOGIN", "USER", "ROLE", "AUTHORIZATION"):
         return
     if what in ("VIEW", "PROCEDURE", "PROC"):
-        from local.sqlserver.ddl import run_create
-        from local.sqlserver.parsing import tokenize
+        from tableferry_local.sqlserver.ddl import run_create
+        from tableferry_local.sqlserver.parsing import tokenize
 
         replaced = replace(statement, tokens=[*tokenize("CREATE OR ALTER"), *tokens[1:]])
         replaced.text = "CREATE" + statement.text[len(tokens[0].text) :]
@@ -75,7 +75,7 @@ def run_alter(run: Interpreter, statement: Statement) -> None:
 
 
 def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
-    from local.sqlserver.ddl import definition_text, serial, text_of
+    from tableferry_local.sqlserver.ddl import definition_text, serial, text_of
 
     state, name = run.state, table.name
     items = read_items(tokens)

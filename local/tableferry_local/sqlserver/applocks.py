@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.sqlserver.errors import ErrorContext, SqlError
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
-    from local.sqlserver.sysprocs import Argument
+    from tableferry_local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.sysprocs import Argument
 
 GRANTED, GRANTED_AFTER_WAIT, TIMED_OUT, CANCELLED, DEADLOCK, INVALID = 0, 1, -1, -2, -3, -999
 _SHARED = {"shared", "intentshared"}
@@ -21,7 +21,7 @@ def getapplock(run: Interpreter, arguments: list[Argument]) -> int:
     Session locks of PostgreSQL serve both owners, because PostgreSQL cannot release a
     transaction's lock early; those of a transaction are released when it ends.
     """
-    from local.sqlserver.sysprocs import bound
+    from tableferry_local.sqlserver.sysprocs import bound
 
     state = run.state
     given = bound(arguments, "@resource", "@lockmode", "@lockowner", "@locktimeout", "@dbprincipal")
@@ -76,7 +76,7 @@ def _number(run: Interpreter, resource: str) -> str:
 
 def releaseapplock(run: Interpreter, arguments: list[Argument]) -> int:
     """Release an application lock; returns 0, or -999 with error 1223 if it is not held."""
-    from local.sqlserver.sysprocs import bound
+    from tableferry_local.sqlserver.sysprocs import bound
 
     given = bound(arguments, "@resource", "@lockowner", "@dbprincipal")
     resource = given["@resource"] or ""

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
-from local.sqlserver.batch import Statement
-from local.sqlserver.catalog import object_name
-from local.sqlserver.clauses import Tokens, name_at, prefixed, split, words
-from local.sqlserver.errors import ErrorContext, SqlError, syntax_error
-from local.sqlserver.evaluation import evaluate
-from local.sqlserver.parsing import parse_expression, type_text, word
-from local.sqlserver.state import Variable
-from local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.batch import Statement
+from tableferry_local.sqlserver.catalog import object_name
+from tableferry_local.sqlserver.clauses import Tokens, name_at, prefixed, split, words
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error
+from tableferry_local.sqlserver.evaluation import evaluate
+from tableferry_local.sqlserver.parsing import parse_expression, type_text, word
+from tableferry_local.sqlserver.state import Variable
+from tableferry_local.sqlserver.typerules import parse_type
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 _COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^"}
 
@@ -52,7 +52,7 @@ def declare(run: Interpreter, statement: Statement) -> None:
 
 
 def _declare_table(run: Interpreter, name: str, tokens: Tokens) -> None:
-    from local.sqlserver.ddl import create_table
+    from tableferry_local.sqlserver.ddl import create_table
 
     with run.state.statement(ErrorContext("DECLARE")):
         run.state.link.run(f'DROP TABLE IF EXISTS pg_temp."{name}"')

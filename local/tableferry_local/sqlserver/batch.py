@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.errors import SqlError, syntax_error
-from local.sqlserver.parsing import tokenize, word
+from tableferry_local.sqlserver.errors import SqlError, syntax_error
+from tableferry_local.sqlserver.parsing import tokenize, word
 
 # Words that begin a statement; T-SQL needs no semicolon before them.
 STARTERS = {

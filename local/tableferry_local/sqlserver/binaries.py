@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.typerules import BINARIES, family
-from local.sqlserver.value import Value, ticks
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.typerules import BINARIES, family
+from tableferry_local.sqlserver.value import Value, ticks
 
 
 def to_binary(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:

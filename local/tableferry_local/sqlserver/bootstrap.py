@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from local.sqlserver.catalog import DEFAULT_SCHEMA, pg_name, quoted
-from local.sqlserver.errors import SqlError
-from local.sqlserver.link import Link
-from local.sqlserver.sqltype import SYSTEM_TYPES
-from local.sqlserver.sysviews import SYSTEM_VIEWS
-from local.sqlserver.value import literal
+from tableferry_local.sqlserver.catalog import DEFAULT_SCHEMA, pg_name, quoted
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.link import Link
+from tableferry_local.sqlserver.sqltype import SYSTEM_TYPES
+from tableferry_local.sqlserver.sysviews import SYSTEM_VIEWS
+from tableferry_local.sqlserver.value import literal
 
 _FOLDER = Path(__file__).parent / "sql"
 _LOCK = 0x7453514C  # any number that is ours; two servers may start at once

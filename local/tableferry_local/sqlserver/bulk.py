@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from local.sqlserver import wiretypes as wire
-from local.sqlserver.errors import SqlError
-from local.sqlserver.packets import ProtocolError
-from local.sqlserver.sqltype import CODE_PAGE, MAX, ResultColumn, SqlType, storage
-from local.sqlserver.values import binary_of, numeric_binary, read_plp, read_raw, text_of
-from local.sqlserver.wiretypes import WireType, read_type_info, time_length
+from tableferry_local.sqlserver import wiretypes as wire
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.packets import ProtocolError
+from tableferry_local.sqlserver.sqltype import CODE_PAGE, MAX, ResultColumn, SqlType, storage
+from tableferry_local.sqlserver.values import binary_of, numeric_binary, read_plp, read_raw, text_of
+from tableferry_local.sqlserver.wiretypes import WireType, read_type_info, time_length
 
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER = b"\xff\xff"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from local.sqlserver.catalog import Table, object_name
-from local.sqlserver.clauses import find, matching, name_at, split, words
-from local.sqlserver.errors import ErrorContext, SqlError, syntax_error
-from local.sqlserver.parsing import tokenize, type_text
-from local.sqlserver.sqltype import ResultColumn
-from local.sqlserver.state import State
-from local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.catalog import Table, object_name
+from tableferry_local.sqlserver.clauses import find, matching, name_at, split, words
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error
+from tableferry_local.sqlserver.parsing import tokenize, type_text
+from tableferry_local.sqlserver.sqltype import ResultColumn
+from tableferry_local.sqlserver.state import State
+from tableferry_local.sqlserver.typerules import parse_type
 
 
 class BulkInsert:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.catalog import Table, object_name
-from local.sqlserver.clauses import Tokens, find, matching, name_at, split, words
-from local.sqlserver.dmlparsing import Insert
-from local.sqlserver.errors import SqlError, syntax_error, unsupported
-from local.sqlserver.evaluation import TEXT, evaluate
-from local.sqlserver.parsing import parse_expression, tokenize, type_text, word
-from local.sqlserver.sqltype import SqlType
-from local.sqlserver.state import Frame, Variable
-from local.sqlserver.sysprocs import SYSTEM_PROCEDURES, Argument
-from local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.catalog import Table, object_name
+from tableferry_local.sqlserver.clauses import Tokens, find, matching, name_at, split, words
+from tableferry_local.sqlserver.dmlparsing import Insert
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.evaluation import TEXT, evaluate
+from tableferry_local.sqlserver.parsing import parse_expression, tokenize, type_text, word
+from tableferry_local.sqlserver.sqltype import SqlType
+from tableferry_local.sqlserver.state import Frame, Variable
+from tableferry_local.sqlserver.sysprocs import SYSTEM_PROCEDURES, Argument
+from tableferry_local.sqlserver.typerules import parse_type
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 def run_execute(

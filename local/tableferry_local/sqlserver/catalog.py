@@ -6,9 +6,9 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
-from local.sqlserver.errors import SqlError
-from local.sqlserver.link import Link
-from local.sqlserver.sqltype import ResultColumn, SqlType
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.link import Link
+from tableferry_local.sqlserver.sqltype import ResultColumn, SqlType
 
 DEFAULT_SCHEMA = "dbo"
 _SYSTEM_COLUMNS = {"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.errors import syntax_error
-from local.sqlserver.parsing import tokenize, word
+from tableferry_local.sqlserver.errors import syntax_error
+from tableferry_local.sqlserver.parsing import tokenize, word
 
 Tokens = Sequence[Token]
 

@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.clauses import Tokens, find, matching, name_at, name_list, split, words
-from local.sqlserver.errors import syntax_error
-from local.sqlserver.parsing import type_text, word
-from local.sqlserver.sqltype import SqlType
-from local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.clauses import (
+    Tokens,
+    find,
+    matching,
+    name_at,
+    name_list,
+    split,
+    words,
+)
+from tableferry_local.sqlserver.errors import syntax_error
+from tableferry_local.sqlserver.parsing import type_text, word
+from tableferry_local.sqlserver.sqltype import SqlType
+from tableferry_local.sqlserver.typerules import parse_type
 
 _ATTRIBUTES = {
     "CONSTRAINT", "NOT", "NULL", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "IDENTITY", "COLLATE",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.typerules import (
     FLOAT,
     INT,
     common_type,
     family,
 )
-from local.sqlserver.value import Value, ticks
+from tableferry_local.sqlserver.value import Value, ticks
 
 if TYPE_CHECKING:
     pass

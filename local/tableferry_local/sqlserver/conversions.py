@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from local.sqlserver.binaries import to_binary
-from local.sqlserver.errors import SqlError
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.typerules import INTEGERS, family, text_length
-from local.sqlserver.value import DAY_ZERO, Value, from_ticks, literal, pg_type, ticks, time_ticks
+from tableferry_local.sqlserver.binaries import to_binary
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.typerules import INTEGERS, family, text_length
+from tableferry_local.sqlserver.value import (
+    DAY_ZERO,
+    Value,
+    from_ticks,
+    literal,
+    pg_type,
+    ticks,
+    time_ticks,
+)
 
 
 def convert(value: Value, to: SqlType, style: int | None = None, *, tried: bool = False) -> str:

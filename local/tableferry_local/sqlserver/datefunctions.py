@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import SqlType
-from local.sqlserver.typerules import BIGINT, DATE, DATETIME, DATETIME2, INT, family
-from local.sqlserver.value import Value, from_ticks, literal, ticks
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.sqltype import SqlType
+from tableferry_local.sqlserver.typerules import BIGINT, DATE, DATETIME, DATETIME2, INT, family
+from tableferry_local.sqlserver.value import Value, from_ticks, literal, ticks
 
 Handler = Callable[[Compiler, list[exp.Expr], Scope], Value]
 

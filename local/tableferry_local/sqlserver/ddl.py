@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
-from local.sqlserver.altertable import run_alter
-from local.sqlserver.batch import Statement
-from local.sqlserver.bootstrap import create_database, schema_sql
-from local.sqlserver.catalog import ObjectName, TableColumn, object_name, pg_name
-from local.sqlserver.clauses import find, matching, name_at, split, words
-from local.sqlserver.columndefs import (
+from tableferry_local.sqlserver.altertable import run_alter
+from tableferry_local.sqlserver.batch import Statement
+from tableferry_local.sqlserver.bootstrap import create_database, schema_sql
+from tableferry_local.sqlserver.catalog import ObjectName, TableColumn, object_name, pg_name
+from tableferry_local.sqlserver.clauses import find, matching, name_at, split, words
+from tableferry_local.sqlserver.columndefs import (
     ColumnDef,
     KeyDef,
     TableItems,
@@ -20,11 +20,11 @@ from local.sqlserver.columndefs import (
     ordered_names,
     read_items,
 )
-from local.sqlserver.dropping import drop_relations, index_of, run_drop, run_truncate
-from local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
-from local.sqlserver.parsing import parse_query, word
-from local.sqlserver.queries import compile_query
-from local.sqlserver.tablesql import (
+from tableferry_local.sqlserver.dropping import drop_relations, index_of, run_drop, run_truncate
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.parsing import parse_query, word
+from tableferry_local.sqlserver.queries import compile_query
+from tableferry_local.sqlserver.tablesql import (
     check_sql,
     column_notes,
     column_sql,
@@ -33,10 +33,10 @@ from local.sqlserver.tablesql import (
     not_null,
     relation_note,
 )
-from local.sqlserver.value import literal, pg_type
+from tableferry_local.sqlserver.value import literal, pg_type
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 def run_ddl(run: Interpreter, statement: Statement) -> None:

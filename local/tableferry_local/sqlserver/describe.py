@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While, parse_batch
-from local.sqlserver.catalog import object_name
-from local.sqlserver.dml import compile_change, compile_insert
-from local.sqlserver.errors import ErrorContext
-from local.sqlserver.parsing import tokenize
-from local.sqlserver.queries import compile_query
-from local.sqlserver.sqltype import ResultColumn
-from local.sqlserver.state import Frame, State, Variable
+from tableferry_local.sqlserver.batch import (
+    Block,
+    If,
+    Node,
+    Statement,
+    TryCatch,
+    While,
+    parse_batch,
+)
+from tableferry_local.sqlserver.catalog import object_name
+from tableferry_local.sqlserver.dml import compile_change, compile_insert
+from tableferry_local.sqlserver.errors import ErrorContext
+from tableferry_local.sqlserver.parsing import tokenize
+from tableferry_local.sqlserver.queries import compile_query
+from tableferry_local.sqlserver.sqltype import ResultColumn
+from tableferry_local.sqlserver.state import Frame, State, Variable
 
 
 def describe(state: State, text: str, declarations: str = "") -> list[ResultColumn]:
@@ -23,7 +31,7 @@ def describe(state: State, text: str, declarations: str = "") -> list[ResultColu
     Raises:
         SqlError: the batch cannot be translated.
     """
-    from local.sqlserver.calls import definitions_of
+    from tableferry_local.sqlserver.calls import definitions_of
 
     definitions = definitions_of(tokenize(declarations)) if declarations else []
     frame = Frame({name: Variable(kind) for name, kind, _, _ in definitions}, parent=state.frame)
@@ -59,9 +67,9 @@ def _first(state: State, nodes: Sequence[Node]) -> list[ResultColumn] | None:
 
 
 def _statement(state: State, statement: Statement) -> list[ResultColumn] | None:
-    from local.sqlserver.assignments import declare
-    from local.sqlserver.interpreter import Interpreter
-    from local.sqlserver.preparing import assigned_variables, prepare
+    from tableferry_local.sqlserver.assignments import declare
+    from tableferry_local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.preparing import assigned_variables, prepare
 
     prepare(statement)
     parsed = statement.parsed

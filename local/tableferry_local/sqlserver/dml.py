@@ -6,24 +6,24 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from local.sqlserver.catalog import Table, TableColumn, object_name
-from local.sqlserver.clauses import (
+from tableferry_local.sqlserver.catalog import Table, TableColumn, object_name
+from tableferry_local.sqlserver.clauses import (
     Tokens,
     find,
     name_at,
     name_list,
     prefixed,
 )
-from local.sqlserver.conversions import assign
-from local.sqlserver.dmlparsing import Change, Insert
-from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.parsing import parse_query
-from local.sqlserver.queries import Query
-from local.sqlserver.scope import Scope, Source
-from local.sqlserver.sources import from_clause, table_values
-from local.sqlserver.sqltype import ResultColumn
-from local.sqlserver.value import Value, pg_type
+from tableferry_local.sqlserver.conversions import assign
+from tableferry_local.sqlserver.dmlparsing import Change, Insert
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.parsing import parse_query
+from tableferry_local.sqlserver.queries import Query
+from tableferry_local.sqlserver.scope import Scope, Source
+from tableferry_local.sqlserver.sources import from_clause, table_values
+from tableferry_local.sqlserver.sqltype import ResultColumn
+from tableferry_local.sqlserver.value import Value, pg_type
 
 
 @dataclass
@@ -198,7 +198,7 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
     select = change.select
     scope = Scope()
     if select.args.get("with_") is not None:
-        from local.sqlserver.queries import common_tables
+        from tableferry_local.sqlserver.queries import common_tables
 
         prefix = common_tables(compiler, select.args["with_"], scope)
     else:
@@ -266,7 +266,7 @@ def _target(compiler: Compiler, change: Change, scope: Scope) -> tuple[Source, T
 
 
 def _table_behind(select: exp.Select, alias: str, database: str):  # type: ignore[no-untyped-def]
-    from local.sqlserver.sources import table_parts
+    from tableferry_local.sqlserver.sources import table_parts
 
     for table in select.find_all(exp.Table):
         if table.alias.lower() == alias.lower():
@@ -279,7 +279,7 @@ def _output(
 ) -> tuple[str, list[ResultColumn] | None]:
     if tokens is None:
         return "", None
-    from local.sqlserver.queries import projections
+    from tableferry_local.sqlserver.queries import projections
 
     end = find(tokens, {"INTO"})
     scope = Scope()

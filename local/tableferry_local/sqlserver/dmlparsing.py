@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.clauses import (
+from tableferry_local.sqlserver.clauses import (
     Tokens,
     find,
     matching,
@@ -18,8 +18,8 @@ from local.sqlserver.clauses import (
     split,
     words,
 )
-from local.sqlserver.errors import syntax_error
-from local.sqlserver.parsing import parse_expression, parse_query, word
+from tableferry_local.sqlserver.errors import syntax_error
+from tableferry_local.sqlserver.parsing import parse_expression, parse_query, word
 
 
 @dataclass

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
-from local.sqlserver.catalog import ObjectName, Table, object_name, pg_name, quoted
-from local.sqlserver.clauses import name_at, split, words
-from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.parsing import word
-from local.sqlserver.value import literal
+from tableferry_local.sqlserver.catalog import ObjectName, Table, object_name, pg_name, quoted
+from tableferry_local.sqlserver.clauses import name_at, split, words
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.parsing import word
+from tableferry_local.sqlserver.value import literal
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 def index_of(run: Interpreter, table: Table, name: str) -> str | None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from local.sqlserver import numbers
-from local.sqlserver.numbers import Cells, Ints
-from local.sqlserver.sqltype import CODE_PAGE, MAX, TICKS_PER_DAY, SqlType
-from local.sqlserver.wiretypes import decimal_length, time_length, time_scale
+from tableferry_local.sqlserver import numbers
+from tableferry_local.sqlserver.numbers import Cells, Ints
+from tableferry_local.sqlserver.sqltype import CODE_PAGE, MAX, TICKS_PER_DAY, SqlType
+from tableferry_local.sqlserver.wiretypes import decimal_length, time_length, time_scale
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]

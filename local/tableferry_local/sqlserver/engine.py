@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 
-from local.sqlserver.bootstrap import bootstrap
-from local.sqlserver.bulkload import BulkInsert
-from local.sqlserver.catalog import object_name
-from local.sqlserver.clauses import name_at
-from local.sqlserver.describe import described_in
-from local.sqlserver.errors import SqlError
-from local.sqlserver.interpreter import Interpreter
-from local.sqlserver.link import Link, PgError
-from local.sqlserver.parsing import tokenize
-from local.sqlserver.sqltype import Param, ResultColumn
-from local.sqlserver.state import Frame, Sink, State, Variable
+from tableferry_local.sqlserver.bootstrap import bootstrap
+from tableferry_local.sqlserver.bulkload import BulkInsert
+from tableferry_local.sqlserver.catalog import object_name
+from tableferry_local.sqlserver.clauses import name_at
+from tableferry_local.sqlserver.describe import described_in
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.interpreter import Interpreter
+from tableferry_local.sqlserver.link import Link, PgError
+from tableferry_local.sqlserver.parsing import tokenize
+from tableferry_local.sqlserver.sqltype import Param, ResultColumn
+from tableferry_local.sqlserver.state import Frame, Sink, State, Variable
 
 DEFAULT_DATABASE = "tableferry"
 

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from local.sqlserver.catalog import Catalog
-from local.sqlserver.comparing import comparable, compare, unified
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError, syntax_error, unsupported
-from local.sqlserver.operators import OPERATOR_WORDS, concatenated, date_arithmetic, digits_of
-from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.catalog import Catalog
+from tableferry_local.sqlserver.comparing import comparable, compare, unified
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.operators import (
+    OPERATOR_WORDS,
+    concatenated,
+    date_arithmetic,
+    digits_of,
+)
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.typerules import (
     INT,
     arithmetic,
     common_type,
@@ -23,10 +28,10 @@ from local.sqlserver.typerules import (
     text_length,
     text_type,
 )
-from local.sqlserver.value import Value, literal, pg_type
+from tableferry_local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
-    from local.sqlserver.queries import Query
+    from tableferry_local.sqlserver.queries import Query
 
 CONDITIONS = (
     exp.EQ,
@@ -90,7 +95,7 @@ class Compiler:
 
     # Implemented in queries.py, which builds on this class.
     def query(self, node: exp.Expr, scope: Scope | None) -> Query:
-        from local.sqlserver.queries import compile_query
+        from tableferry_local.sqlserver.queries import compile_query
 
         return compile_query(self, node, scope)
 
@@ -106,7 +111,7 @@ class Compiler:
         return value
 
     def _expression(self, node: exp.Expr, scope: Scope) -> Value:
-        from local.sqlserver.nodes import EXPRESSIONS
+        from tableferry_local.sqlserver.nodes import EXPRESSIONS
 
         maker = EXPRESSIONS.get(type(node))
         if maker is not None:
@@ -117,7 +122,7 @@ class Compiler:
         if kind in _BITWISE:
             return self._bitwise(_BITWISE[kind], node, scope)
         if isinstance(node, (exp.Anonymous, exp.Window, exp.WithinGroup, exp.Func)):
-            from local.sqlserver.functions import call
+            from tableferry_local.sqlserver.functions import call
 
             return call(self, node, scope)
         if isinstance(node, CONDITIONS):

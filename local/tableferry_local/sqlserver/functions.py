@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from local.sqlserver.aggregates import AGGREGATES, WINDOW_FUNCTIONS, aggregate, window
-from local.sqlserver.comparing import compare, unified
-from local.sqlserver.conversions import convert
-from local.sqlserver.datefunctions import DATE_FUNCTIONS
-from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.metafunctions import META_FUNCTIONS
-from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.textfunctions import (
+from tableferry_local.sqlserver.aggregates import AGGREGATES, WINDOW_FUNCTIONS, aggregate, window
+from tableferry_local.sqlserver.comparing import compare, unified
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.datefunctions import DATE_FUNCTIONS
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.metafunctions import META_FUNCTIONS
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.textfunctions import (
     TEXT_FUNCTIONS,
     Handler,
     as_text,
@@ -23,7 +23,7 @@ from local.sqlserver.textfunctions import (
     nullable,
     trim,
 )
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.typerules import (
     BIGINT,
     FLOAT,
     GUID,
@@ -31,7 +31,7 @@ from local.sqlserver.typerules import (
     NVARCHAR_MAX,
     family,
 )
-from local.sqlserver.value import Value
+from tableferry_local.sqlserver.value import Value
 
 
 def call(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -145,7 +145,7 @@ def _numeric(function: str) -> Handler:
 
 
 def _cast(sql: str, kind: SqlType) -> str:
-    from local.sqlserver.value import pg_type
+    from tableferry_local.sqlserver.value import pg_type
 
     return f"({sql})::{pg_type(kind)}"
 

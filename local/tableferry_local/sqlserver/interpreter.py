@@ -7,31 +7,31 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from local.sqlserver import batch as tree
-from local.sqlserver.accumulate import accumulate, builds_on_itself
-from local.sqlserver.assignments import declare, run_set
-from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While
-from local.sqlserver.calls import run_execute
-from local.sqlserver.catalog import object_name
-from local.sqlserver.clauses import words
-from local.sqlserver.conversions import convert
-from local.sqlserver.ddl import run_ddl
-from local.sqlserver.dml import compile_change, compile_insert
-from local.sqlserver.errors import (
+from tableferry_local.sqlserver import batch as tree
+from tableferry_local.sqlserver.accumulate import accumulate, builds_on_itself
+from tableferry_local.sqlserver.assignments import declare, run_set
+from tableferry_local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While
+from tableferry_local.sqlserver.calls import run_execute
+from tableferry_local.sqlserver.catalog import object_name
+from tableferry_local.sqlserver.clauses import words
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.ddl import run_ddl
+from tableferry_local.sqlserver.dml import compile_change, compile_insert
+from tableferry_local.sqlserver.errors import (
     BATCH_ABORTING,
     SCOPE_ABORTING,
     ErrorContext,
     SqlError,
     unsupported,
 )
-from local.sqlserver.evaluation import evaluate_text, expression_of, translating
-from local.sqlserver.messages import Thrown, run_print, run_raiserror, run_throw
-from local.sqlserver.parsing import parse_expression, word
-from local.sqlserver.preparing import assigned_variables, prepare_all
-from local.sqlserver.queries import Query, compile_query
-from local.sqlserver.scope import Scope
-from local.sqlserver.selectinto import run_select_into
-from local.sqlserver.state import Frame, Sink, State
+from tableferry_local.sqlserver.evaluation import evaluate_text, expression_of, translating
+from tableferry_local.sqlserver.messages import Thrown, run_print, run_raiserror, run_throw
+from tableferry_local.sqlserver.parsing import parse_expression, word
+from tableferry_local.sqlserver.preparing import assigned_variables, prepare_all
+from tableferry_local.sqlserver.queries import Query, compile_query
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.selectinto import run_select_into
+from tableferry_local.sqlserver.state import Frame, Sink, State
 
 
 class Stop(Exception):

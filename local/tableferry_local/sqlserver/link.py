@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import psycopg.pq as pq
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
 
-from local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
+from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
 
 CHUNK_ROWS = 1024
 _OK = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from local.sqlserver.errors import SqlError
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import CODE_PAGE, MAX, SqlType
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.sqltype import CODE_PAGE, MAX, SqlType
+from tableferry_local.sqlserver.typerules import (
     FLOAT,
     INT,
     text_type,
 )
-from local.sqlserver.value import Value, literal, pg_type
+from tableferry_local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
     pass

@@ -7,8 +7,8 @@ import ssl
 import struct
 from dataclasses import dataclass, field
 
-from local.sqlserver import tokens
-from local.sqlserver.packets import (
+from tableferry_local.sqlserver import tokens
+from tableferry_local.sqlserver.packets import (
     DEFAULT_PACKET_SIZE,
     LOGIN7,
     MAX_ENCRYPTED_PACKET_SIZE,

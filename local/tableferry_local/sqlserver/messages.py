@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from local.sqlserver.batch import Statement
-from local.sqlserver.clauses import matching, split
-from local.sqlserver.errors import SqlError, syntax_error
-from local.sqlserver.evaluation import evaluate_text
-from local.sqlserver.parsing import parse_expression, word
+from tableferry_local.sqlserver.batch import Statement
+from tableferry_local.sqlserver.clauses import matching, split
+from tableferry_local.sqlserver.errors import SqlError, syntax_error
+from tableferry_local.sqlserver.evaluation import evaluate_text
+from tableferry_local.sqlserver.parsing import parse_expression, word
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 def run_print(run: Interpreter, statement: Statement) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from local.sqlserver.conversions import convert
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.sqltype import SqlType
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.sqltype import SqlType
+from tableferry_local.sqlserver.typerules import (
     BIGINT,
     INT,
     NVARCHAR_MAX,
     SMALLINT,
     SYSNAME,
 )
-from local.sqlserver.value import Value, literal
+from tableferry_local.sqlserver.value import Value, literal
 
 Handler = Callable[[Compiler, list[Value]], Value]
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from local.sqlserver.comparing import collation_kind, compare
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError, syntax_error, unsupported
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.literals import binary_value, number, text_value
-from local.sqlserver.scope import Scope
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.comparing import collation_kind, compare
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.literals import binary_value, number, text_value
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.typerules import (
     DATETIME,
     INT,
     SYSNAME,
     family,
     parse_type,
 )
-from local.sqlserver.value import Value
+from tableferry_local.sqlserver.value import Value
 
 if TYPE_CHECKING:
     pass

@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 import numpy as np
 import numpy.typing as npt
 
-from local.sqlserver.sqltype import TICKS_PER_DAY
+from tableferry_local.sqlserver.sqltype import TICKS_PER_DAY
 
 Cells = Sequence[bytes | None]
 Ints = npt.NDArray[np.int64]

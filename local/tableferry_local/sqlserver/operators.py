@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.sqlserver.errors import SqlError
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.typerules import (
     DATETIME,
     family,
     text_length,
     text_type,
 )
-from local.sqlserver.value import Value, from_ticks, ticks
+from tableferry_local.sqlserver.value import Value, from_ticks, ticks
 
 if TYPE_CHECKING:
     pass

@@ -12,8 +12,8 @@ from sqlglot.dialects.tsql import TSQL
 from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from local.sqlserver.errors import SqlError, syntax_error
-from local.sqlserver.sqltype import SYSTEM_TYPES
+from tableferry_local.sqlserver.errors import SqlError, syntax_error
+from tableferry_local.sqlserver.sqltype import SYSTEM_TYPES
 
 # Several words that make one type name, as ISO allows them.
 _LONG_TYPES = {

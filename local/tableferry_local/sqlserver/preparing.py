@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from local.sqlserver.batch import Block, If, Node, Statement, While
-from local.sqlserver.clauses import find
-from local.sqlserver.dmlparsing import parse_change, parse_insert
-from local.sqlserver.errors import (
+from tableferry_local.sqlserver.batch import Block, If, Node, Statement, While
+from tableferry_local.sqlserver.clauses import find
+from tableferry_local.sqlserver.dmlparsing import parse_change, parse_insert
+from tableferry_local.sqlserver.errors import (
     SqlError,
     syntax_error,
 )
-from local.sqlserver.parsing import parse_expression, parse_query
+from tableferry_local.sqlserver.parsing import parse_expression, parse_query
 
 
 def assigned_variables(node: exp.Expr) -> list[str] | None:

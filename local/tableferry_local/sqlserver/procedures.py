@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
-from local.sqlserver.errors import SqlError
-from local.sqlserver.rpc import Argument, Call
-from local.sqlserver.sink import RETURN_STATUS, WireSink
-from local.sqlserver.sqltype import Param, ResultColumn, SqlType
-from local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.rpc import Argument, Call
+from tableferry_local.sqlserver.sink import RETURN_STATUS, WireSink
+from tableferry_local.sqlserver.sqltype import Param, ResultColumn, SqlType
+from tableferry_local.sqlserver.typerules import parse_type
 
 
 class Executor(Protocol):

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from local.sqlserver.comparing import key, unified
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError, syntax_error, unsupported
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.scope import Scope, Source
-from local.sqlserver.sources import from_clause
-from local.sqlserver.sqltype import ResultColumn
-from local.sqlserver.typerules import BIGINT
-from local.sqlserver.value import Value
+from tableferry_local.sqlserver.comparing import key, unified
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.scope import Scope, Source
+from tableferry_local.sqlserver.sources import from_clause
+from tableferry_local.sqlserver.sqltype import ResultColumn
+from tableferry_local.sqlserver.typerules import BIGINT
+from tableferry_local.sqlserver.value import Value
 
 
 @dataclass

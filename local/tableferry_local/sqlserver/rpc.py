@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from local.sqlserver.packets import ProtocolError
-from local.sqlserver.sqltype import Param, SqlType
-from local.sqlserver.values import read_raw, text_of
-from local.sqlserver.wiretypes import WireType, read_type_info
+from tableferry_local.sqlserver.packets import ProtocolError
+from tableferry_local.sqlserver.sqltype import Param, SqlType
+from tableferry_local.sqlserver.values import read_raw, text_of
+from tableferry_local.sqlserver.wiretypes import WireType, read_type_info
 
 _PROCEDURES = {
     1: "sp_cursor",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from local.sqlserver.catalog import ObjectName
-from local.sqlserver.errors import SqlError
-from local.sqlserver.value import Value
+from tableferry_local.sqlserver.catalog import ObjectName
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.value import Value
 
 
 @dataclass

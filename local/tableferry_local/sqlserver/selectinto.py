@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from local.sqlserver.catalog import object_name
-from local.sqlserver.columndefs import ColumnDef, TableItems
-from local.sqlserver.errors import ErrorContext, SqlError
-from local.sqlserver.queries import compile_query
-from local.sqlserver.sources import table_parts
+from tableferry_local.sqlserver.catalog import object_name
+from tableferry_local.sqlserver.columndefs import ColumnDef, TableItems
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError
+from tableferry_local.sqlserver.queries import compile_query
+from tableferry_local.sqlserver.sources import table_parts
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 def run_select_into(run: Interpreter, node: exp.Select) -> None:
@@ -22,7 +22,7 @@ def run_select_into(run: Interpreter, node: exp.Select) -> None:
     Raises:
         SqlError: 2714, 1038 and what a query can do wrong.
     """
-    from local.sqlserver.ddl import require_free, table_statements
+    from tableferry_local.sqlserver.ddl import require_free, table_statements
 
     state = run.state
     with state.statement(ErrorContext("SELECT"), writes=True):

@@ -11,17 +11,24 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from local.sqlserver import login as logins
-from local.sqlserver import packets as tds
-from local.sqlserver import tokens
-from local.sqlserver.attention import Watch
-from local.sqlserver.bulk import copy_stream
-from local.sqlserver.engine import BulkInsert, Engine
-from local.sqlserver.errors import SqlError
-from local.sqlserver.packets import Disconnected, Message, Packet, Packets, ProtocolError, Transport
-from local.sqlserver.procedures import Procedures
-from local.sqlserver.rpc import body, read_calls
-from local.sqlserver.sink import WireSink
+from tableferry_local.sqlserver import login as logins
+from tableferry_local.sqlserver import packets as tds
+from tableferry_local.sqlserver import tokens
+from tableferry_local.sqlserver.attention import Watch
+from tableferry_local.sqlserver.bulk import copy_stream
+from tableferry_local.sqlserver.engine import BulkInsert, Engine
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.packets import (
+    Disconnected,
+    Message,
+    Packet,
+    Packets,
+    ProtocolError,
+    Transport,
+)
+from tableferry_local.sqlserver.procedures import Procedures
+from tableferry_local.sqlserver.rpc import body, read_calls
+from tableferry_local.sqlserver.sink import WireSink
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
 _BEGIN, _COMMIT, _ROLLBACK, _SAVE = 5, 7, 8, 9

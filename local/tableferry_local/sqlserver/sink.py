@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import psycopg.pq as pq
 
-from local.sqlserver import tokens
-from local.sqlserver.encode import encode_column, encode_rows
-from local.sqlserver.errors import SqlError
-from local.sqlserver.packets import REPLY, Packets
-from local.sqlserver.sqltype import ResultColumn, SqlType, storage
-from local.sqlserver.values import binary_of
+from tableferry_local.sqlserver import tokens
+from tableferry_local.sqlserver.encode import encode_column, encode_rows
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.packets import REPLY, Packets
+from tableferry_local.sqlserver.sqltype import ResultColumn, SqlType, storage
+from tableferry_local.sqlserver.values import binary_of
 
 # Full packets leave once so many bytes wait: a client sees rows early, in few system calls.
 _FLUSH = 1 << 16

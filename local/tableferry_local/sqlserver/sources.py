@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from local.sqlserver.catalog import ObjectName, Table, object_name
-from local.sqlserver.clauses import find, name_at
-from local.sqlserver.comparing import collation_kind, unified
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.parsing import parse_query, tokenize
-from local.sqlserver.scope import Scope, Source
-from local.sqlserver.sqltype import MAX
-from local.sqlserver.sysviews import SYSTEM_VIEWS
-from local.sqlserver.typerules import BIGINT, text_type
-from local.sqlserver.value import Value, literal
+from tableferry_local.sqlserver.catalog import ObjectName, Table, object_name
+from tableferry_local.sqlserver.clauses import find, name_at
+from tableferry_local.sqlserver.comparing import collation_kind, unified
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.parsing import parse_query, tokenize
+from tableferry_local.sqlserver.scope import Scope, Source
+from tableferry_local.sqlserver.sqltype import MAX
+from tableferry_local.sqlserver.sysviews import SYSTEM_VIEWS
+from tableferry_local.sqlserver.typerules import BIGINT, text_type
+from tableferry_local.sqlserver.value import Value, literal
 
 _JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
 
@@ -129,7 +129,7 @@ def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[st
 
 def _add_view(compiler: Compiler, node: exp.Table, table: Table, scope: Scope) -> str:
     """A view is its definition, translated at its use."""
-    from local.sqlserver.ddl import view_parts
+    from tableferry_local.sqlserver.ddl import view_parts
 
     tokens = tokenize(compiler.catalog.definition(table))
     at = find(tokens, {"VIEW"})

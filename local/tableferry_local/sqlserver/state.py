@@ -9,13 +9,13 @@ from typing import Protocol
 
 import psycopg.pq as pq
 
-from local.sqlserver.catalog import Catalog, quoted
-from local.sqlserver.errors import ErrorContext, PgFailure, SqlError
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.link import Link, PgError, translated
-from local.sqlserver.metafunctions import SESSION_VALUES, VERSION_TEXT
-from local.sqlserver.sqltype import ResultColumn, SqlType
-from local.sqlserver.value import literal
+from tableferry_local.sqlserver.catalog import Catalog, quoted
+from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.link import Link, PgError, translated
+from tableferry_local.sqlserver.metafunctions import SESSION_VALUES, VERSION_TEXT
+from tableferry_local.sqlserver.sqltype import ResultColumn, SqlType
+from tableferry_local.sqlserver.value import literal
 
 
 class Sink(Protocol):

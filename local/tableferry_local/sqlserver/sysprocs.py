@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local.sqlserver.applocks import getapplock, releaseapplock
-from local.sqlserver.catalog import object_name, pg_name, quoted
-from local.sqlserver.clauses import name_at
-from local.sqlserver.conversions import convert
-from local.sqlserver.errors import ErrorContext, SqlError
-from local.sqlserver.parsing import tokenize
-from local.sqlserver.sqltype import MAX, SYSTEM_TYPES, ResultColumn, SqlType
-from local.sqlserver.typerules import INT, SYSNAME, as_decimal, family, parse_type
-from local.sqlserver.value import Value, literal, pg_type
+from tableferry_local.sqlserver.applocks import getapplock, releaseapplock
+from tableferry_local.sqlserver.catalog import object_name, pg_name, quoted
+from tableferry_local.sqlserver.clauses import name_at
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError
+from tableferry_local.sqlserver.parsing import tokenize
+from tableferry_local.sqlserver.sqltype import MAX, SYSTEM_TYPES, ResultColumn, SqlType
+from tableferry_local.sqlserver.typerules import INT, SYSNAME, as_decimal, family, parse_type
+from tableferry_local.sqlserver.value import Value, literal, pg_type
 
 if TYPE_CHECKING:
-    from local.sqlserver.interpreter import Interpreter
+    from tableferry_local.sqlserver.interpreter import Interpreter
 
 
 @dataclass
@@ -157,8 +157,8 @@ def _query(text: str, *names: str) -> Procedure:
     """A procedure that is one T-SQL query of its arguments, as variables."""
 
     def procedure(run: Interpreter, arguments: list[Argument]) -> int:
-        from local.sqlserver.calls import run_text
-        from local.sqlserver.state import Variable
+        from tableferry_local.sqlserver.calls import run_text
+        from tableferry_local.sqlserver.state import Variable
 
         given = bound(arguments, *names)
         variables = {name: Variable(_TEXT, given[name]) for name in names}
@@ -252,7 +252,7 @@ def sizes(kind: SqlType) -> tuple[int, int, int]:
 
 
 def _describe(run: Interpreter, arguments: list[Argument]) -> int:
-    from local.sqlserver.describe import describe
+    from tableferry_local.sqlserver.describe import describe
 
     given = bound(arguments, "@tsql", "@params", "@browse_information_mode")
     columns = describe(run.state, given["@tsql"] or "", given["@params"] or "")

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.sqlserver.sqltype import SqlType, storage
-from local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.sqltype import SqlType, storage
+from tableferry_local.sqlserver.typerules import parse_type
 
 _FILE = Path(__file__).parent / "sql" / "views.sql"
 _SYNONYMS = {"all_columns": "columns", "all_objects": "objects", "all_views": "views"}

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from local.sqlserver.catalog import ObjectName, Table, TableColumn, object_name, pg_name, quoted
-from local.sqlserver.columndefs import CheckDef, ColumnDef, ForeignKeyDef, KeyDef
-from local.sqlserver.comparing import collation_kind, key
-from local.sqlserver.conversions import assign
-from local.sqlserver.errors import SqlError, unsupported
-from local.sqlserver.parsing import parse_expression
-from local.sqlserver.scope import Scope, Source
-from local.sqlserver.sources import table_values
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.state import State
-from local.sqlserver.typerules import family
-from local.sqlserver.value import Value, literal, pg_type
+from tableferry_local.sqlserver.catalog import (
+    ObjectName,
+    Table,
+    TableColumn,
+    object_name,
+    pg_name,
+    quoted,
+)
+from tableferry_local.sqlserver.columndefs import CheckDef, ColumnDef, ForeignKeyDef, KeyDef
+from tableferry_local.sqlserver.comparing import collation_kind, key
+from tableferry_local.sqlserver.conversions import assign
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.parsing import parse_expression
+from tableferry_local.sqlserver.scope import Scope, Source
+from tableferry_local.sqlserver.sources import table_values
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.state import State
+from tableferry_local.sqlserver.typerules import family
+from tableferry_local.sqlserver.value import Value, literal, pg_type
 
 _RANGES = {
     "tinyint": "{0} BETWEEN 0 AND 255",

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from local.sqlserver.conversions import convert
-from local.sqlserver.expressions import Compiler
-from local.sqlserver.scope import Scope
-from local.sqlserver.sqltype import MAX, SqlType
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.scope import Scope
+from tableferry_local.sqlserver.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.typerules import (
     INT,
     family,
     max_length,
     text_length,
     text_type,
 )
-from local.sqlserver.value import Value, literal
+from tableferry_local.sqlserver.value import Value, literal
 
 Handler = Callable[[Compiler, list[Value]], Value]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from local.sqlserver.sqltype import ResultColumn, SqlType
-from local.sqlserver.wiretypes import COLLATION, type_info
+from tableferry_local.sqlserver.sqltype import ResultColumn, SqlType
+from tableferry_local.sqlserver.wiretypes import COLLATION, type_info
 
 DONE, DONE_PROC, DONE_IN_PROC = 0xFD, 0xFE, 0xFF
 MORE, ERROR, IN_TRANSACTION, COUNT, ATTENTION = 0x01, 0x02, 0x04, 0x10, 0x20

@@ -6,9 +6,9 @@ import functools
 import re
 from dataclasses import replace
 
-from local.sqlserver.errors import SqlError
-from local.sqlserver.parsing import ALIASES
-from local.sqlserver.sqltype import MAX, SYSTEM_TYPES, SqlType
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.parsing import ALIASES
+from tableferry_local.sqlserver.sqltype import MAX, SYSTEM_TYPES, SqlType
 
 INT = SqlType("int")
 BIGINT = SqlType("bigint")

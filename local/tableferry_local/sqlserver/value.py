@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from local.sqlserver.sqltype import SqlType, storage
-from local.sqlserver.typerules import family
+from tableferry_local.sqlserver.sqltype import SqlType, storage
+from tableferry_local.sqlserver.typerules import family
 
 # Ticks of 1900-01-01, the day of a time without a date.
 DAY_ZERO = 693_595 * 864_000_000_000

@@ -12,12 +12,18 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-from local.sqlserver import wiretypes as wire
-from local.sqlserver.errors import SqlError
-from local.sqlserver.numbers import DAYS_TO_2000
-from local.sqlserver.packets import ProtocolError
-from local.sqlserver.sqltype import CODE_PAGE, TICKS_PER_DAY, TICKS_PER_SECOND, SqlType, storage
-from local.sqlserver.wiretypes import WireType, time_length, time_scale
+from tableferry_local.sqlserver import wiretypes as wire
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.numbers import DAYS_TO_2000
+from tableferry_local.sqlserver.packets import ProtocolError
+from tableferry_local.sqlserver.sqltype import (
+    CODE_PAGE,
+    TICKS_PER_DAY,
+    TICKS_PER_SECOND,
+    SqlType,
+    storage,
+)
+from tableferry_local.sqlserver.wiretypes import WireType, time_length, time_scale
 
 _DAYS_TO_1900 = 693_595
 _MINUTE = 60 * TICKS_PER_SECOND

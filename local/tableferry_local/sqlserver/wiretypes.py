@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from local.sqlserver.packets import ProtocolError
-from local.sqlserver.sqltype import CODE_PAGE, MAX, SqlType
+from tableferry_local.sqlserver.packets import ProtocolError
+from tableferry_local.sqlserver.sqltype import CODE_PAGE, MAX, SqlType
 
 # LCID 1033, case- and width- and kana-insensitive, sort order 52: SQL_Latin1_General_CP1_CI_AS.
 COLLATION = bytes.fromhex("0904d00034")

@@ -11,16 +11,15 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from local.sqlserver.bulk import COPY_HEADER, COPY_TRAILER, copy_stream
-from local.sqlserver.encode import encode_rows
-from local.sqlserver.errors import SqlError
-from local.sqlserver.packets import ProtocolError
-from local.sqlserver.sink import oid_of, scalar
-from local.sqlserver.sqltype import TICKS_PER_DAY, ResultColumn, SqlType
-from local.sqlserver.tokens import column_metadata
-from local.sqlserver.values import binary_of, parse_temporal, read_raw, text_of
-from local.sqlserver.wiretypes import read_type_info, type_info
+from tableferry_local.sqlserver.bulk import COPY_HEADER, COPY_TRAILER, copy_stream
+from tableferry_local.sqlserver.encode import encode_rows
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.packets import ProtocolError
+from tableferry_local.sqlserver.sink import oid_of, scalar
+from tableferry_local.sqlserver.sqltype import TICKS_PER_DAY, ResultColumn, SqlType
+from tableferry_local.sqlserver.tokens import column_metadata
+from tableferry_local.sqlserver.values import binary_of, parse_temporal, read_raw, text_of
+from tableferry_local.sqlserver.wiretypes import read_type_info, type_info
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 _WESTERN = st.text(st.sampled_from("aZ ~é€ß'\t\n\\"), max_size=20)

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from local.sqlserver import login, tokens
-from local.sqlserver.certificate import tls_context
-from local.sqlserver.packets import (
+from tableferry_local.sqlserver import login, tokens
+from tableferry_local.sqlserver.certificate import tls_context
+from tableferry_local.sqlserver.packets import (
     PRELOGIN,
     REPLY,
     SQL_BATCH,

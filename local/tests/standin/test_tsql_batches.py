@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
-
-from local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While, parse_batch
-from local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.batch import (
+    Block,
+    If,
+    Node,
+    Statement,
+    TryCatch,
+    While,
+    parse_batch,
+)
+from tableferry_local.sqlserver.errors import SqlError
 
 
 def shape(node: Node) -> object:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from local.sqlserver.catalog import ObjectName, object_name, pg_name
-from local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
-from local.sqlserver.sqltype import SqlType
-from local.sqlserver.typerules import (
+from tableferry_local.sqlserver.catalog import ObjectName, object_name, pg_name
+from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
+from tableferry_local.sqlserver.sqltype import SqlType
+from tableferry_local.sqlserver.typerules import (
     DECIMALS,
     INTEGERS,
     arithmetic,

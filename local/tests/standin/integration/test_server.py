@@ -17,18 +17,18 @@ import psutil
 import psycopg
 import pymssql
 import pytest
+from tableferry_local.stack import Stack
 
-from local.stack import Stack
-from tests.standin.integration.clients import Clients
+from local.tests.standin.integration.clients import Clients
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PASSWORD = "Only4Tests{};"
 
 
 def _launch(folder: Path, postgres_url: str, port: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "local.sqlserver", "--port", str(port)]
+    command = [sys.executable, "-m", "tableferry_local.sqlserver", "--port", str(port)]
     command += ["--postgres", postgres_url, "--password-env", "STANDIN_PASSWORD"]
     command += ["--cert-dir", str(folder)]
     environment = {**os.environ, "STANDIN_PASSWORD": PASSWORD}

@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from tableferry_local.stack import Stack
 
-from local.stack import Stack
-from tests.standin.integration.tsql_session import Session
+from local.tests.standin.integration.tsql_session import Session
 
 D = Decimal
 

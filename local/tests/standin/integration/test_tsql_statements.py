@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tableferry_local.sqlserver.engine import Engine
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.sqltype import Param, SqlType
+from tableferry_local.stack import Stack
 
-from local.sqlserver.engine import Engine
-from local.sqlserver.errors import SqlError
-from local.sqlserver.sqltype import Param, SqlType
-from local.stack import Stack
-from tests.standin.integration.tsql_session import Session
+from local.tests.standin.integration.tsql_session import Session
 
 
 @pytest.fixture(scope="module")

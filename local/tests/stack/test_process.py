@@ -11,9 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from local import process
-from local.process import StackError
+from tableferry_local import process
+from tableferry_local.errors import StackError
 
 SLEEPER = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -116,7 +115,9 @@ def test_servers_of_needs_both_the_module_and_the_folder(tmp_path: Path) -> None
     code = "import time; print('ready', flush=True); time.sleep(600)"
     bystander, _ = spawned([sys.executable, "-c", code, str(tmp_path)], tmp_path)
     (tmp_path / "log").unlink()
-    server, _ = spawned([sys.executable, "-c", code, "local.some", str(tmp_path)], tmp_path)
-    assert process.servers_of("local.some", tmp_path) == [server]
+    server, _ = spawned(
+        [sys.executable, "-c", code, "tableferry_local.some", str(tmp_path)], tmp_path
+    )
+    assert process.servers_of("tableferry_local.some", tmp_path) == [server]
     process.kill(bystander)
     process.kill(server)

