@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from resources.dialects import quote
+from resources.digest.expressions import RowDigest
 from resources.digest.fields import Field, Side, fields, identity_fields
 from resources.digest.measure import Figures, Grouped, measure
 from resources.digest.probe import shared
@@ -16,14 +17,14 @@ from resources.plan import CopyPlan
 
 @dataclass(frozen=True)
 class Digests:
-    """SQL of the digests of a hop's rows, which are the same numbers on both sides."""
+    """The digests of a hop's rows, which are the same numbers on both sides."""
 
-    row: Mapping[Side, str]
+    row: Mapping[Side, RowDigest]
     """Of all columns that are compared."""
     identity: Mapping[Side, str]
-    """Of the primary key, or of the key if there is none."""
+    """SQL of that of the primary key, or of the key if there is none."""
     shown: Mapping[Side, tuple[str, ...]]
-    """Of each column what `resources.digest.values.shown` makes readable."""
+    """SQL per column of what `resources.digest.values.shown` makes readable."""
 
     @classmethod
     def of(cls, plan: CopyPlan, source: Endpoint, target: Endpoint) -> Digests:
@@ -35,7 +36,10 @@ class Digests:
         columns, identity = fields(plan), identity_fields(plan)
         own, other = shared(source, target)
         return cls(
-            {"source": own.digest(columns, "source"), "target": other.digest(columns, "target")},
+            {
+                "source": RowDigest(own, columns, "source"),
+                "target": RowDigest(other, columns, "target"),
+            },
             {"source": own.digest(identity, "source"), "target": other.digest(identity, "target")},
             {
                 "source": tuple(own.shown(field, "source") for field in columns),
@@ -68,7 +72,6 @@ def both_sides(
     Returns:
         Group number -> figures, for the source and for the target. Empty groups are missing.
     """
-    row: Mapping[Side, str | None] = digests.row if digests else {"source": None, "target": None}
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(
             measure,
@@ -76,7 +79,7 @@ def both_sides(
             plan.target,
             "target",
             grouped["target"],
-            digest=row["target"],
+            digest=digests.row["target"] if digests else None,
             figures=figures,
         )
         own = measure(
@@ -84,7 +87,7 @@ def both_sides(
             plan.source,
             "source",
             grouped["source"],
-            digest=row["source"],
+            digest=digests.row["source"] if digests else None,
             figures=figures,
             snapshot=snapshot,
         )

@@ -121,7 +121,7 @@ def figure_fields(plan: CopyPlan) -> tuple[Field, ...]:
 def taken_of(plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict) -> Taken:
     """What a checksum found out about the target's rows, for those who read them next."""
     digests = Digests.of(observed(plan, target), source, target)
-    return Taken(digests.row["target"], verdict.target)
+    return Taken(str(digests.row["target"]), verdict.target)
 
 
 def _known(
@@ -135,7 +135,7 @@ def _known(
     found: dict[int, Figures] = {}
     for number, key_range in enumerate(ranges):
         one = taken.get(key_range.name) if taken else None
-        if one is None or digests is None or one.digest != digests.row["source"]:
+        if one is None or digests is None or one.digest != str(digests.row["source"]):
             return None
         if not names <= one.figures.keys():
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import dagster as dg
@@ -32,6 +32,9 @@ URL_VARIABLES: Mapping[System, str] = {
     "clickhouse": "TABLEFERRY_CLICKHOUSE_URL",
 }
 """The environment variables that address the servers of a code location and of `ferry`."""
+
+DigestsBy = Literal["auto", "server", "client"]
+"""Who computes row digests; `auto` is whoever does at the lower cost."""
 
 DATABASES: Mapping[System, str] = {
     "postgres": "postgres",
@@ -163,6 +166,13 @@ class ServerResource(dg.ConfigurableResource):
             password=self._value("password") or base.password,
             options=base.options,
         )
+
+    def digests_by(self) -> DigestsBy:
+        """Who computes the digests of the server's rows.
+
+        A server does, unless it may send rows at a lower cost than it digests them.
+        """
+        return "server"
 
     def _value(self, name: str) -> Any:
         value = getattr(self, name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from resources.dialects import qualified, quote
 from resources.digest.definition import definition
+from resources.digest.expressions import RowDigest
 from resources.digest.fields import all_fields, fields, own_field
 from resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measure
 from resources.digest.probe import dialect
@@ -122,7 +123,7 @@ def _contents(
     endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
 ) -> dict[str, SourceFingerprint]:
     own = dialect(endpoint)
-    digest, used = own.digest(all_fields(plan), "source"), definition(own.algorithm)
+    digest, used = RowDigest(own, all_fields(plan), "source"), definition(own.algorithm)
     figures = [one for one in fields(plan) if one.name in plan.figures]
     found: dict[str, SourceFingerprint] = {}
     for chunk in _chunks(ranges, endpoint.system):
@@ -138,7 +139,9 @@ def _contents(
         for number, key_range in enumerate(chunk):
             one = measured.get(number) or empty(True, figures)
             value = _value(f"content:{used}", one[ROWS], [one[DIGEST]])
-            found[key_range.name] = SourceFingerprint(one[ROWS], value, used, Taken(digest, one))
+            found[key_range.name] = SourceFingerprint(
+                one[ROWS], value, used, Taken(str(digest), one)
+            )
     return found
 
 

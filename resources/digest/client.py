@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import polars as pl
@@ -10,11 +10,15 @@ import polars_hash as plh
 import pyarrow as pa
 
 from resources.digest.definition import NAN_BITS, NULL, SEPARATOR, Algorithm
+from resources.digest.expressions import RowDigest
 from resources.digest.fields import Field
 
 
 def digests(
-    columns: Sequence[Field], arrays: Sequence[pa.Array | pa.ChunkedArray], algorithm: Algorithm
+    columns: Sequence[Field],
+    arrays: Sequence[pa.Array | pa.ChunkedArray],
+    algorithm: Algorithm,
+    written: Collection[int] = (),
 ) -> pl.Series:
     """The digest of each row, as 64-bit integers.
 
@@ -24,11 +28,53 @@ def digests(
             floats, booleans, dates, times, timestamps (with a zone as UTC), uuids as 16 bytes,
             texts, bytes and lists. Times and timestamps may be ISO texts, decimals and uuids texts.
         algorithm: the hash.
+        written: positions of columns whose canonical forms came in the place of the values.
     """
-    forms = [framed(field, array, algorithm) for field, array in zip(columns, arrays, strict=True)]
+    forms = [
+        pl.Series(array.cast(pa.large_string()))
+        if position in written
+        else framed(field, array, algorithm)
+        for position, (field, array) in enumerate(zip(columns, arrays, strict=True))
+    ]
     frame = pl.DataFrame([form.alias(str(number)) for number, form in enumerate(forms)])
     row = pl.concat_str(pl.all().fill_null(NULL), separator=SEPARATOR)
     return _first_8_bytes(frame.select(row.alias("row"))["row"], algorithm)
+
+
+def summed(digest: RowDigest, batches: Iterable[pa.RecordBatch]) -> dict[int, tuple[int, int]]:
+    """Rows and the exact sum of their digests by group.
+
+    Args:
+        digest: of the rows.
+        batches: with the group's number, then the columns as `digest.sent` has them.
+    """
+    written = {at for at, (_, exact) in enumerate(digest.sent) if not exact}
+    found: dict[int, tuple[int, int]] = {}
+    for batch in batches:
+        values = digests(digest.fields, batch.columns[1:], digest.dialect.algorithm, written)
+        for group, (rows, total) in totals(pl.Series(batch.column(0)), values).items():
+            before = found.get(group, (0, 0))
+            found[group] = before[0] + rows, before[1] + total
+    return found
+
+
+def totals(groups: pl.Series, values: pl.Series) -> dict[int, tuple[int, int]]:
+    """Rows and the exact sum of their digests by group."""
+    found = pl.DataFrame({"group": groups, **_halves(values)})
+    found = found.group_by("group").agg(pl.len(), pl.col("high", "low").sum())
+    return {group: (rows, (high << 32) + low) for group, rows, high, low in found.iter_rows()}
+
+
+def total(values: pl.Series) -> int:
+    """The exact sum of digests."""
+    sums = {name: int(half.sum()) for name, half in _halves(values).items()}
+    return (sums["high"] << 32) + sums["low"]
+
+
+def _halves(values: pl.Series) -> dict[str, np.ndarray]:
+    """64-bit integers as two, of whose sums each fits into 64 bits."""
+    numbers = values.to_numpy()
+    return {"high": numbers >> 32, "low": numbers & 0xFFFFFFFF}
 
 
 def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm) -> pl.Series:
@@ -48,11 +94,33 @@ def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm
         values = values.str.strip_chars_end(" ") if field.padded else values
         return _sized(values.str.len_bytes(), values)
     if text and field.kind in ("time", "timestamp"):
-        return _parsed(field, pl.Series("x", array))
-    if text:
-        values = pl.Series(array)
-        return values.str.to_lowercase() if field.kind == "uuid" else values
-    return _plain(field, array)
+        return _parsed(field, pl.Series("x", array).str.strip_suffix("+00"))
+    return _written(field, pl.Series("x", array)) if text else _plain(field, array)
+
+
+def _written(field: Field, texts: pl.Series) -> pl.Series:
+    """Values that travel as texts which the source's server wrote."""
+    x = pl.col("x")
+    match field.kind:
+        case "uuid":
+            form = x.str.to_lowercase()
+        case "boolean":
+            form = x.replace({"t": "1", "f": "0"})
+        case "date":
+            form = x.str.to_date("%Y-%m-%d").cast(pl.Int32).cast(pl.String)
+        case "decimal":
+            split = x.str.splitn(".", 2)
+            digits = split.struct.field("field_1").fill_null("").str.strip_chars_end("0")
+            fraction = digits.str.pad_end(field.scale, "0")
+            point = pl.when(fraction == "").then(pl.lit("")).otherwise(pl.lit("."))
+            form = pl.concat_str([split.struct.field("field_0"), point, fraction])
+        case "float":
+            single = "Float32" in field.target.type or field.source.type == "real"
+            numbers = texts.cast(pl.Float32 if single else pl.Float64)
+            return _plain(field, numbers.to_arrow())
+        case _:
+            form = x
+    return texts.to_frame().select(form).to_series()
 
 
 def _parsed(field: Field, texts: pl.Series) -> pl.Series:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 
 from resources.clickhouse import digest as clickhouse
@@ -49,6 +50,42 @@ class Dialect:
         if field.kind == "array":
             return self.framed(field, side, value)
         return str(WRITERS[self.system].text(field, field.column(side), value))
+
+
+@dataclass(frozen=True)
+class RowDigest:
+    """The digest of a row of some columns on one side of a hop; its SQL is its `str`."""
+
+    dialect: Dialect
+    fields: tuple[Field, ...]
+    side: Side
+
+    def __str__(self) -> str:
+        return self._sql
+
+    @cached_property
+    def _sql(self) -> str:
+        return self.dialect.digest(self.fields, self.side)
+
+    @cached_property
+    def sent(self) -> tuple[tuple[str, bool], ...]:
+        """Per column the SQL of what is sent to a client that computes the digest instead.
+
+        That is the value where the driver has it exactly (then True), else its canonical form.
+        """
+        found = []
+        system = self.dialect.system
+        for field in self.fields:
+            column, value = field.column(self.side), field.value(self.side, system)
+            own = self.side == "target" or field.rendered is None
+            exact = own and bool(WRITERS[system].sent_exactly(field, column))
+            found.append((value if exact else self.dialect.framed(field, self.side, value), exact))
+        return tuple(found)
+
+    @property
+    def selected(self) -> str:
+        """`sent`, for a SELECT."""
+        return ", ".join(f"{sql} AS ferry__{at}" for at, (sql, _) in enumerate(self.sent))
 
 
 def key_number(field: Field, side: Side, system: System) -> str | None:

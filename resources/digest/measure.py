@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.dialects import qualified
-from resources.digest.expressions import WRITERS
+from resources.digest.expressions import WRITERS, RowDigest
 from resources.digest.fields import Field, Side
+from resources.digest.placement import client_computes, digested
 from resources.digest.values import shown
-from resources.endpoint import Endpoint
+from resources.endpoint import BATCH_ROWS, Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number, within
@@ -21,6 +22,9 @@ ROWS, DIGEST = "rows", "digest"
 
 Figures = dict[str, Any]
 """`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
+
+MOST_VALUES = 1_000_000
+"""Of a batch whose digests the client computes."""
 
 SUMMED = ("integer", "decimal")
 ORDERED = (*SUMMED, "date", "time", "timestamp")
@@ -67,36 +71,75 @@ def measure(
     side: Side,
     grouped: Grouped,
     *,
-    digest: str | None = None,
+    digest: RowDigest | None = None,
     figures: Sequence[Field] = (),
     snapshot: str | None = None,
 ) -> dict[int, Figures]:
     """Sum up each group of rows in one scan. No server has to sort for it.
+
+    Where the client computes digests at a lower cost than the server, it does; figures are the
+    server's then, in a scan of their own.
 
     Args:
         endpoint: where the table is.
         table: the table.
         side: which side of `figures` it is.
         grouped: the rows and groups.
-        digest: SQL of the row digest (`Dialect.digest`), or None for counts alone.
+        digest: the row digest, or None for counts alone.
         figures: columns to sum up too.
         snapshot: of a PostgreSQL table.
 
     Returns:
         Group number -> figures; empty groups are missing.
     """
-    sql = measuring(table, side, grouped, digest, figures)
-    return {
-        int(row[0]): _figures(row, digest is not None, figures)
-        for row in endpoint.query(sql, snapshot=snapshot)
-    }
+
+    def by_server(digest: RowDigest | None) -> dict[int, Figures]:
+        sql = measuring(table, side, grouped, digest, figures)
+        return {
+            int(row[0]): _figures(row, digest is not None, figures)
+            for row in endpoint.query(sql, snapshot=snapshot)
+        }
+
+    def rows() -> int:
+        sql = measuring(table, side, Grouped("0", grouped.where), None, ())
+        return sum(int(row[1]) for row in endpoint.query(sql, snapshot=snapshot))
+
+    if digest is None:
+        return by_server(None)
+    if not client_computes(endpoint, digest.dialect, rows):
+        found = by_server(digest)
+        digested(endpoint, sum(one[ROWS] for one in found.values()))
+        return found
+    found = _by_client(endpoint, table, grouped, digest, snapshot)
+    more = by_server(None) if figures else {}
+    return {number: {**more.get(number, {}), **one} for number, one in found.items()}
+
+
+def _by_client(
+    endpoint: Endpoint,
+    table: TableRef,
+    grouped: Grouped,
+    digest: RowDigest,
+    snapshot: str | None,
+) -> dict[int, Figures]:
+    # polars takes half a second to import
+    from resources.digest.client import summed
+
+    sql = (
+        f"SELECT {grouped.group} AS {_ALIAS}g, {digest.selected} FROM {qualified(table)} "
+        f"WHERE {grouped.where}"
+    )
+    batch_rows = max(1, min(BATCH_ROWS, MOST_VALUES // len(digest.fields)))
+    with endpoint.read_arrow(sql, batch_rows=batch_rows, snapshot=snapshot) as reader:
+        found = summed(digest, reader)
+    return {group: {ROWS: rows, DIGEST: str(total)} for group, (rows, total) in found.items()}
 
 
 def measuring(
     table: TableRef,
     side: Side,
     grouped: Grouped,
-    digest: str | None,
+    digest: RowDigest | str | None,
     figures: Sequence[Field],
 ) -> str:
     """The query of `measure`, in the table's SQL."""
@@ -117,8 +160,8 @@ def measuring(
     barrier = " OFFSET 0" if system == "postgres" else ""
     selected = ", ".join(f"{sql} AS {_ALIAS}c{index}" for index, sql in enumerate(outer))
     return (
-        f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {qualified(table)} "
-        f"WHERE {grouped.where}{barrier}) q GROUP BY {_ALIAS}g"
+        f"SELECT {selected} FROM (SELECT {', '.join(inner)} "
+        f"FROM {qualified(table)} WHERE {grouped.where}{barrier}) q GROUP BY {_ALIAS}g"
     )
 
 

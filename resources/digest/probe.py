@@ -6,16 +6,16 @@ So what a report calls equal was computed by expressions that were seen to work 
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from resources.connection import ServerResource
 from resources.dialects import quote
 from resources.digest.definition import ALGORITHMS, NAN_BITS, NULL, SAMPLE, Algorithm
-from resources.digest.expressions import WRITERS, Dialect
+from resources.digest.expressions import WRITERS, Dialect, RowDigest
 from resources.digest.fields import Field, Kind
 from resources.endpoint import Endpoint
 from resources.errors import TableferryError
-from resources.probe import Constant, probed
+from resources.probe import Constant, probed, remembered
 from resources.tables import Column, System
 
 SHOWN = 3
@@ -168,27 +168,80 @@ def shared(source: Endpoint, target: Endpoint) -> tuple[Dialect, Dialect]:
     raise DigestRefused("; ".join(refused))
 
 
+def require_client(endpoint: Endpoint, found: Dialect) -> None:
+    """See that the client makes of rows that the server sends the digests that it should.
+
+    Raises:
+        DigestRefused: it does not.
+    """
+    server = cast(ServerResource, endpoint)
+    rows, total = remembered(
+        server, ("client", found), lambda: summed_constants(endpoint, found, "client")
+    )
+    expected = int(str(constants(found)[-1].expected))
+    if total != rows * expected:
+        raise DigestRefused(
+            f"the client gets {total}, not {rows * expected}, for constants that "
+            f"{server.settings()} sends; let the server compute the digests (digest_by=server)"
+        )
+
+
+def summed_constants(
+    endpoint: Endpoint, found: Dialect, who: Literal["server", "client"], tens: int = 0
+) -> tuple[int, int]:
+    """The number of some rows, all of them `VALUES`, and the sum of their digests.
+
+    Args:
+        endpoint: where the rows come from.
+        found: how it computes digests.
+        who: computes the digests.
+        tens: of the power of ten that the number of rows, 2, is multiplied by.
+    """
+    row = constants(found)[-1]
+    names = ", ".join(quote(found.system, name) for name, _ in row.values)
+    values = ", ".join(sql for _, sql in row.values)
+    # two, as PostgreSQL treats a single row as constants
+    tables = [f"(VALUES ({values}), ({values})) AS probe({names})"]
+    digits = ", ".join(f"({digit})" for digit in range(10))
+    tables += [f"(VALUES {digits}) AS d{place}(n)" for place in range(tens)]
+    source = " CROSS JOIN ".join(tables)
+    if who == "server":
+        total = WRITERS[found.system].total(row.expression)
+        return 2 * 10**tens, int(endpoint.query(f"SELECT {total} FROM {source}")[0][0])
+    # polars takes half a second to import
+    from resources.digest.client import summed
+
+    digest = RowDigest(found, tuple(field for field, _ in _framed(found)), "target")
+    query = f"SELECT 0 AS ferry__g, {digest.selected} FROM {source}"
+    with endpoint.read_arrow(query) as reader:
+        return summed(digest, reader)[0]
+
+
 def constants(found: Dialect) -> list[Constant]:
     """What a server must make of each of `VALUES`, and at last of a row of all of them."""
-    system = found.system
     asked: list[Constant] = []
-    fields: list[Field] = []
+    framed = _framed(found)
+    literals = tuple((field.name, value.sql[found.system][1]) for field, value in framed)
     forms: list[str] = []
-    literals: list[tuple[str, str]] = []
-    for number, value in enumerate(VALUES):
-        if system not in value.sql:
-            continue
-        if found.encoding == "converted" and not value.form.isascii():
-            continue  # a database in another encoding may have no such characters
-        type_, literal = value.sql[system]
-        column = Column(f"c{number}", type_)
-        fields.append(Field(column.name, value.kind, column, column, scale=value.scale))
+    for (field, value), literal in zip(framed, literals, strict=True):
         hashed = _hashed(found.algorithm, b"\x00\xff\x10")
         forms.append(value.form.replace("#", str(hashed)))
-        literals.append((column.name, literal))
-        framed = found.framed(fields[-1], "target", quote(system, column.name))
+        form = found.framed(field, "target", quote(found.system, field.name))
         expected = None if value.form == NULL else forms[-1]
-        asked.append(Constant(f"{type_} {value.form}", framed, expected, (literals[-1],)))
+        asked.append(Constant(f"{field.target.type} {value.form}", form, expected, (literal,)))
     row = str(_hashed(found.algorithm, ",".join(forms).encode()))
-    digest = found.digest(fields, "target")
-    return [*asked, Constant("the digest of a row", digest, row, tuple(literals))]
+    digest = found.digest([field for field, _ in framed], "target")
+    return [*asked, Constant("the digest of a row", digest, row, literals)]
+
+
+def _framed(found: Dialect) -> list[tuple[Field, Value]]:
+    """The columns of a row of all values that a server has."""
+    columns: list[tuple[Field, Value]] = []
+    for number, value in enumerate(VALUES):
+        # a database in another encoding may have no such characters
+        known = found.encoding != "converted" or value.form.isascii()
+        if found.system in value.sql and known:
+            column = Column(f"c{number}", value.sql[found.system][0])
+            field = Field(column.name, value.kind, column, column, scale=value.scale)
+            columns.append((field, value))
+    return columns

@@ -87,6 +87,27 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding:
     return text(field, column, x)
 
 
+def sent_exactly(field: Field, column: Column) -> bool:
+    """Whether the driver's record batches hold the very values, in the kind that is compared.
+
+    They have microseconds only, and what they make of money, datetime, xml and the like is left to
+    the server to write.
+    """
+    own = declared("sqlserver", column.type)
+    if own.kind != field.kind:
+        return False
+    match own.kind:
+        case "text":
+            return own.name in ("char", "varchar", "nchar", "nvarchar")
+        case "bytes":
+            return own.name in ("binary", "varbinary")
+        case "decimal":
+            return "money" not in own.name and own.scale == field.scale
+        case "time" | "timestamp":
+            return own.name != "datetime" and own.scale <= 6
+    return True
+
+
 def row(values: Sequence[str]) -> str:
     """The text of a row of framed values."""
     separated, groups = ", ',', ", []

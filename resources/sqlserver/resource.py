@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import pyarrow as pa
 from pydantic import Field
 
 from resources.artifacts import artifact_folder, most_bytes
-from resources.connection import ConnectionSettings, ServerResource
+from resources.connection import ConnectionSettings, DigestsBy, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableMissing
@@ -74,9 +74,9 @@ class SqlServerResource(ServerResource):
 
     Args:
         url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
-            `trust_server_certificate=yes|no`, `server_certificate=/path.pem` and
-            `packet_size=bytes` as options. Encryption is on, and the certificate is verified,
-            unless said otherwise.
+            `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`
+            and `digest_by=auto|server|client` as options. Encryption is on, and the certificate is
+            verified, unless said otherwise.
 
     Example:
         >>> SqlServerResource(url="mssql://sa:secret@localhost:1433/shop").ping()
@@ -92,6 +92,9 @@ class SqlServerResource(ServerResource):
         default=None, description="File of the certificate that the server must present."
     )
     packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
+    digest_by: str | None = Field(
+        default=None, description="Who computes row digests: auto (default), server or client."
+    )
     bcp: str | None = Field(
         default=None, description="Path of bcp or freebcp; TABLEFERRY_BCP, or PATH, if not given."
     )
@@ -227,6 +230,7 @@ class SqlServerResource(ServerResource):
         certificate = self.server_certificate or options.pop("server_certificate", None)
         packet_size = self.packet_size or options.pop("packet_size", None)
         options.pop("encrypt", None)
+        options.pop("digest_by", None)
         if options:
             raise InputError(f"a sqlserver URL cannot have the option {', '.join(sorted(options))}")
         if encrypt not in ("yes", "no", "strict"):
@@ -242,6 +246,20 @@ class SqlServerResource(ServerResource):
             trust=trust == "yes",
             certificate=str(certificate) if certificate else None,
             packet_size=int(packet_size) if packet_size else None,
+        )
+
+    def digests_by(self) -> DigestsBy:
+        """Who computes the digests of the server's rows.
+
+        Raises:
+            InputError: the option has a value that is none.
+        """
+        declared = self.digest_by or self.settings().options.get("digest_by", "auto")
+        for known in get_args(DigestsBy):
+            if declared == known:
+                return cast(DigestsBy, known)
+        raise InputError(
+            f"sqlserver digest_by should be auto, server or client; found {declared!r}"
         )
 
     def bcp_tool(self) -> BcpTool:

@@ -17,7 +17,9 @@ from resources.clickhouse.target import ClickHouseTarget
 from resources.dialects import qualified
 from resources.digest.client import digests
 from resources.digest.definition import ALGORITHMS
+from resources.digest.expressions import RowDigest
 from resources.digest.fields import fields, observed
+from resources.digest.measure import Grouped, measure
 from resources.digest.probe import DigestRefused, dialect, shared
 from resources.endpoint import Endpoint
 from resources.errors import StatementFailed
@@ -29,7 +31,14 @@ from resources.tables import TableRef
 from resources.target import Target, TargetOptions
 from resources.types.conform import conform, schema
 from resources.types.planner import plan_copy
-from tests.integration.test_reconcile_no_false_alarm import FOR_SQLSERVER, Hop, Journey, tables
+from tests.integration.test_reconcile_no_false_alarm import (
+    FOR_SQLSERVER,
+    NO_KEY,
+    RANGES,
+    Hop,
+    Journey,
+    tables,
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +95,24 @@ def test_every_kind_on_every_server_and_on_the_client(
         for name in source:
             assert source[name] == target[name], (hop.plan.target.system, name)
             assert source[name] == client[name], (hop.plan.target.system, name, "client")
+    first, second = journey.hops
+    plan = observed(first.plan, first.target)
+    fields_of = {"target": fields(plan), "source": fields(observed(second.plan, second.target))}
+    for side, columns in fields_of.items():
+        key = columns[0].column(side)  # type: ignore[arg-type]
+        grouped = Grouped.by_range([*RANGES, NO_KEY], key, "sqlserver")
+        digest = RowDigest(dialect(first.target), columns, side)  # type: ignore[arg-type]
+        of_server, of_client = (
+            measure(server, plan.target, side, grouped, digest=digest)  # type: ignore[arg-type]
+            for server in (first.target, client_of(first.target))
+        )
+        assert of_server == of_client, side
+
+
+def client_of(server: Endpoint) -> SqlServerResource:
+    """The same server, whose digests the client computes."""
+    assert isinstance(server, SqlServerResource)
+    return SqlServerResource(url=server.url, digest_by="client")
 
 
 class WithoutMd5(PostgresResource):
