@@ -27,11 +27,11 @@ from assets.planning.resolve import (
     levels_of,
     resolve,
 )
-from assets.running.range_attempt import run_ranges
 from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
 from assets.running.source_state import SourceState, shared_snapshot
 from assets.running.swap import promote, swap_reasons
 from assets.running.work import SETTLED, Outcome, Work
+from assets.running.workers import run_ranges
 from assets.verifying.on_demand import summarise, verify
 from assets.verifying.whole_tables import check_whole_tables, whole_table_specs
 from checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -324,7 +324,7 @@ def _stale_sources(
         (hop.number, name): f"hop {hop.number} needs {hop.plan.source} to be current ({reason} "
         f"there); run hop {hop.number - 1} first, or both together"
         for hop in selected
-        if hop.number > 1 and hop.number - 1 not in numbers
+        if not hop.first and hop.number - 1 not in numbers
         for name, reason in reasons[hop.number - 1].items()
         if reason is not Reason.UNCHANGED
     }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from checks.checksum import Digests, both_sides, bucket
-from checks.verdict import Differences, Sink
+from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.verdict import Differences, Sink, Verdict
 from resources.digest.fields import Side, observed
 from resources.digest.measure import Grouped
 from resources.endpoint import Endpoint
@@ -16,6 +19,31 @@ BUCKETS = 1024
 """A range is bisected into this many at once: of a million rows, about a thousand are read."""
 
 SIDES: tuple[Side, Side] = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both sides of one key range of a hop; the rows that differ are looked for at most once."""
+
+    plan: CopyPlan
+    source: Endpoint
+    target: Endpoint
+    key_range: KeyRange
+    snapshot: str | None = None
+    """Of a PostgreSQL source."""
+
+    @cached_property
+    def differences(self) -> Differences:
+        """The rows that differ, see `drill_down`."""
+        return drill_down(
+            self.plan, self.source, self.target, self.key_range, snapshot=self.snapshot
+        )
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """A failed verdict with the rows that differ, where the check did not find them itself."""
+        if verdict.passed or verdict.differences is not None or verdict.check == EXPECTATIONS:
+            return verdict
+        return replace(verdict, differences=self.differences)
 
 
 def drill_down(

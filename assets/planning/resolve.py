@@ -95,6 +95,11 @@ class Hop:
     """The wire format that it uses; decided by `with_wires`."""
 
     @property
+    def first(self) -> bool:
+        """Whether it reads the transfer's source; the others read what the hop before committed."""
+        return self.number == 1
+
+    @property
     def written_plan(self) -> CopyPlan:
         """The plan with the table that ranges are written to: with `swap`, the shadow table."""
         return replace(self.plan, target=written_to(self.plan, self.options))

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Journey, Servers, fingerprints_of
+from assets.planning.resolve import Hop, Journey, Servers, fingerprints_of
+from resources.digest.measure import Taken
 from resources.errors import TableferryError
 from resources.fingerprints import SourceFingerprint
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
+from resources.tables import TableRef
 
 
 class SourceMoved(TableferryError):
@@ -23,10 +25,34 @@ class SourceMoved(TableferryError):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one attempt reads of a range: under which snapshot, and what is there."""
+    """What one attempt reads of a range, and under which snapshot.
 
-    snapshot: str | None
+    Only the first hop reads the transfer's source, which others write to. A later hop reads what
+    the hop before it has committed: no snapshot is needed for that, and it does not move.
+    """
+
     fingerprint: SourceFingerprint
+    """Of the range in the transfer's source, whatever the hop."""
+    snapshot: str | None = None
+    of_source: bool = True
+    """Whether it is the transfer's source that is read."""
+    taken: Taken | None = None
+    """The checksum of the rows that are read, where it is known already."""
+
+    @property
+    def may_move(self) -> bool:
+        """Whether the rows may change while they are read."""
+        return self.of_source and self.snapshot is None
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there must be; None where a write mode decides it."""
+        return self.fingerprint.rows if self.of_source else None
+
+    @property
+    def value(self) -> str | None:
+        """The fingerprint of what is read; only sources have one."""
+        return self.fingerprint.value if self.of_source else None
 
 
 class SourceState:
@@ -55,27 +81,35 @@ class SourceState:
         self._journey, self._servers, self._shared = journey, servers, shared
         self._lock = threading.Lock()
         self._latest = {
-            name: Reading(snapshot, fingerprint)
+            name: Reading(fingerprint, snapshot, taken=fingerprint.taken)
             for name, fingerprint in journey.fingerprints.items()
         }
+        self._committed: dict[tuple[TableRef, str], Taken] = {}
 
     def latest(self, name: str) -> Reading:
-        """What a range was read as most recently, or planned as."""
+        """What a range of the source was read as most recently, or planned as."""
         with self._lock:
             return self._latest[name]
 
-    def reading(self, key_range: KeyRange) -> Reading:
-        """What to read a range as now.
+    def reading(self, hop: Hop, key_range: KeyRange) -> Reading:
+        """What a hop is to read a range as now.
 
         Raises:
             ConnectionFailed: a new snapshot is needed, and the server is not back.
         """
         latest = self.latest(key_range.name)
+        if not hop.first:
+            taken = self._committed.get((hop.plan.source, key_range.name))
+            return Reading(latest.fingerprint, of_source=False, taken=taken)
         if self._shared is None:
             return latest
         snapshot = self._shared.name()
         # not by name: a server that was restarted begins to count anew
         return latest if latest.snapshot is snapshot else self._read(key_range, snapshot)
+
+    def committed(self, table: TableRef, key_range: KeyRange, taken: Taken) -> None:
+        """Keep the checksum of what a hop commits to its target, for the hop that reads it next."""
+        self._committed[table, key_range.name] = taken
 
     def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
         """Make sure that a range is still what it was read as; a snapshot guarantees it.
@@ -83,7 +117,7 @@ class SourceState:
         Raises:
             SourceMoved: it is not; the next `reading` knows what it is now.
         """
-        if reading.snapshot is not None:
+        if not reading.may_move:
             return
         now = self._read(key_range, None).fingerprint
         if now != reading.fingerprint:
@@ -99,8 +133,8 @@ class SourceState:
             self._servers,
             [key_range],
             snapshot=snapshot,
-        )
-        reading = Reading(snapshot, found[key_range.name])
+        )[key_range.name]
+        reading = Reading(found, snapshot, taken=found.taken)
         with self._lock:
             self._latest[key_range.name] = reading
         return reading

@@ -1,4 +1,4 @@
-"""What the workers of one run share, and what becomes of each range."""
+"""What the attempts of one run share, and what becomes of each range."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from assets.planning.resolve import Hop, Journey, Servers
 from assets.running import progress
 from assets.running.source_state import SourceState
 from checks.verdict import Level, Verdict
-from resources.digest.measure import Taken
-from resources.tables import System, TableRef
+from resources.tables import System
 
 SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 """The range is in the target already; there is at most something to check and to record."""
@@ -36,7 +35,7 @@ class Outcome:
 
 @dataclass
 class Work:
-    """All that the workers of one run share.
+    """All that the attempts of one run share.
 
     `exports` and `loads` bound how many ranges are read and written at a time. A range takes its
     export slot first, reads a little ahead, and then waits for a load slot; it never waits for an
@@ -62,8 +61,6 @@ class Work:
     """Why a range cannot go through a hop, by number of the hop and name."""
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
-    proven: dict[tuple[TableRef, str], Taken] = field(default_factory=dict)
-    """What the checksum of a hop found in its target, by table and range: the next hop's source."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
@@ -72,3 +69,7 @@ class Work:
                 self.journey.transfer.transfer, str(hop.plan.target), name, phase, rows
             )
         )
+
+    def message(self, hop: Hop, name: str, problem: str) -> str:
+        """A problem of one range, with where it is."""
+        return f"{self.journey.transfer.transfer}: {hop.plan.target} range {name}: {problem}"

@@ -7,18 +7,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from assets.log.records import RangeRecord, Reason, State
-from assets.planning.resolve import Hop
-from assets.running.source_state import Reading
+from assets.running.range_attempt import RangeAttempt
 from assets.running.work import Outcome, Work
-from assets.verifying.extra_rows import allowing_kept
-from assets.verifying.on_demand import explained
+from assets.verifying.extra_rows import allowing_extra_rows
 from checks.counts import row_count_of
+from checks.drilldown import Comparison
 from checks.expectations import run_suite
 from checks.reconcile import reconcile, taken_of
 from checks.verdict import Level, Verdict
 from resources.crash_points import reached
 from resources.errors import TableferryError
-from resources.keys.range import KeyRange
 from resources.tables import TableRef
 from resources.target import RangeLoad
 
@@ -30,15 +28,7 @@ class CheckFailed(TableferryError):
     """Where the rows are kept that nobody got to see."""
 
 
-def require_unmoved(work: Work, hop: Hop, key_range: KeyRange, reading: Reading) -> None:
-    """Raise `SourceMoved` if the difference may be the source's own; later hops read our tables."""
-    if hop.number == 1:
-        work.source.require_unmoved(key_range, reading)
-
-
-def audit(
-    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, load: RangeLoad
-) -> tuple[Verdict, ...]:
+def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
     """Check the staged rows of a range against the source, before anybody sees them.
 
     Raises:
@@ -46,10 +36,10 @@ def audit(
         SourceMoved: because the source is no longer what was read.
     """
     reached("before_audit")
-    work.tell(hop, key_range.name, "reconcile")
+    attempt.tell("reconcile")
     table = load.audited_table()
     try:
-        verdicts = _require_green(work, hop, key_range, reading, table)
+        verdicts = _require_green(attempt, table)
     except CheckFailed as error:
         error.rejected = load.keep_rejected()
         raise
@@ -57,64 +47,51 @@ def audit(
     return verdicts
 
 
-def prove(
-    work: Work,
-    hop: Hop,
-    key_range: KeyRange,
-    reading: Reading,
-    record: RangeRecord,
-    reason: Reason,
-) -> Outcome:
+def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -> Outcome:
     """Check a range that is in the target already, and record it as committed if it is right.
 
     Raises:
         CheckFailed: a blocking check is not green.
         SourceMoved: because the source is no longer what was read.
     """
-    work.tell(hop, key_range.name, "reconcile")
+    attempt.tell("reconcile")
     started = time.perf_counter()
-    verdicts = _require_green(work, hop, key_range, reading, hop.written_plan.target)
+    verdicts = _require_green(attempt, attempt.hop.written_plan.target)
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
-    return settle(work, hop, replace(record, seconds=seconds), reason, verdicts)
+    return settle(attempt, replace(record, seconds=seconds), reason, verdicts)
 
 
 def settle(
-    work: Work, hop: Hop, record: RangeRecord, reason: Reason, verdicts: tuple[Verdict, ...]
+    attempt: RangeAttempt, record: RangeRecord, reason: Reason, verdicts: tuple[Verdict, ...]
 ) -> Outcome:
     """Record a range whose rows are right where they are written to: committed, or shadowed."""
-    name, writer = record.range, work.writers[hop.number]
+    hop, writer = attempt.hop, attempt.writer
     if hop.options.mode == "swap":
-        record = replace(record, state=State.SHADOWED, shadow=work.shadows[hop.number])
+        record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
         writer.progress(record)
         reached("after_shadowed")
-        work.tell(hop, name, "shadowed")
+        attempt.tell("shadowed")
         return Outcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED)
     writer.commit(record)
     reached("after_event")
     for verdict in reversed(verdicts):
-        writer.checked(name, verdict)
-    work.tell(hop, name, "committed")
+        writer.checked(attempt.name, verdict)
+    attempt.tell("committed")
     return Outcome(hop, record, reason, verdicts)
 
 
-def _require_green(
-    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, table: TableRef
-) -> tuple[Verdict, ...]:
-    verdicts = verdicts_of(work, hop, key_range, reading, table)
+def _require_green(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
+    verdicts = verdicts_of(attempt, table)
     if not all(verdict.passed for verdict in verdicts):
-        require_unmoved(work, hop, key_range, reading)
-        verdicts = allowing_kept_rows(work, hop, key_range, reading, verdicts, table)
-        snapshot = reading.snapshot if hop.number == 1 else None
-        plan = replace(hop.plan, target=table)
-        verdicts = tuple(
-            explained(plan, work.servers, key_range, verdict, snapshot=snapshot)
-            for verdict in verdicts
-        )
-    blocking = blocking_failures(work, verdicts)
+        attempt.require_unmoved()
+        compared = _comparison(attempt, table)
+        verdicts = allowing_extra_rows(attempt.hop, compared, verdicts)
+        verdicts = tuple(map(compared.explained, verdicts))
+    blocking = blocking_failures(attempt.work, verdicts)
     if blocking:
         for verdict in verdicts:
-            work.writers[hop.number].checked(key_range.name, verdict)
+            attempt.writer.checked(attempt.name, verdict)
         raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
     return verdicts
 
@@ -128,67 +105,62 @@ def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
     ]
 
 
-def allowing_kept_rows(
-    work: Work,
-    hop: Hop,
-    key_range: KeyRange,
-    reading: Reading,
-    verdicts: tuple[Verdict, ...],
-    table: TableRef,
+def allowing_extra_rows_in(
+    attempt: RangeAttempt, verdicts: tuple[Verdict, ...], table: TableRef
 ) -> tuple[Verdict, ...]:
-    """The verdicts, passed where the table only has rows besides that its mode keeps."""
-    snapshot = reading.snapshot if hop.number == 1 else None
-    return allowing_kept(hop, work.servers, key_range, verdicts, table=table, snapshot=snapshot)
+    """The verdicts, passed where the table only has rows besides that its write mode keeps."""
+    return allowing_extra_rows(attempt.hop, _comparison(attempt, table), verdicts)
 
 
-def verdicts_of(
-    work: Work, hop: Hop, key_range: KeyRange, reading: Reading, table: TableRef
-) -> tuple[Verdict, ...]:
+def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     """The row count's verdict, the declared level's, and that of the expectations if there are.
 
     They are recorded in reverse: the ledger takes the row count for the sign that all are there.
 
     Args:
-        work: the run.
-        hop: whose range.
-        key_range: the rows to check.
-        reading: how the source was read.
+        attempt: the range, its hop, and how its source was read.
         table: where the rows are: staged, in the shadow of a swap, or in the target.
     """
-    *_, level = work.levels
-    verdict = reconcile_range(work, hop, key_range, level, reading, table)
+    *_, level = attempt.work.levels
+    verdict = reconcile_range(attempt, level, table)
     verdicts = [verdict]
     if level == "checksum":
         verdicts.insert(0, row_count_of(verdict))
     elif level != "count":
-        verdicts.insert(0, reconcile_range(work, hop, key_range, "count", reading, table))
-    if suite := work.journey.transfer.suite:
-        target = work.servers.endpoint(hop.plan.target.system)
-        verdicts.append(run_suite(suite, replace(hop.plan, target=table), target, key_range))
+        verdicts.insert(0, reconcile_range(attempt, "count", table))
+    if suite := attempt.work.journey.transfer.suite:
+        plan = replace(attempt.hop.plan, target=table)
+        verdicts.append(run_suite(suite, plan, attempt.target, attempt.key_range))
     return tuple(verdicts)
 
 
-def reconcile_range(
-    work: Work, hop: Hop, key_range: KeyRange, level: Level, reading: Reading, table: TableRef
-) -> Verdict:
+def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Verdict:
     """Compare the range at one level, as its source was read, with the rows in a table."""
+    work, hop, reading = attempt.work, attempt.hop, attempt.reading
     plan = replace(hop.plan, target=table)
-    source = work.servers.endpoint(plan.source.system)
-    target = work.servers.endpoint(plan.target.system)
-    first = hop.number == 1
-    taken = reading.fingerprint.taken if first else work.proven.get((plan.source, key_range.name))
+    source, target = attempt.source, attempt.target
     verdict = reconcile(
         plan,
         source,
         target,
-        key_range,
+        attempt.key_range,
         level,
-        snapshot=reading.snapshot if first else None,
-        taken=taken,
+        snapshot=reading.snapshot,
+        taken=reading.taken,
     )
     # other modes may publish less or more than what is staged
     staged_whole = hop.options.mode == "replace" and hop.number < len(work.journey.hops)
     if level == "checksum" and verdict.passed and staged_whole:
-        found = taken_of(plan, source, target, verdict)
-        work.proven[hop.plan.target, key_range.name] = found
+        taken = taken_of(plan, source, target, verdict)
+        work.source.committed(hop.plan.target, attempt.key_range, taken)
     return verdict
+
+
+def _comparison(attempt: RangeAttempt, table: TableRef) -> Comparison:
+    return Comparison(
+        replace(attempt.hop.plan, target=table),
+        attempt.source,
+        attempt.target,
+        attempt.key_range,
+        attempt.reading.snapshot,
+    )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assets.planning.resolve import Hop, Servers
-from checks.drilldown import drill_down
+from assets.planning.resolve import Hop
+from checks.drilldown import Comparison
 from checks.verdict import CHECK_NAMES, Differences, Verdict
 from checks.whole_table import repeated_keys
-from resources.keys.range import KeyRange
-from resources.tables import TableRef
 from resources.target import row_identity
 
 
@@ -19,14 +17,8 @@ def keeps_rows(hop: Hop) -> bool:
     return hop.options.mode in ("append", "upsert") and bool(row_identity(hop.plan))
 
 
-def allowing_kept(
-    hop: Hop,
-    servers: Servers,
-    key_range: KeyRange,
-    verdicts: Sequence[Verdict],
-    *,
-    table: TableRef | None = None,
-    snapshot: str | None = None,
+def allowing_extra_rows(
+    hop: Hop, compared: Comparison, verdicts: Sequence[Verdict]
 ) -> tuple[Verdict, ...]:
     """Pass what failed for nothing but rows that the write mode keeps, and count those.
 
@@ -35,37 +27,31 @@ def allowing_kept(
 
     Args:
         hop: whose write mode it is.
-        servers: where its tables are.
-        key_range: the rows that were compared.
+        compared: the range, and the tables that were compared.
         verdicts: what the checks of the range found.
-        table: that they compared with the source; the target if not given.
-        snapshot: of a PostgreSQL source.
     """
     names = CHECK_NAMES.values()
     failed = [one for one in verdicts if not one.passed and one.check in names]
     if not failed or not keeps_rows(hop):
         return tuple(verdicts)
-    plan = replace(hop.plan, target=table or hop.plan.target)
-    target = servers.endpoint(plan.target.system)
     of_all = next((one.differences for one in failed if one.check == "full_hash"), None)
-    found = of_all or drill_down(
-        plan, servers.endpoint(plan.source.system), target, key_range, snapshot=snapshot
-    )
-    keys, _ = repeated_keys(plan, target, plan.target_range(key_range))
+    found = of_all or compared.differences
+    plan = compared.plan
+    keys, _ = repeated_keys(plan, compared.target, plan.target_range(compared.key_range))
     return tuple(
         one if keys or one not in failed else _judged(one, one.differences or found, found)
         for one in verdicts
     )
 
 
-def with_kept(verdict: Verdict, kept: int) -> Verdict:
+def with_extra_rows(verdict: Verdict, rows: int) -> Verdict:
     """The verdict, with how many rows the write mode leaves standing if it is about rows."""
     if not verdict.passed or verdict.check not in CHECK_NAMES.values():
         return verdict
     return replace(
         verdict,
-        note=f"the source's rows are there; the target keeps {kept} that the source has no more",
-        metadata={**verdict.metadata, "kept_rows": kept},
+        note=f"the source's rows are there; the target keeps {rows} that the source has no more",
+        metadata={**verdict.metadata, "kept_rows": rows},
     )
 
 
@@ -74,4 +60,4 @@ def _judged(verdict: Verdict, found: Differences, of_all: Differences) -> Verdic
     if wrong:
         return replace(verdict, differences=found, note=found.summary())
     passed = replace(verdict, passed=True, disagreeing=(), differences=None)
-    return with_kept(passed, of_all.extra_in_target)
+    return with_extra_rows(passed, of_all.extra_in_target)

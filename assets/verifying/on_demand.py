@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import dagster as dg
 
@@ -15,14 +15,12 @@ from assets.declaring.manifest import Transfer
 from assets.log.ledger import EventLogger, Writer, committed, newest, records
 from assets.log.records import MISSING, State
 from assets.planning.resolve import Hop, Servers, known_ranges, levels_of, resolve_hops
-from assets.verifying.extra_rows import allowing_kept
-from checks.drilldown import drill_down
-from checks.expectations import CHECK_NAME as EXPECTATIONS
+from assets.verifying.extra_rows import allowing_extra_rows
+from checks.drilldown import Comparison
 from checks.expectations import run_suite
 from checks.reconcile import reconcile_all
 from checks.verdict import Level, Verdict
 from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
 
 MOST_COMPARISONS = 4
 """Of a range that runs record anew all the while; its last verdict does not count then."""
@@ -203,10 +201,17 @@ def _compared(
     ranges: Sequence[KeyRange],
     level: Level | None,
 ) -> Iterator[dict[str, Verdict]]:
+    source = servers.endpoint(hop.plan.source.system)
+    target = servers.endpoint(hop.plan.target.system)
+    compared = {one.name: Comparison(hop.plan, source, target, one) for one in ranges}
     for one_level in (level,) if level else levels_of(transfer):
-        yield _verdicts(hop, servers, ranges, one_level)
+        found = reconcile_all(hop.plan, source, target, ranges, one_level)
+        verdicts = {}
+        for name, both in compared.items():
+            (verdict,) = allowing_extra_rows(hop, both, [found[name]])
+            verdicts[name] = both.explained(verdict)
+        yield verdicts
     if suite := transfer.suite:
-        target = servers.endpoint(hop.plan.target.system)
         yield {one.name: run_suite(suite, hop.plan, target, one) for one in ranges}
 
 
@@ -255,39 +260,3 @@ def closing_line(found: Sequence[Checked], open_ranges: Sequence[NotCommitted]) 
     states = Counter(one.state for one in open_ranges)
     parts = [f"{number} {state}" for state, number in states.items()]
     return f"{line}; ranges: {', '.join(parts)}" if parts else line
-
-
-def _verdicts(
-    hop: Hop, servers: Servers, ranges: Sequence[KeyRange], level: Level
-) -> dict[str, Verdict]:
-    source = servers.endpoint(hop.plan.source.system)
-    target = servers.endpoint(hop.plan.target.system)
-    found = reconcile_all(hop.plan, source, target, ranges, level)
-    verdicts = {}
-    for key_range in ranges:
-        (verdict,) = allowing_kept(hop, servers, key_range, [found[key_range.name]])
-        verdicts[key_range.name] = explained(hop.plan, servers, key_range, verdict)
-    return verdicts
-
-
-def explained(
-    plan: CopyPlan,
-    servers: Servers,
-    key_range: KeyRange,
-    verdict: Verdict,
-    *,
-    snapshot: str | None = None,
-) -> Verdict:
-    """A failed comparison with the rows that differ, where the check itself did not find them."""
-    if verdict.passed or verdict.differences is not None or verdict.check == EXPECTATIONS:
-        return verdict
-    return replace(
-        verdict,
-        differences=drill_down(
-            plan,
-            servers.endpoint(plan.source.system),
-            servers.endpoint(plan.target.system),
-            key_range,
-            snapshot=snapshot,
-        ),
-    )

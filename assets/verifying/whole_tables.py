@@ -74,7 +74,7 @@ def check_whole_tables(
             servers.endpoint(hop.plan.source.system),
             servers.endpoint(hop.plan.target.system),
             ranges,
-            snapshot=snapshot if hop.number == 1 else None,
+            snapshot=snapshot if hop.first else None,
         )
         for verdict in verdicts:
             if verdict.check in names:
@@ -93,7 +93,7 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     if verdict.check != TOTAL_ROWS:
         return False
     # the ranges' own checks tell whether a row of the source is missing
-    moving = hop.number == 1 and hop.plan.source.system != "postgres"
+    moving = hop.first and hop.plan.source.system != "postgres"
     return moving or (keeps_rows(hop) and _more_in_target(verdict))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assets.running import range_attempt
+from assets.running import moving
 from assets.verifying import audit
 from pipelines.command.session import open_session
 from resources.sqlserver.resource import SqlServerResource
@@ -61,7 +61,7 @@ def when(
             seen += 1
             act(seen)
 
-    for module in (range_attempt, audit):
+    for module in (moving, audit):
         monkeypatch.setattr(module, "reached", reached)
     return lambda: seen
 

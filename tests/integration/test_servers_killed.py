@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from tableferry_local.stack import Stack
 
-from assets.running import range_attempt
+from assets.running import moving
 from pipelines.command.session import open_session
 from resources import crash_points
 from tests.integration.conftest import Ferry
@@ -48,7 +48,7 @@ def kill_at(
     servers: list[str],
     point: str,
     nth: int,
-    module: ModuleType = range_attempt,
+    module: ModuleType = moving,
 ) -> Callable[[], None]:
     """Kill servers when the run is at a point the nth time, and start them again after a moment.
 
@@ -125,7 +125,7 @@ def test_a_server_that_stays_away_fails_the_run_clearly(
             killed.set()
             ferry.stack.kill("clickhouse")
 
-    monkeypatch.setattr(range_attempt, "reached", reached)
+    monkeypatch.setattr(moving, "reached", reached)
     view = ferry.run(profile="safe")
     ferry.stack.restart("clickhouse")
     assert not view.good
@@ -136,7 +136,7 @@ def test_a_server_that_stays_away_fails_the_run_clearly(
     (run_id,) = view.run_ids
     said = [entry.user_message for entry in ferry.session.instance.all_logs(run_id)]
     assert any("attempt 1 failed, again in" in message for message in said), "attempts are seen"
-    monkeypatch.setattr(range_attempt, "reached", lambda name: None)
+    monkeypatch.setattr(moving, "reached", lambda name: None)
     reopen(ferry)
     before = ferry.materializations("sqlserver", "dbo")
     again = ferry.run(failed=True)

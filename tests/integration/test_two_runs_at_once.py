@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.running import range_attempt
+from assets.running import moving
 from pipelines.command import runner
 from pipelines.command.session import Session, open_session
 from pipelines.command.views import TransferView
@@ -55,7 +55,7 @@ def test_of_two_runs_of_a_range_one_wins(
             inside.set()
             assert go_on.wait(60)
 
-    monkeypatch.setattr(range_attempt, "reached", reached)
+    monkeypatch.setattr(moving, "reached", reached)
     found: dict[str, TransferView] = {}
 
     def run(which: str, session: Session) -> None:

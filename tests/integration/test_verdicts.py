@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.asset_keys import asset_key
-from assets.running import range_attempt
+from assets.running import moving
 from assets.running.runs import RANGE_END, RANGE_START, move_job_name
 from assets.verifying import on_demand
 from pipelines.cli import main
@@ -94,7 +94,7 @@ def test_a_check_that_ran_beside_a_move_does_not_outlive_it(
             inside.set()
             assert go_on.wait(60)
 
-    monkeypatch.setattr(range_attempt, "reached", reached)
+    monkeypatch.setattr(moving, "reached", reached)
     moved: list[bool] = []
     second = open_session()
     move = threading.Thread(target=lambda: moved.append(runner.run(second, one.table).good))

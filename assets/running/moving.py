@@ -1,0 +1,183 @@
+"""Moves one key range through one hop: export, load, audit, finalise, record."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from assets.log.records import Reason, State
+from assets.running.prefetch import Prefetch
+from assets.running.range_attempt import RangeAttempt
+from assets.running.source_state import SourceMoved
+from assets.running.work import Outcome
+from assets.verifying.audit import audit, settle
+from assets.verifying.extra_rows import with_extra_rows
+from resources.artifacts import Artifact
+from resources.crash_points import reached
+from resources.delimited import Framing, framed_rows
+from resources.errors import ReceiptMismatch
+from resources.sqlserver.source import read_tab_separated
+from resources.target import RangeLoad, TargetOptions, written_to
+from resources.types.conform import conform, schema
+
+
+def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
+    """Stream the range into a staging table, audit it, make it visible, record it.
+
+    Raises:
+        CheckFailed: a blocking check of the staged rows is not green.
+        SourceMoved: the source is no longer what was read.
+    """
+    work, hop, key_range = attempt.work, attempt.hop, attempt.key_range
+    counts: dict[str, int] = {}
+    artifacts: list[Artifact] = []
+    framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
+    options = replace(hop.options, batch_rows=work.batch_rows, framing=framing)
+    with _Slot(work.exports) as export_slot:
+        reached("before_export")
+        attempt.tell("export")
+        staging = attempt.loader.attempt(
+            hop.plan,
+            key_range,
+            options,
+            owner=work.owner,
+            data_version=attempt.data_version,
+            alive=work.alive,
+        )
+        exports = _export(attempt, counts, framing, artifacts)
+        with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
+            began = started = time.perf_counter()
+            watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
+            if hop.wire == "text":
+                receipt = load.load_text(watched)
+            else:
+                receipt = load.load_arrow(watched, schema(hop.plan))
+            seconds = {
+                "export": stream.source_seconds,
+                "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
+            }
+            reached("after_load")
+            staged = _staged(attempt, load)
+            record = attempt.record_of_move(
+                State.LOADED,
+                rows=staged,
+                bytes=receipt.bytes,
+                wire=hop.wire,
+                seconds=seconds,
+                counts=counts,
+                artifacts=(*artifacts, *receipt.artifacts),
+            )
+            attempt.writer.progress(record)
+            started = time.perf_counter()
+            verdicts = audit(attempt, load)
+            audited = time.perf_counter()
+            attempt.tell("finalise")
+            visible = load.finalise()
+            _require_visible(attempt, options, visible)
+            seconds["reconcile"] = audited - started
+            seconds["finalise"] = time.perf_counter() - audited
+            moving = time.perf_counter() - began - seconds["reconcile"]
+            record = replace(record, moving_seconds=moving)
+    reached("after_commit")
+    attempt.writer.progress(replace(record, state=State.FINALISED))
+    if hop.options.mode == "upsert" and (extra := visible - staged):
+        verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
+    return settle(attempt, record, reason, verdicts)
+
+
+def _require_visible(attempt: RangeAttempt, options: TargetOptions, rows: int) -> None:
+    """What readers see now must be what was audited."""
+    plan = attempt.hop.plan
+    shown = attempt.loader.range_rows(plan, attempt.key_range, options)
+    if shown != rows:
+        raise ReceiptMismatch(
+            f"{rows} rows were audited and made visible, but the range has {shown} in "
+            f"{written_to(plan, options)}: another writer, or a trigger, changed it"
+        )
+
+
+def _staged(attempt: RangeAttempt, load: RangeLoad) -> int:
+    """Rows that arrived; they must be those that the fingerprint counted, and still stands for."""
+    staged, expected = load.staged_rows(), attempt.reading.rows
+    attempt.require_unmoved()
+    if expected is not None and staged != expected:
+        # without a snapshot, a row whose key moved past the reader is missed or read twice
+        kind = SourceMoved if attempt.reading.may_move else ReceiptMismatch
+        raise kind(
+            f"{attempt.hop.plan.source} holds {expected} rows in this range, but {staged} arrived "
+            "in the staging table; nothing was committed"
+        )
+    return staged
+
+
+def _export(
+    attempt: RangeAttempt,
+    counts: dict[str, int],
+    framing: Framing | None,
+    artifacts: list[Artifact],
+) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
+    """How to open the stream of a range: batches as the target wants them, or text."""
+    servers, plan, source = attempt.work.servers, attempt.hop.plan, attempt.source
+    wire, snapshot = attempt.hop.wire, attempt.reading.snapshot
+    batch_rows = attempt.work.batch_rows
+    sql = plan.select(attempt.key_range, wire)
+
+    @contextmanager
+    def batches() -> Iterator[Iterator[pa.RecordBatch]]:
+        with source.read_arrow(sql, batch_rows=batch_rows, snapshot=snapshot) as reader:
+            yield (conform(batch, plan, counts) for batch in reader)
+
+    def chunks() -> AbstractContextManager[Iterator[bytes]]:
+        if plan.source.system == "sqlserver":
+            return read_tab_separated(servers.sqlserver, plan, attempt.key_range, artifacts)
+        return servers.postgres.read_text(sql, snapshot=snapshot)
+
+    @contextmanager
+    def framed() -> Iterator[Iterator[bytes]]:
+        assert framing is not None
+        with source.read_arrow(
+            framing.in_query(sql), batch_rows=batch_rows, snapshot=snapshot
+        ) as reader:
+            yield framed_rows(reader, framing, len(plan.columns))
+
+    if framing is not None:
+        return framed
+    return chunks if wire == "text" else batches
+
+
+def _watched(attempt: RangeAttempt, items: Iterable[Any], row_end: bytes) -> Iterator[Any]:
+    """Pass a stream on, telling how many rows of it have gone; `row_end` ends each row of text."""
+    for item in items:
+        reached("during_export")
+        yield item
+        rows = item.num_rows if isinstance(item, pa.RecordBatch) else item.count(row_end)
+        attempt.tell("load", rows)
+        reached("during_load")
+    reached("after_export")
+
+
+class _Slot(AbstractContextManager["_Slot"]):
+    """A semaphore's slot that may be given back before the context ends, from another thread."""
+
+    def __init__(self, semaphore: threading.Semaphore) -> None:
+        self._semaphore, self._held, self._lock = semaphore, False, threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._semaphore.acquire()
+        self._held = True
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        with self._lock:
+            if self._held:
+                self._held = False
+                self._semaphore.release()

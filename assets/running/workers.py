@@ -1,0 +1,187 @@
+"""Takes the key ranges of a run through its hops, in parallel, each as its reason asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from assets.log.records import RangeRecord, Reason, State
+from assets.planning.resolve import ALL_CHECKS, Hop
+from assets.running.moving import move
+from assets.running.range_attempt import RangeAttempt
+from assets.running.work import SETTLED, Outcome, Work
+from assets.verifying.audit import (
+    CheckFailed,
+    allowing_extra_rows_in,
+    audit_in_place,
+    blocking_failures,
+    reconcile_range,
+    verdicts_of,
+)
+from checks.verdict import CHECK_NAMES, Verdict
+from resources.crash_points import reached
+from resources.digest.fields import not_compared
+from resources.errors import InputError, TableferryError, describe
+from resources.retry import retrying
+
+
+def run_ranges(
+    work: Work, hops: tuple[Hop, ...], reasons: Mapping[int, Mapping[str, Reason]]
+) -> list[Outcome]:
+    """Take every range of the plan through the hops, in parallel; returns all outcomes.
+
+    A range that fails in a hop goes no further; the others go on.
+    """
+
+    def outcomes_of(name: str) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for hop in hops:
+            if work.stop.is_set():
+                break
+            outcomes.append(_through(work, hop, name, reasons[hop.number][name]))
+            if not outcomes[-1].good:
+                break
+            reached("between_hops")
+        return outcomes
+
+    with ThreadPoolExecutor(work.workers, thread_name_prefix="range") as pool:
+        futures = [pool.submit(outcomes_of, name) for name in work.journey.ranges]
+        try:
+            return [outcome for future in futures for outcome in future.result()]
+        except BaseException:
+            work.stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
+    """Take one range through one hop, trying again after what may pass."""
+    attempts = 0
+    try:
+        for again in retrying():
+            with again:
+                attempts += 1
+                return _attempt(work, hop, name, reason, attempts)
+        raise AssertionError("a retry loop ends with a result or an error")
+    except Exception as error:
+        rejected = error.rejected if isinstance(error, CheckFailed) else None
+        failed = RangeRecord(
+            range=name,
+            state=State.FAILED,
+            data_version=str(work.journey.version(hop, work.source.latest(name).fingerprint)),
+            run_id=work.run_id,
+            error=work.message(hop, name, describe(error)),
+            attempts=attempts,
+            rejected=rejected.name if rejected else None,
+        )
+        work.writers[hop.number].progress(failed)
+        work.tell(hop, name, "failed")
+        return Outcome(hop, failed, reason)
+
+
+def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Outcome:
+    """Do what the plan says of a range, unless its source is no longer what was planned from."""
+    if refused := work.refused.get((hop.number, name)):
+        raise InputError(refused)
+    key_range = work.journey.ranges[name]
+    reading = work.source.reading(hop, key_range)
+    attempt = RangeAttempt(work, hop, key_range, reading, number)
+    in_place = replace(attempt, hop=hop.in_place)
+    if reading.fingerprint == work.journey.fingerprints[name]:
+        if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
+            return _skip(in_place, reason)
+        if reason is Reason.PROMOTED:
+            return _record_promoted(in_place)
+        if reason is Reason.SHADOWED:
+            return _check_gathered(attempt)
+        if reason is Reason.DIGEST_CHANGED and hop.options.mode != "swap":
+            if (outcome := _skip_if_equal(attempt)) is not None:
+                return outcome
+            reason = Reason.SOURCE_CHANGED
+    elif reason in (*SETTLED, Reason.SHADOWED):
+        if reason in SETTLED and hop.options.mode == "swap":
+            raise TableferryError(
+                "its rows changed after the run was planned, and a swap moves all ranges together; "
+                "run it again"
+            )
+        reason = Reason.SOURCE_CHANGED
+    return move(attempt, reason)
+
+
+def _skip_if_equal(attempt: RangeAttempt) -> Outcome | None:
+    """Record a range anew whose data version says nothing, if both sides agree; else None.
+
+    That is so where the row digest was defined otherwise when the range was committed.
+    """
+    if not_compared(attempt.hop.plan):
+        return None
+    target = attempt.hop.plan.target
+    verdicts = verdicts_of(attempt, target)
+    checksum = next((one for one in verdicts if one.check == CHECK_NAMES["checksum"]), None)
+    checksum = checksum or reconcile_range(attempt, "checksum", target)
+    if not all(verdict.passed for verdict in (*verdicts, checksum)):
+        return None
+    return _skipped(attempt, Reason.DIGEST_CHANGED, verdicts)
+
+
+def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
+    """Record an unchanged range again, with its row count verified anew.
+
+    Without a materialization Dagster would call a backfill with skipped ranges failed.
+    """
+    target = attempt.hop.plan.target
+    if reason is Reason.UNCHECKED:
+        verdicts = verdicts_of(attempt, target)
+    else:
+        verdicts = (reconcile_range(attempt, "count", target),)
+    if not all(verdict.passed for verdict in verdicts):
+        attempt.require_unmoved()
+        verdicts = allowing_extra_rows_in(attempt, verdicts, target)
+    return _skipped(attempt, reason, verdicts)
+
+
+def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...]) -> Outcome:
+    """Record a range that was not moved, with what its checks found."""
+    failed = blocking_failures(attempt.work, verdicts)
+    record = attempt.record(State.SKIPPED_UNCHANGED, rows=attempt.reading.fingerprint.rows)
+    found = []
+    if not failed:
+        done = {verdict.check for verdict in verdicts}
+        others = [one for one in ALL_CHECKS if one not in done]
+        found = attempt.writer.commit_again(record, others)
+    for verdict in reversed(verdicts):
+        attempt.writer.checked(attempt.name, verdict)
+    attempt.tell("skipped")
+    problems = [verdict.summary() for verdict in failed]
+    problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in found]
+    if problems:
+        error = attempt.message("; ".join(problems))
+        record = replace(record, state=State.FAILED, error=error)
+    return Outcome(attempt.hop, record, reason, verdicts)
+
+
+def _record_promoted(attempt: RangeAttempt) -> Outcome:
+    """A range that a swap has put in place, but not recorded: checked and recorded now."""
+    record = attempt.record_of_move(State.FINALISED, rows=attempt.reading.fingerprint.rows)
+    return audit_in_place(attempt, record, Reason.PROMOTED)
+
+
+def _check_gathered(attempt: RangeAttempt) -> Outcome:
+    """A range that an earlier run left in the shadow table, checked anew.
+
+    The verdicts of that run went with it: they are recorded with the commit only.
+    """
+    verdicts = verdicts_of(attempt, attempt.hop.written_plan.target)
+    if not all(verdict.passed for verdict in verdicts):
+        attempt.require_unmoved()
+    failed = blocking_failures(attempt.work, verdicts)
+    attempt.tell("failed" if failed else "shadowed")
+    record = attempt.record(
+        State.FAILED if failed else State.SHADOWED,
+        rows=attempt.reading.fingerprint.rows,
+        shadow=attempt.shadow,
+        error="; ".join(verdict.summary() for verdict in failed) or None,
+    )
+    return Outcome(attempt.hop, record, Reason.SHADOWED, verdicts)
