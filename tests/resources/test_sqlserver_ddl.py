@@ -84,6 +84,21 @@ def test_staging_is_a_heap() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("type_", "staged"),
+    [
+        ("decimal(12,2)", "decimal(38,2)"),
+        ("numeric(9, 0)", "decimal(38,0)"),
+        ("decimal(5)", "decimal(38,0)"),
+        ("decimal", "decimal(38,0)"),
+        ("money", "money"),
+    ],
+)
+def test_every_decimal_is_staged_in_the_most_bytes(type_: str, staged: str) -> None:
+    plan = _with(KEY, _column("price", type_), primary_key=("id",))
+    assert f'"price" {staged} NOT NULL' in create_staging(plan, STAGING)
+
+
 def test_upsert_compares_numbers_plainly() -> None:
     assert update_known(PLAN, TARGET, STAGING) == (
         'UPDATE t SET "note" = s."note" FROM "shop]s"."orders" AS t '
