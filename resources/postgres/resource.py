@@ -17,12 +17,15 @@ from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, TableMissing
+from resources.kept import KeptConnections
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.tables import Column, System, TableRef
 
 logger = logging.getLogger(__name__)
+
+PgConnection = psycopg.Connection[tuple[Any, ...]]
 
 SESSION = {
     # text must not depend on the role's or the database's defaults
@@ -269,25 +272,35 @@ class PostgresResource(ServerResource):
     def _fetch(
         self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
     ) -> list[tuple[Any, ...]]:
-        with self._connect() as connection, self._translated(snapshot):
+        kept = _kept.lent(_conninfo(self.settings()), self._new_connection)
+        with kept as connection, self._translated(snapshot):
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
             cursor = connection.execute(sql.encode(), params)
-            return cursor.fetchall() if cursor.description else []
+            rows = cursor.fetchall() if cursor.description else []
+            connection.rollback()  # the snapshot's transaction
+            return rows
 
     @contextmanager
-    def _connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        settings = self.settings()
-        try:
-            connection = psycopg.connect(_conninfo(settings), autocommit=True)
-            connection.execute(SESSION_SQL)
-        except psycopg.Error as error:
-            raise connection_failed(settings, error) from error
-        connection.add_notice_handler(_log_notice)
+    def _connect(self) -> Iterator[PgConnection]:
+        connection = self._new_connection()
         try:
             yield connection
         finally:
             connection.close()
+
+    def _new_connection(self) -> PgConnection:
+        settings = self.settings()
+        try:
+            # prepared statements would not survive a pooler between us and the server
+            connection = psycopg.connect(
+                _conninfo(settings), autocommit=True, prepare_threshold=None
+            )
+            connection.execute(SESSION_SQL)
+        except psycopg.Error as error:
+            raise connection_failed(settings, error) from error
+        connection.add_notice_handler(_log_notice)
+        return connection
 
     @contextmanager
     def _translated(self, snapshot: str | None = None) -> Iterator[None]:
@@ -309,6 +322,18 @@ class PostgresResource(ServerResource):
                 raise statement_failed(self.settings(), error, snapshot) from error
             for start in range(0, batch.num_rows, batch_rows):
                 yield batch.slice(start, batch_rows)
+
+
+def _answers(connection: PgConnection) -> bool:
+    try:
+        return connection.execute("SELECT 1").fetchone() is not None
+    except psycopg.Error:
+        return False
+
+
+_kept: KeptConnections[PgConnection] = KeptConnections(
+    _answers, lambda connection: connection.closed, PgConnection.close
+)
 
 
 def _conninfo(settings: ConnectionSettings) -> str:

@@ -115,7 +115,7 @@ class SqlServerLoad:
         names = [column.name for column in plan.target_columns]
         reader = pa.RecordBatchReader.from_batches(schema, iter(source))
         # its own connection, because the driver copies the options of this one only
-        with self.resource.connection() as connection:
+        with self.resource.kept_connection() as connection:
             try:
                 with connection.raw.cursor() as cursor:
                     result = cursor.bulkcopy_arrow(

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -19,7 +19,8 @@ from resources.artifacts import artifact_folder, most_bytes
 from resources.connection import ConnectionSettings, DigestsBy, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError, TableMissing
+from resources.errors import InputError, StatementFailed, TableMissing
+from resources.kept import KeptConnections
 from resources.sqlserver.bcp import BcpTool, Encryption, find_tool, silent_seconds
 from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
 from resources.tables import Column, System, TableRef
@@ -123,7 +124,7 @@ class SqlServerResource(ServerResource):
             TableMissing: there is no such table.
         """
         names = {"schema": _text(table.schema), "table": _text(table.name)}
-        with self.connection() as connection:
+        with self.kept_connection() as connection:
             columns = connection.query(COLUMNS.format(**names))
             flags = connection.query(FLAGS.format(**names))
             key = connection.query(PRIMARY_KEY.format(**names))
@@ -145,13 +146,13 @@ class SqlServerResource(ServerResource):
         ]
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small result.
+        """The rows of a small result; the batch leaves its session as it found it.
 
         Raises:
             InputError: a snapshot was given.
         """
         refuse_snapshot(self.system, snapshot)
-        with self.connection() as connection:
+        with self.kept_connection() as connection:
             return connection.query(sql)
 
     def execute(self, sql: str) -> None:
@@ -173,13 +174,18 @@ class SqlServerResource(ServerResource):
             StatementFailed: the server refused the query, or broke off.
         """
         refuse_snapshot(self.system, snapshot)
-        with self.connection() as connection, connection.translated(sql):
+        kept = self.kept_connection("streams")  # the isolation level stays with the session
+        with kept as connection, connection.translated(sql):
             if connection.query(ALLOWS_SNAPSHOT):
                 connection.execute(USE_SNAPSHOT)
             cursor = connection.raw.cursor()
             cursor.execute(sql, use_prepare=False)
-            reader = cursor.arrow_reader(batch_rows)
-            yield _Reader(reader, connection).reader
+            reader = _Reader(cursor.arrow_reader(batch_rows), connection)
+            yield reader.reader
+            if reader.finished:
+                cursor.close()
+            else:
+                connection.close()  # nobody else is to wait for the rest
 
     @contextmanager
     def connection(self) -> Iterator[SqlServerConnection]:
@@ -193,6 +199,17 @@ class SqlServerResource(ServerResource):
             yield connection
         finally:
             connection.close()
+
+    def kept_connection(self, use: str = "") -> AbstractContextManager[SqlServerConnection]:
+        """A connection that others used before and may use after; see `KeptConnections`.
+
+        Args:
+            use: shared only with borrowers who name the same.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        return _kept.lent(self.connection_string() + use, lambda: SqlServerConnection(self))
 
     def connection_string(self) -> str:
         """For the driver; it holds the password.
@@ -322,6 +339,13 @@ class SqlServerConnection:
                 pass
             return rows
 
+    def answers(self) -> bool:
+        """Whether the session still stands; asks the server."""
+        try:
+            return bool(self.query("SELECT 1"))
+        except StatementFailed:
+            return False
+
     def close(self) -> None:
         """End the session; harmless if it is gone."""
         try:
@@ -346,11 +370,25 @@ class _Reader:
 
     def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
         self._reader, self._connection = reader, connection
+        self.finished = False
         self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         with self._connection.translated():
             yield from self._reader
+        self.finished = True
+
+
+_kept = KeptConnections(
+    SqlServerConnection.answers,
+    lambda connection: bool(connection.raw.closed),
+    SqlServerConnection.close,
+)
+
+
+def close_kept_connections() -> None:
+    """Close what is kept open of any server, so that a login or a database can be dropped."""
+    _kept.close()
 
 
 _answered: dict[str, float] = {}

@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from resources.errors import StatementFailed
-from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.sqlserver.resource import (
+    SqlServerConnection,
+    SqlServerResource,
+    close_kept_connections,
+)
 from tests import servers
 from tests.integration.conftest import Ferry
 from tests.integration.containers import ROOT
@@ -89,5 +93,6 @@ def test_it_is_enough_for_both_hops(
             with pytest.raises(StatementFailed):
                 server.execute("CREATE DATABASE another")
         finally:
+            close_kept_connections()
             admin.execute(f"DROP DATABASE IF EXISTS {name}")
             admin.execute(f"IF SUSER_ID(N'{name}') IS NOT NULL DROP LOGIN {name}")
