@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -300,7 +301,7 @@ def running(
     terminal, stdin = os.openpty() if tool.kind == "bcp" else (None, subprocess.PIPE)
     try:
         process = subprocess.Popen(
-            command,
+            [*_ending_with_us(), *command],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -346,6 +347,15 @@ def require_rows(tool: BcpTool, result: Result, rows: int, task: str) -> None:
         raise StatementFailed("sqlserver", f"{tool.name}: {task}: {complaint}")
     if result.rows != rows:
         raise ReceiptMismatch(f"{task}: {rows} rows, but {tool.name} says {result.rows}")
+
+
+def _ending_with_us() -> list[str]:
+    """What to put before a command so that the kernel kills it when we are killed.
+
+    setpriv(1) of util-linux sets the signal of prctl(2), PR_SET_PDEATHSIG, and becomes the command.
+    """
+    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 
 
 def _environment(folder: Path) -> Mapping[str, str]:

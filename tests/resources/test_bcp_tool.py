@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -241,6 +244,40 @@ def test_a_hung_tool_is_ended_and_named(
     assert is_transient(caught.value)
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert pids and eventually(lambda: all(map(gone, pids))), "all that it started is gone"
+
+
+FERRY = """
+import sys
+from pathlib import Path
+from resources.connection import parse_url
+from resources.sqlserver.bcp import find_tool, running
+folder = Path(sys.argv[1])
+tool = find_tool(str(folder / sys.argv[2]))
+settings = parse_url("sqlserver", "mssql://sa:x@host/shop")
+with running(tool, sys.argv[3:], settings, "", folder, task="t") as work:
+    work.wait(settings)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent")
+@pytest.mark.parametrize("name", ["freebcp", "bcp"])
+def test_a_tool_does_not_outlive_a_ferry_that_is_killed(tmp_path: Path, name: str) -> None:
+    program, pid = tmp_path / name, tmp_path / "pid"
+    program.write_text("#!/bin/sh\ntrap '' HUP TERM\necho $$ > pid\nwhile :; do :; done\n")
+    program.chmod(0o755)
+    tool = find_tool(str(program))
+    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
+    ferry = subprocess.Popen([sys.executable, "-c", FERRY, str(tmp_path), name, *command])
+    try:
+        assert eventually(lambda: pid.exists() and bool(pid.read_text()), 60)
+        assert not gone(int(pid.read_text()))
+    finally:
+        ferry.kill()
+        ferry.wait()
+    ended = eventually(lambda: gone(int(pid.read_text())))
+    if not ended:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert ended
 
 
 def test_a_tool_that_says_something_is_not_hung(tmp_path: Path) -> None:
