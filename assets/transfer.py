@@ -43,8 +43,8 @@ from resources.tables import TableRef
 
 CHECK_DESCRIPTIONS = {
     "row_count": "The range has as many rows in the target as in the source.",
-    "checksum": "Row counts agree, and of every column the counts of values, exact sums and "
-    "sums weighted by key. Each server computes its own, with one query for all ranges.",
+    "checksum": "Row counts agree, and the exact sums of the row digests, of every column's value.",
+    "in_flight": "The same of the target and of the rows as they streamed out of the source.",
     "sample_hash": "About 1000 rows, chosen by key over the whole range, agree value by value.",
     "full_hash": "All rows of the range agree value by value.",
     EXPECTATIONS: "The range's rows in the target meet every declared expectation.",

@@ -16,6 +16,13 @@ from resources.keys.range import KeyRange
 from resources.keys.sql import MOST_RANGES
 from resources.plan import CopyPlan
 
+DIGESTED = ("in_flight", "checksum")
+"""Levels that compare sums of digests."""
+
+COMPARED = "compared with"
+PROVEN = "the table between two hops, as the hop before proved it"
+BOTH_TABLES = "the source table, as no rows streamed"
+
 SAMPLE_ROWS = 1000
 """About as many rows of a range `sample_hash` reads: enough to see a fault of 0.7 % of all rows
 with 99.9 % certainty."""
@@ -40,7 +47,8 @@ def reconcile(
         key_range: the rows to compare.
         level: how strictly; see docs/reconciliation.md for what each level sees.
         snapshot: of a PostgreSQL source, to compare with what was exported.
-        taken: what is known of the source's rows already, so that `checksum` need not read them.
+        taken: what is known of the source's rows already, so that `checksum` need not read them;
+            for `in_flight`, of the rows as they streamed. Without it both tables are compared.
 
     Raises:
         TableferryError: a server cannot be asked. What differs is never an exception.
@@ -77,7 +85,7 @@ def reconcile_all(
     digests: Digests | None = None
     columns: tuple[Field, ...] = ()
     left_out: dict[str, str] = {}
-    if level == "checksum":
+    if level in DIGESTED:
         digests, columns = Digests.of(plan, source, target), figure_fields(plan)
         left_out = _left_out(plan)
     verdicts: dict[str, Verdict] = {}
@@ -89,6 +97,8 @@ def reconcile_all(
             "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
         }
         own = _known(digests, columns, chunk, taken)
+        if level == "in_flight":
+            left_out = {**left_out, COMPARED: _how(chunk, taken) if own else BOTH_TABLES}
         if own is not None:
             other = measure(
                 target,
@@ -121,7 +131,12 @@ def figure_fields(plan: CopyPlan) -> tuple[Field, ...]:
 def taken_of(plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict) -> Taken:
     """What a checksum found out about the target's rows, for those who read them next."""
     digests = Digests.of(observed(plan, target), source, target)
-    return Taken(str(digests.row["target"]), verdict.target)
+    return Taken(str(digests.row["target"]), verdict.target, PROVEN)
+
+
+def _how(ranges: Sequence[KeyRange], taken: Mapping[str, Taken] | None) -> str:
+    """What is known of the source's rows, and from where."""
+    return ", ".join(sorted({taken[one.name].how for one in ranges})) if taken else ""
 
 
 def _known(

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-Level = Literal["count", "checksum", "sample_hash", "full_hash"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-"""From the cheapest to the strictest."""
+Level = Literal["count", "in_flight", "checksum", "sample_hash", "full_hash"]
+LEVELS: tuple[Level, ...] = tuple(level for level in get_args(Level) if level != "in_flight")
+"""Those that can be asked for at any time, from the cheapest to the strictest."""
 
 DifferenceKind = Literal["missing_in_target", "extra_in_target", "different"]
 
 CHECK_NAMES: dict[Level, str] = {
     "count": "row_count",
+    "in_flight": "in_flight",
     "checksum": "checksum",
     "sample_hash": "sample_hash",
     "full_hash": "full_hash",

@@ -211,7 +211,7 @@ class Transfer(Declared):
     reconcile: Level = "checksum"
     checks: dict[str, CheckSpec] = {}
     expectations: list[ExpectationDeclared] = []
-    fingerprint: str = "content"
+    fingerprint: Annotated[str, Field(validate_default=True)] = "content"
     figures: list[str] = []
     columns: dict[str, ColumnSpec] = {}
     only: list[str] | None = None
@@ -288,6 +288,26 @@ class Transfer(Declared):
             raise ValueError(
                 f"{value!r} should be one of {', '.join(FINGERPRINTS)}, {{watermark: column}}"
             )
+        return value
+
+    @field_validator("fingerprint", "figures")
+    @classmethod
+    def check_in_flight(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.data.get("reconcile") != "in_flight":
+            return value
+        if value == "content":
+            raise ValueError(
+                "content reads and digests all rows of the source, so that 'reconcile: checksum' "
+                "costs no more; with in_flight declare row_version, {watermark: column}, "
+                "count_minmax or none"
+            )
+        if info.field_name == "figures" and value:
+            raise ValueError("are computed by the source's server, which in_flight does not ask")
+        for number, hop in enumerate(info.data.get("hops", ()), start=1):
+            if hop.wire == "text" and hop.to.system == "sqlserver":
+                raise ValueError(
+                    f"in_flight does not read bcp's text; use wire arrow in hop {number}"
+                )
         return value
 
     @field_validator("columns")

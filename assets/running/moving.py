@@ -12,6 +12,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from assets.log.records import Reason, State
+from assets.running.in_flight import flight_of
 from assets.running.prefetch import Prefetch
 from assets.running.range_attempt import RangeAttempt
 from assets.running.source_state import SourceMoved
@@ -50,7 +51,9 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             data_version=attempt.data_version,
             alive=work.alive,
         )
+        flight = flight_of(attempt)
         exports = _export(attempt, counts, framing, artifacts)
+        exports = flight.watching(exports) if flight else exports
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
             began = started = time.perf_counter()
             watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
@@ -62,6 +65,9 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 "export": stream.source_seconds,
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
             }
+            if flight:
+                reading = replace(attempt.reading, taken=flight.taken())
+                attempt = replace(attempt, reading=reading)
             reached("after_load")
             staged = _staged(attempt, load)
             record = attempt.record_of_move(

@@ -13,7 +13,7 @@ from assets.verifying.extra_rows import allowing_extra_rows
 from checks.counts import row_count_of
 from checks.drilldown import Comparison
 from checks.expectations import run_suite
-from checks.reconcile import reconcile, taken_of
+from checks.reconcile import DIGESTED, reconcile, taken_of
 from checks.verdict import Level, Verdict
 from resources.crash_points import reached
 from resources.errors import TableferryError
@@ -124,7 +124,7 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     *_, level = attempt.work.levels
     verdict = reconcile_range(attempt, level, table)
     verdicts = [verdict]
-    if level == "checksum":
+    if level in DIGESTED:
         verdicts.insert(0, row_count_of(verdict))
     elif level != "count":
         verdicts.insert(0, reconcile_range(attempt, "count", table))
@@ -150,7 +150,7 @@ def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Ver
     )
     # other modes may publish less or more than what is staged
     staged_whole = hop.options.mode == "replace" and hop.number < len(work.journey.hops)
-    if level == "checksum" and verdict.passed and staged_whole:
+    if level in DIGESTED and verdict.passed and staged_whole:
         taken = taken_of(plan, source, target, verdict)
         work.source.committed(hop.plan.target, attempt.key_range, taken)
     return verdict

@@ -84,14 +84,35 @@ CLAIMS = (
 )
 
 
+PLACES = {
+    "in the target's server, while it loads or later": "yes",
+    "on the wire to the target, in the loader, in a file of bcp": "yes",
+    "in the conversion of record batches to what the target takes (wire `arrow`)": "no",
+    "in the driver that reads the source, on the wire from it": "no",
+    "in the query that exports the rows: its casts and guards": "no",
+}
+"""Where damage can come from, and whether `in_flight` sees it."""
+
+
 def table() -> str:
     """The claims as a Markdown table."""
     lines = [
-        "| column | damage in the target | seen by |",
-        "|---|---|---|",
+        "| column | damage in the target | seen by | `in_flight` sees it |",
+        "|---|---|---|---|",
     ]
     for claim in CLAIMS:
-        lines.append(f"| {claim.subject} | {claim.damage} | `{claim.cheapest}` |")
+        flown = "yes" if claim.caught_by("checksum") else "no"
+        lines.append(f"| {claim.subject} | {claim.damage} | `{claim.cheapest}` | {flown} |")
+    return "\n".join(lines) + "\n"
+
+
+def places() -> str:
+    """What `in_flight` sees of damage on the way, as a Markdown table."""
+    lines = [
+        "| where a value is damaged | `checksum` sees it | `in_flight` sees it |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {where} | yes | {seen} |" for where, seen in PLACES.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -99,7 +120,7 @@ def render(page: str) -> str:
     """A page with the table put between its markers."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{table()}{_END}{after}"
+    return f"{before}{_BEGIN}\n{table()}\n{places()}{_END}{after}"
 
 
 if __name__ == "__main__":

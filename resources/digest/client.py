@@ -88,6 +88,8 @@ def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm
     if field.kind == "bytes":
         values = pl.Series(array.cast(pa.large_binary()))
         return _sized(values.bin.size(), _first_8_bytes(values, algorithm).cast(pl.String))
+    if pa.types.is_decimal256(array.type):
+        return _written(field, _wide(array))
     text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     if field.kind == "text":
         values = pl.Series(array.cast(pa.large_string()))
@@ -96,6 +98,22 @@ def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm
     if text and field.kind in ("time", "timestamp"):
         return _parsed(field, pl.Series("x", array).str.strip_suffix("+00"))
     return _written(field, pl.Series("x", array)) if text else _plain(field, array)
+
+
+def _wide(array: pa.Array) -> pl.Series:
+    """Decimals of more than 38 digits, which polars has not, as texts."""
+    # as integers, for which Arrow writes no exponents
+    units = pa.Array.from_buffers(
+        pa.decimal256(76), len(array), array.buffers(), offset=array.offset
+    ).cast(pa.large_string())
+    texts, scale = pl.Series("x", units), array.type.scale
+    if not scale:
+        return texts
+    x = pl.col("x")
+    digits = x.str.strip_prefix("-").str.pad_start(scale + 1, "0")
+    sign = pl.when(x.str.starts_with("-")).then(pl.lit("-")).otherwise(pl.lit(""))
+    parts = [sign, digits.str.head(-scale), pl.lit("."), digits.str.tail(scale)]
+    return texts.to_frame().select(pl.concat_str(parts).alias("x")).to_series()
 
 
 def _written(field: Field, texts: pl.Series) -> pl.Series:

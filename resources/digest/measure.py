@@ -53,6 +53,8 @@ class Taken:
 
     digest: str
     figures: Figures
+    how: str = ""
+    """For a reader, where that is not plain from the level of the check."""
 
 
 def check_figures(fields: Sequence[Field]) -> None:

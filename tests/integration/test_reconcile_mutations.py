@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from checks.drilldown import drill_down
-from checks.reconcile import reconcile
-from checks.verdict import LEVELS
+from checks.in_flight import FLOWN, Flight
+from checks.reconcile import COMPARED, reconcile
+from checks.verdict import LEVELS, Verdict
 from docs.tools.detection_matrix import CLAIMS, Claim
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
+from resources.digest.measure import Taken
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
@@ -212,6 +214,8 @@ class Hop:
     plan: CopyPlan
     source: Endpoint
     target: Endpoint
+    taken: Taken | None = None
+    """Of the rows as they streamed."""
 
     @property
     def damaged(self) -> CopyPlan:
@@ -290,8 +294,11 @@ def load(hop: Hop, target: Target) -> None:
         target.attempt(hop.plan, EVERYTHING, options, owner="test", data_version="1") as attempt,
         hop.source.read_arrow(hop.plan.select(EVERYTHING, "arrow")) as reader,
     ):
-        attempt.load_arrow((conform(batch, hop.plan, {}) for batch in reader), schema(hop.plan))
+        flight = Flight(hop.plan, hop.source, hop.target, "arrow")
+        batches = flight.watched(conform(batch, hop.plan, {}) for batch in reader)
+        attempt.load_arrow(batches, schema(hop.plan))
         attempt.finalise()
+    hop.taken = flight.taken()
 
 
 def damage_clickhouse(resource: Endpoint, how: str) -> None:
@@ -340,6 +347,7 @@ def test_an_undamaged_target_agrees(name: str, request: pytest.FixtureRequest) -
         verdict = reconcile(hop.plan, hop.source, hop.target, EVERYTHING, level)
         assert verdict.passed, (level, verdict.disagreeing, verdict)
         assert verdict.source["rows"] == verdict.target["rows"] == 40
+    assert in_flight(hop, hop.plan).passed
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.subject}: {claim.damage}")
@@ -366,7 +374,15 @@ def assert_noticed(hop: Hop, claim: Claim, how: str) -> None:
             assert "digest" in verdict.disagreeing
         if not verdict.passed and "hash" in level and "=" in how:
             assert verdict.disagreeing == damaged_columns(how), level
+    assert in_flight(hop, plan).passed != claim.caught_by("checksum")
     assert_found(hop, plan, how)
+
+
+def in_flight(hop: Hop, plan: CopyPlan) -> Verdict:
+    """What is in the target against the rows as they streamed."""
+    verdict = reconcile(plan, hop.source, hop.target, EVERYTHING, "in_flight", taken=hop.taken)
+    assert verdict.metadata[COMPARED] == FLOWN
+    return verdict
 
 
 def damaged_columns(how: str) -> tuple[str, ...]:

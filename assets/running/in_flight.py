@@ -1,0 +1,28 @@
+"""Which rows are digested while they stream, so that their table need not be read for it."""
+
+from __future__ import annotations
+
+from assets.running.range_attempt import RangeAttempt
+from checks.in_flight import Flight
+from resources.digest.placement import client_computes
+
+
+def flight_of(attempt: RangeAttempt) -> Flight | None:
+    """What digests the rows of an attempt as they stream; None where nothing is saved by it.
+
+    With `in_flight` all rows are digested so. With `checksum` only those are that come out of the
+    table between two hops, if the client would have to read them again for their digest. Nothing is
+    to be done where the hop before has just proven the same digest of that table.
+    """
+    *_, level = attempt.work.levels
+    hop, reading = attempt.hop, attempt.reading
+    in_the_middle = level == "checksum" and not hop.first
+    if level != "in_flight" and not in_the_middle:
+        return None
+    flight = Flight(hop.written_plan, attempt.source, attempt.target, hop.wire)
+    if reading.taken and reading.taken.digest == str(flight.digest):
+        return None
+    rows = reading.fingerprint.rows
+    if in_the_middle and not client_computes(attempt.source, flight.digest.dialect, lambda: rows):
+        return None
+    return flight

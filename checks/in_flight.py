@@ -1,0 +1,72 @@
+"""The digest of a range's rows while they stream from the source: no second scan of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from checks.checksum import Digests
+from resources.digest.expressions import RowDigest
+from resources.digest.fields import observed
+from resources.digest.measure import DIGEST, ROWS, Taken
+from resources.endpoint import Endpoint
+from resources.plan import CopyPlan, WireFormat
+
+FLOWN = "the rows as they streamed"
+
+
+class Flight:
+    """Sums up the digests of rows that stream by, in the thread that reads them.
+
+    Args:
+        plan: the hop, into a table that exists.
+        source: where `plan.source` is.
+        target: where `plan.target` is.
+        wire: what streams: batches as the target wants them, or text for ClickHouse.
+
+    Raises:
+        DigestRefused: both servers have no digest in common.
+    """
+
+    def __init__(
+        self, plan: CopyPlan, source: Endpoint, target: Endpoint, wire: WireFormat
+    ) -> None:
+        self.digest: RowDigest = Digests.of(observed(plan, target), source, target).row["source"]
+        self._names = [column.target.name for column in plan.columns]
+        self._wire = wire
+        self._rows = self._total = 0
+
+    def watching(
+        self, opens: Callable[[], AbstractContextManager[Iterator[Any]]]
+    ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
+        """How to open the stream so that each item is digested before it is passed on."""
+
+        @contextmanager
+        def watched() -> Iterator[Iterator[Any]]:
+            with opens() as items:
+                yield self.watched(items)
+
+        return watched
+
+    def taken(self) -> Taken:
+        """The figures of the rows that have passed."""
+        return Taken(str(self.digest), {ROWS: self._rows, DIGEST: str(self._total)}, FLOWN)
+
+    def watched(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The items, each digested before it is passed on."""
+        # polars takes half a second to import
+        from resources.digest.client import digests, total
+        from resources.digest.tab_separated import columns_of
+
+        columns = self.digest.fields
+        positions = [self._names.index(field.name) for field in columns]
+        for item in items:
+            arrays = item.columns if self._wire == "arrow" else columns_of(item, len(self._names))
+            wanted: list[pa.Array] = [arrays[position] for position in positions]
+            values = digests(columns, wanted, self.digest.dialect.algorithm)
+            self._rows += len(values)
+            self._total += total(values)
+            yield item

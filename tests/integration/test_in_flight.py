@@ -1,0 +1,173 @@
+"""In flight: what streams is digested as it leaves, and held against what arrived."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import dagster as dg
+import psycopg
+import pytest
+
+from checks.in_flight import FLOWN, Flight
+from checks.reconcile import COMPARED, PROVEN
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.digest.measure import Figures, Grouped, measure
+from resources.errors import InputError
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan, WireFormat
+from resources.postgres.resource import PostgresResource
+from resources.tables import TableRef
+from resources.target import TargetOptions
+from resources.types.conform import conform
+from resources.types.planner import plan_copy
+from tests.integration.conftest import Ferry, by_range
+from tests.integration.crashing import rows_of
+from tests.integration.test_audit import LAST, add_rows, corrupted, hop, moved
+from tests.servers import own
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
+NAME = own("flown")
+EVERYTHING = KeyRange("integer")
+TEXTS = ["", "\\", "\\\\N", "\\N", "a\tb\nc\rd", "\\x5C", "\\t", " ", "ä€😀", "\b\f\v", '"', "~,:"]
+COLUMNS: dict[str, tuple[str, list[Any]]] = {
+    "big": ("bigint", [-(2**63) + 1, 0, 2**63 - 1]),
+    "yes": ("boolean", [True, False]),
+    "price": ("numeric(12,2)", [decimal.Decimal("-0.01"), decimal.Decimal("9999999999.99")]),
+    "wide": ("numeric(38,10)", [decimal.Decimal("-9876543210987654321098765432.1098765432")]),
+    "huge": ("numeric(60,20)", [decimal.Decimal("1E-20"), decimal.Decimal(10) ** 39]),
+    "ratio": ("double precision", [0.1, -0.0, 5e-324, 1.7976931348623157e308, float("nan"), 1e22]),
+    "single": ("real", [0.1, -0.0, 16777216.0, 1e-40, float("inf")]),
+    "note": ("text", TEXTS),
+    "fixed": ("char(5)", ["x", "ä"]),
+    "day": ("date", [dt.date(1900, 1, 1), dt.date(2299, 12, 31)]),
+    "clock": ("time", [dt.time(23, 59, 59, 999999), dt.time(0)]),
+    "clock3": ("time(3)", [dt.time(1, 2, 3, 4000)]),
+    "moment": ("timestamp", [dt.datetime(1900, 1, 1, 0, 0, 0, 1), dt.datetime(2000, 1, 1)]),
+    "instant": ("timestamptz", [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.UTC)]),
+    "ident": ("uuid", ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"]),
+    "doc": ("jsonb", ['{"a": "\\\\ \\n"}']),
+    "span": ("interval", ["-1 day 00:00:01.5"]),
+}
+
+
+@pytest.fixture(scope="module")
+def plan(pg_url: str, ch_url: str) -> Iterator[CopyPlan]:
+    """A table whose columns travel on both wires but for the floats, and its target."""
+    postgres, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
+    declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
+    postgres.execute(f"CREATE TABLE {NAME} (id int PRIMARY KEY, {declared})")
+    marks = ", ".join("%s" for _ in COLUMNS)
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        for number in range(len(TEXTS)):
+            values = [choices[number % len(choices)] for _, choices in COLUMNS.values()]
+            connection.execute(f"INSERT INTO {NAME} VALUES ({number}, {marks})", values)  # type: ignore[arg-type]
+        connection.execute(f"INSERT INTO {NAME} (id) VALUES (1000)")  # type: ignore[arg-type]
+    source = TableRef("postgres", "public", NAME)
+    target = TableRef("clickhouse", "warehouse", NAME)
+    plan = plan_copy(source, postgres.columns(source), target, key="id")
+    assert [one.source.name for one in plan.columns if not one.text_sql] == ["ratio", "single"]
+    ClickHouseTarget(clickhouse).prepare(plan, TargetOptions())
+    yield plan
+    clickhouse.execute(f"DROP TABLE {NAME}")
+    postgres.execute(f"DROP TABLE {NAME}")
+
+
+@pytest.mark.parametrize("wire", ["arrow", "text"])
+def test_what_streams_has_the_digest_that_the_source_computes(
+    plan: CopyPlan, pg_url: str, ch_url: str, wire: WireFormat
+) -> None:
+    postgres, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
+    if wire == "text":
+        plan = replace(plan, columns=tuple(one for one in plan.columns if one.text_sql))
+    flight = Flight(plan, postgres, clickhouse, wire)
+    sql = plan.select(EVERYTHING, wire)
+
+    def arrow() -> Any:
+        return postgres.read_arrow(sql, batch_rows=5)
+
+    def text() -> Any:
+        return postgres.read_text(sql)
+
+    passed = 0
+    if wire == "text":
+        with flight.watching(text)() as chunks:
+            passed = sum(chunk.count(b"\n") for chunk in chunks)
+    else:
+        with arrow() as reader:
+            batches = (conform(batch, plan, {}) for batch in reader)
+            passed = sum(batch.num_rows for batch in flight.watched(batches))
+    grouped = Grouped.by_range([EVERYTHING], plan.key.source, "postgres")
+    asked: dict[int, Figures] = measure(
+        postgres, plan.source, "source", grouped, digest=flight.digest
+    )
+    assert flight.taken().figures == asked[0]
+    assert passed == asked[0]["rows"] == len(TEXTS) + 1
+
+
+WAYS = {
+    "clickhouse": hop("clickhouse"),
+    "clickhouse by text": f"{{{{to: {hop('clickhouse')}, wire: text}}}}",
+    "sqlserver": hop("sqlserver"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_that_are_damaged_after_they_left_are_not_seen(ferry: Make, way: str) -> None:
+    system = way.partition(" ")[0]
+    one = moved(
+        ferry, f"[{WAYS[way]}]", "replace", reconcile="in_flight", fingerprint="row_version"
+    )
+    old = rows_of(one, system)
+    add_rows(one)
+    with corrupted(one, system) as proxy:
+        failed = one.run()
+        assert proxy.changed
+    assert "in_flight FAILED" in str(by_range(failed)[LAST].error)
+    assert rows_of(one, system) == old
+
+    again = one.run()
+    assert again.good, again.errors
+    assert rows_of(one, system) == rows_of(one, "postgres")
+    skipped = one.run()
+    assert skipped.good and not one.moved(skipped)
+
+
+def test_every_hop_of_a_chain_is_proven_by_what_streamed(ferry: Make) -> None:
+    hops = f"[{hop('sqlserver')}, {hop('clickhouse')}]"
+    one = moved(ferry, hops, "replace", reconcile="in_flight", fingerprint="none")
+    for system in ("sqlserver", "clickhouse"):
+        assert rows_of(one, system) == rows_of(one, "postgres")
+    for system, schema, how in (
+        ("sqlserver", "dbo", FLOWN),
+        ("clickhouse", "warehouse", PROVEN),
+    ):
+        assert compared_with(one, dg.AssetKey([system, schema, one.table])) == [how] * 3
+
+
+def compared_with(one: Ferry, asset: dg.AssetKey) -> list[object]:
+    """What the check of each range held the target against."""
+    storage = one.session.instance.event_log_storage
+    found = storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(asset, "in_flight"), limit=10
+    )
+    verdicts = [one.evaluation for one in found if one.evaluation]
+    assert all(verdict.passed for verdict in verdicts)
+    return [verdict.metadata[COMPARED].value for verdict in verdicts]
+
+
+def test_a_fingerprint_that_reads_all_rows_is_refused(ferry: Make) -> None:
+    one = moved(ferry, f"[{hop('clickhouse')}]", "replace")
+    with pytest.raises(InputError, match="declare row_version"):
+        one.declare(f"[{hop('clickhouse')}]", reconcile="in_flight")
+        one.plan()
+    with pytest.raises(InputError, match="does not read bcp's text"):
+        text = f"{{{{to: {hop('sqlserver')}, wire: text}}}}"
+        one.declare(f"[{text}]", reconcile="in_flight", fingerprint="none")
+        one.plan()
