@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
@@ -84,13 +83,3 @@ def refuse_snapshot(system: System, snapshot: str | None) -> None:
     """Raise `InputError` if a snapshot was given to a system that has none to share."""
     if snapshot is not None:
         raise InputError(f"{system} has no snapshots to read from")
-
-
-class TextEndpoint(Endpoint, Protocol):
-    """An endpoint that can also stream its own text format as bytes."""
-
-    def read_text(
-        self, sql: str, *, snapshot: str | None = None
-    ) -> AbstractContextManager[Iterator[bytes]]:
-        """Stream a query's result as text, in chunks of about 1 MiB that end at row ends."""
-        ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 
 from checks.in_flight import FLOWN, Flight
 from checks.reconcile import COMPARED, PROVEN
+from pipelines.command.session import open_session
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
-from resources.digest.measure import Figures, Grouped, measure
+from resources.digest import measure as measuring
+from resources.digest.measure import Figures, Grouped, Taken, measure
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WireFormat
@@ -160,6 +163,40 @@ def compared_with(one: Ferry, asset: dg.AssetKey) -> list[object]:
     verdicts = [one.evaluation for one in found if one.evaluation]
     assert all(verdict.passed for verdict in verdicts)
     return [verdict.metadata[COMPARED].value for verdict in verdicts]
+
+
+def test_the_second_hop_digests_what_it_exports_instead_of_reading_it_twice(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the client computes the digests of the server in the middle."""
+    one = moved(ferry, f"[{hop('sqlserver')}, {hop('clickhouse')}]", "replace")
+    add_rows(one)
+    url = os.environ["TABLEFERRY_SQLSERVER_URL"]
+    monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", f"{url}&digest_by=client")
+    one.session = open_session()
+    read: list[TableRef] = []
+    by_client = measuring._by_client
+
+    def noted(endpoint: Any, table: TableRef, *more: Any) -> dict[int, Figures]:
+        read.append(table)
+        return by_client(endpoint, table, *more)
+
+    monkeypatch.setattr(measuring, "_by_client", noted)
+    assert one.run(hop=1).good
+    assert len(read) == 1, "the staging table of the range that grew"
+    second = one.run(hop=2)
+    assert second.good, second.errors
+    assert one.moved(second) == [LAST]
+    assert len(read) == 1
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+
+    one.source("UPDATE {t} SET name = 'again' WHERE id > 1000")
+    assert one.run(hop=1).good
+    with pytest.MonkeyPatch.context() as patch:
+        wrong = {"rows": 40, "digest": "0"}
+        patch.setattr(Flight, "taken", lambda flight: Taken(str(flight.digest), wrong))
+        failed = one.run(hop=2)
+    assert "checksum FAILED" in str(by_range(failed, 2)[LAST].error), "held against what streamed"
 
 
 def test_a_fingerprint_that_reads_all_rows_is_refused(ferry: Make) -> None:

@@ -1,0 +1,77 @@
+"""A database that is not UTF-8: its texts are digested as the UTF-8 that everybody else has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from checks.drilldown import drill_down
+from checks.reconcile import reconcile
+from checks.verdict import LEVELS
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.digest.probe import dialect
+from resources.keys.range import KeyRange
+from resources.postgres.resource import PostgresResource
+from resources.tables import TableRef
+from resources.target import TargetOptions
+from resources.types.conform import conform, schema
+from resources.types.planner import plan_copy
+from tests.servers import own
+
+pytestmark = pytest.mark.integration
+
+NAME = own("latin")
+EVERYTHING = KeyRange("integer")
+
+
+@pytest.fixture(params=["LATIN1", "WIN1251"])
+def encoded(request: pytest.FixtureRequest, pg_url: str) -> Iterator[PostgresResource]:
+    """A database in another encoding, whose table holds characters that it has beyond ASCII."""
+    letter = {"LATIN1": "ÿ", "WIN1251": "я"}[request.param]
+    database = f"{NAME}_{request.param.lower()}"
+    with psycopg.connect(pg_url, autocommit=True) as admin:
+        admin.execute(
+            f"CREATE DATABASE {database} TEMPLATE template0 ENCODING '{request.param}' "  # type: ignore[arg-type]
+            "LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+        try:
+            server = PostgresResource(url=pg_url, database=database)
+            server.execute(
+                "CREATE TABLE texts (id int PRIMARY KEY, note text, code char(5), words text[]);"
+                f"INSERT INTO texts SELECT g, '{letter}~,: ' || g, '{letter}', "
+                f"ARRAY['{letter}', NULL] FROM generate_series(1, 20) g"
+            )
+            yield server
+        finally:
+            admin.execute(f"DROP DATABASE {database} WITH (FORCE)")  # type: ignore[arg-type]
+
+
+def test_texts_of_another_encoding_agree_at_every_level(
+    encoded: PostgresResource, ch_url: str
+) -> None:
+    assert dialect(encoded).encoding == "converted"
+    clickhouse = ClickHouseResource(url=ch_url)
+    source = TableRef.parse("postgres://public.texts")
+    database = str(clickhouse.query("SELECT currentDatabase()")[0][0])
+    target = TableRef("clickhouse", database, NAME)
+    plan = plan_copy(source, encoded.columns(source), target, key="id")
+    loader, options = ClickHouseTarget(clickhouse), TargetOptions()
+    loader.prepare(plan, options)
+    try:
+        with (
+            loader.attempt(plan, EVERYTHING, options, owner="test", data_version="1") as attempt,
+            encoded.read_arrow(plan.select(EVERYTHING, "arrow")) as reader,
+        ):
+            attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))
+            attempt.finalise()
+        for level in LEVELS:
+            verdict = reconcile(plan, encoded, clickhouse, EVERYTHING, level)
+            assert verdict.passed, (level, verdict.disagreeing)
+        encoded.execute("UPDATE texts SET note = upper(note) || '°' WHERE id = 7")
+        assert not reconcile(plan, encoded, clickhouse, EVERYTHING, "checksum").passed
+        assert list(drill_down(plan, encoded, clickhouse, EVERYTHING).by_column) == ["note"]
+    finally:
+        clickhouse.execute(f"DROP TABLE {NAME}")
