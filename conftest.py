@@ -11,9 +11,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import core
+
 from tableferry_local import watch
 from tableferry_local.stack import Stack
-
 from tests import servers
 from tests.servers import Servers
 

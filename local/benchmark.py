@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import adbc_driver_postgresql.dbapi as adbc
 import mssql_python
 import pyarrow as pa
+
 from tableferry_local.demo_data import load_demo_data
 from tableferry_local.temporary import temporary
 

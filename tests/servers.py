@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
-from tableferry_local import watch
-from tableferry_local.stack import Stack
 
 from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified
@@ -19,6 +17,8 @@ from resources.errors import TableferryError
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
+from tableferry_local import watch
+from tableferry_local.stack import Stack
 
 POSTGRES, SQLSERVER, CLICKHOUSE = (
     f"TABLEFERRY_TEST_{system}_URL" for system in ("POSTGRES", "SQLSERVER", "CLICKHOUSE")

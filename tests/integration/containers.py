@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 import yaml
+
 from tableferry_local import clickhouse, watch
 from tableferry_local.process import free_port
 

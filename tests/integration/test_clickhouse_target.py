@@ -11,7 +11,6 @@ from dataclasses import replace
 import clickhouse_connect
 import pyarrow as pa
 import pytest
-from tableferry_local.stack import Stack
 
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
@@ -28,6 +27,7 @@ from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan, WriteMode
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of
+from tableferry_local.stack import Stack
 from tests.integration.proxy import LosesAnswer
 
 pytestmark = pytest.mark.integration

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import dagster as dg
 import psycopg
 import pytest
-from tableferry_local.process import free_port
 
 from assets.planning.resolve import apply_growth, find_growth
 from assets.running.runs import PROCESS, move_job_name
 from pipelines.command.session import Session, open_session
+from tableferry_local.process import free_port
 from tests.integration.containers import (
     ROOT,
     SERVICES,

@@ -14,11 +14,11 @@ import clickhouse_connect
 import psycopg
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
-from tableferry_local.stack import Stack
 
 from pipelines.command import runner
 from pipelines.command.session import Session, open_session
 from resources.sqlserver.resource import SqlServerResource
+from tableferry_local.stack import Stack
 from tests.integration.containers import ROOT, SERVICES, new_passwords, settings, warehouse
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

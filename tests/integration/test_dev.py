@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tableferry_local.process import free_port
 
+from tableferry_local.process import free_port
 from tests.integration.webui import browser, until
 from tests.servers import Servers
 

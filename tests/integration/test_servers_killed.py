@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tableferry_local.stack import Stack
 
 from assets.running import moving
 from pipelines.command.session import open_session
 from resources import crash_points
+from tableferry_local.stack import Stack
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import reopen, rows_of, staging_tables
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from tableferry_local.stack import Stack
 
 from resources.crash_points import CRASH_AT
 from resources.errors import (
@@ -30,6 +29,7 @@ from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.target import SqlServerTarget
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of
+from tableferry_local.stack import Stack
 from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import dagster as dg
 import psycopg
 import pytest
-from tableferry_local.demo_data import load_demo_data
 
 from pipelines.command import demo, runner
 from pipelines.command.session import Session, open_session
+from tableferry_local.demo_data import load_demo_data
 from tests.integration.webui import Browser, UserInterface, browser, until
 from tests.servers import Servers
 

@@ -21,6 +21,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+
 from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tableferry_local.sqlserver.comparing import key
 from tableferry_local.sqlserver.conversions import convert
-from tableferry_local.sqlserver.errors import SqlError, syntax_error
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.expressions import Compiler
 from tableferry_local.sqlserver.scope import Scope
 from tableferry_local.sqlserver.sqltype import MAX, SqlType
@@ -24,22 +24,9 @@ from tableferry_local.sqlserver.typerules import (
 from tableferry_local.sqlserver.value import Value, pg_type
 
 AGGREGATES = {
-    "count", "count_big", "sum", "avg", "min", "max", "stdev", "stdevp", "var", "varp",
-    "string_agg", "checksum_agg", "approx_count_distinct", "any_value",
+    "count", "count_big", "sum", "avg", "min", "max", "string_agg",
 }  # fmt: skip
-WINDOW_FUNCTIONS = {
-    "row_number": BIGINT,
-    "rank": BIGINT,
-    "dense_rank": BIGINT,
-    "ntile": BIGINT,
-    "percent_rank": FLOAT,
-    "cume_dist": FLOAT,
-    "lag": None,
-    "lead": None,
-    "first_value": None,
-    "last_value": None,
-}
-_DEVIATIONS = {"stdev": "stddev_samp", "stdevp": "stddev_pop", "var": "var_samp", "varp": "var_pop"}
+WINDOW_FUNCTIONS = ("row_number", "rank", "dense_rank")
 
 
 def aggregate(
@@ -71,13 +58,6 @@ def aggregate(
         word = "DISTINCT " if distinct else ""
         if name == "string_agg":
             return _string_agg(compiler, node, value, scope, order, over)
-        if name in _DEVIATIONS:
-            sql = f"{_DEVIATIONS[name]}({word}{convert(value, FLOAT)}){over}"
-            return Value(f"({sql})::double precision", FLOAT)
-        if name == "checksum_agg":
-            return Value(f"bit_xor({word}{convert(value, INT)}){over}", INT)
-        if name == "approx_count_distinct":
-            return Value(f"count(DISTINCT {key(value)}){over}", BIGINT, False)
         if name in ("sum", "avg"):
             return _sum(name, value, word, over)
         return _extreme(name, value, over)
@@ -180,19 +160,7 @@ def window(compiler: Compiler, node: exp.Window, scope: Scope) -> Value:
         return aggregate(compiler, inner, scope, None, over)
     if name not in WINDOW_FUNCTIONS:
         raise SqlError(195, 15, f"'{inner.name}' is not a recognized built-in function name.")
-    args = [compiler.expression(item, scope) for item in inner.expressions]
-    result = WINDOW_FUNCTIONS[name]
-    if result is not None:
-        items = [convert(arg, INT) for arg in args]
-        return Value(f"({name}({', '.join(items)}){over})::{pg_type(result)}", result, False)
-    kind = args[0].type
-    items = [convert(args[0], kind)]
-    if len(args) > 1:
-        items.append(convert(args[1], INT))
-    if len(args) > 2:
-        items.append(convert(args[2], kind))
-    sql = f"{name}({', '.join(items)}){over}"
-    return replace(args[0], sql=sql, nullable=True, constant=None, identity=False, name="")
+    return Value(f"({name}(){over})::{pg_type(BIGINT)}", BIGINT, False)
 
 
 def _window_spec(compiler: Compiler, node: exp.Window, scope: Scope) -> str:
@@ -215,18 +183,5 @@ def _window_spec(compiler: Compiler, node: exp.Window, scope: Scope) -> str:
             parts.append(f"ORDER BY {', '.join(items)}")
     spec = node.args.get("spec")
     if spec is not None:
-        parts.append(_frame(compiler, spec, scope))
+        raise unsupported("ROWS or RANGE in OVER")
     return " ".join(parts)
-
-
-def _frame(compiler: Compiler, spec: exp.Expr, scope: Scope) -> str:
-    def bound(value: object, side: object) -> str:
-        text = value if isinstance(value, str) else str(getattr(value, "name", value))
-        return f"{text} {side or ''}".strip()
-
-    start = bound(spec.args.get("start"), spec.args.get("start_side"))
-    end = spec.args.get("end")
-    kind = str(spec.args.get("kind"))
-    if end is None:
-        return f"{kind} {start}"
-    return f"{kind} BETWEEN {start} AND {bound(end, spec.args.get('end_side'))}"

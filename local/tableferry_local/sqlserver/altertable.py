@@ -18,11 +18,9 @@ from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupporte
 from tableferry_local.sqlserver.parsing import word
 from tableferry_local.sqlserver.tablesql import (
     check_names,
-    check_sql,
     column_notes,
     column_sql,
     default_sql,
-    foreign_key_sql,
     index_sql,
     type_check,
 )
@@ -41,14 +39,6 @@ def run_alter(run: Interpreter, statement: Statement) -> None:
     tokens = statement.tokens
     what = word(tokens[1])
     if what == "DATABASE" or what in ("INDEX", "LOGIN", "USER", "ROLE", "AUTHORIZATION"):
-        return
-    if what in ("VIEW", "PROCEDURE", "PROC"):
-        from tableferry_local.sqlserver.ddl import run_create
-        from tableferry_local.sqlserver.parsing import tokenize
-
-        replaced = replace(statement, tokens=[*tokenize("CREATE OR ALTER"), *tokens[1:]])
-        replaced.text = "CREATE" + statement.text[len(tokens[0].text) :]
-        run_create(run, replaced)
         return
     if what != "TABLE":
         raise unsupported(f"ALTER {what}")
@@ -111,10 +101,6 @@ def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
         statements.append(column_notes(name, noted))
     _check_primary(items, table)
     statements += [index_sql(state, name, known, item, serial(run)) for item in items.keys]
-    statements += [
-        check_sql(state, name, known, item, text_of(item.tokens)) for item in items.checks
-    ]
-    statements += [foreign_key_sql(state, name, known, item) for item in items.foreign_keys]
     for column_name, expression, constraint in items.defaults:
         target = table.column(column_name)
         declared = ColumnDef(target.name, target.type, default=expression, default_name=constraint)
@@ -203,17 +189,6 @@ def _drop_constraint(run: Interpreter, table: Table, name: str, optional: bool) 
         link.run(
             f"DELETE FROM sys._index WHERE oid = {literal(str(rows[0][0]))}::regclass; DROP "
             f"INDEX {rows[0][0]}"
-        )
-        return
-    rows = link.rows(
-        "SELECT quote_ident(pg_constraint) FROM sys._constraint WHERE relation = $1 AND "
-        "lower(name) = $2",
-        wanted,
-    )
-    if rows:
-        link.run(
-            f"ALTER TABLE {table.sql} DROP CONSTRAINT {rows[0][0]}; DELETE FROM sys._constraint "
-            f"WHERE relation = {table.oid}::oid AND lower(name) = {literal(name.lower())}"
         )
         return
     column = next(

@@ -8,8 +8,8 @@ from sqlglot.tokenizer_core import Token
 
 from tableferry_local.sqlserver.batch import Statement
 from tableferry_local.sqlserver.catalog import object_name
-from tableferry_local.sqlserver.clauses import Tokens, name_at, prefixed, split, words
-from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error
+from tableferry_local.sqlserver.clauses import name_at, prefixed, split, words
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.evaluation import evaluate
 from tableferry_local.sqlserver.parsing import parse_expression, type_text, word
 from tableferry_local.sqlserver.state import Variable
@@ -22,7 +22,7 @@ _COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^"}
 
 
 def declare(run: Interpreter, statement: Statement) -> None:
-    """DECLARE @a int = 1, @b nvarchar(10); DECLARE @t TABLE (...)."""
+    """DECLARE @a int = 1, @b nvarchar(10)."""
     for part in split(statement.tokens[1:]):
         names, at = name_at(part, 0)
         name = names[-1].lower()
@@ -38,8 +38,7 @@ def declare(run: Interpreter, statement: Statement) -> None:
         if words(part[at : at + 1]) == ["AS"]:
             at += 1
         if words(part[at : at + 1]) == ["TABLE"]:
-            _declare_table(run, name, part[at + 1 :])
-            continue
+            raise unsupported("a table variable")
         text, used = type_text(part[at:])
         kind = parse_type(text)
         at += used
@@ -49,14 +48,6 @@ def declare(run: Interpreter, statement: Statement) -> None:
                 raise syntax_error(part[at].text)
             _, value = evaluate(run.state, parse_expression(part[at + 1 :]), kind)
         run.state.frame.variables[name] = Variable(kind, value)
-
-
-def _declare_table(run: Interpreter, name: str, tokens: Tokens) -> None:
-    from tableferry_local.sqlserver.ddl import create_table
-
-    with run.state.statement(ErrorContext("DECLARE")):
-        run.state.link.run(f'DROP TABLE IF EXISTS pg_temp."{name}"')
-        create_table(run, object_name([name], run.state.database), tokens)
 
 
 def run_set(run: Interpreter, statement: Statement) -> None:

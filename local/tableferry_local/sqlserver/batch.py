@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tableferry_local.sqlserver.errors import SqlError, syntax_error
+from tableferry_local.sqlserver.errors import syntax_error, unsupported
 from tableferry_local.sqlserver.parsing import tokenize, word
 
 # Words that begin a statement; T-SQL needs no semicolon before them.
@@ -50,23 +50,7 @@ class If:
     otherwise: Node | None
 
 
-@dataclass
-class While:
-    """WHILE condition statement."""
-
-    condition: Statement
-    body: Node
-
-
-@dataclass
-class TryCatch:
-    """BEGIN TRY ... END TRY BEGIN CATCH ... END CATCH."""
-
-    body: list[Node]
-    handler: list[Node]
-
-
-Node = Statement | Block | If | While | TryCatch
+Node = Statement | Block | If
 
 
 @functools.lru_cache(maxsize=256)
@@ -120,7 +104,7 @@ class _Reader:
         if head == "BEGIN":
             following = self.word(1)
             if following == "TRY":
-                return self._try()
+                raise unsupported("BEGIN TRY")
             if following not in ("TRAN", "TRANSACTION", "DISTRIBUTED"):
                 self._at += 1
                 body = self.statements({"END"})
@@ -136,24 +120,12 @@ class _Reader:
                 return If(condition, then, self.statement())
             return If(condition, then, None)
         if head == "WHILE":
-            self._at += 1
-            return While(self._condition(), self.statement())
+            raise unsupported("WHILE")
         return self._simple(head)
 
     def _semicolon_before_else(self) -> None:
         if self.word() == ";" and self.word(1) == "ELSE":
             self._at += 1
-
-    def _try(self) -> Node:
-        self._at += 2
-        body = self.statements({"END"})
-        self._expect("END", "TRY")
-        while self.word() == ";":
-            self._at += 1
-        self._expect("BEGIN", "CATCH")
-        handler = self.statements({"END"})
-        self._expect("END", "CATCH")
-        return TryCatch(body, handler)
 
     def _expect(self, *words: str) -> None:
         for wanted in words:
@@ -294,8 +266,3 @@ class _State:
         ):
             return False
         return not (here == "BREAK" and before == ".")
-
-
-def statement_error(statement: Statement) -> SqlError:
-    """Error 102 for a statement that we cannot read."""
-    return syntax_error(statement.tokens[0].text)

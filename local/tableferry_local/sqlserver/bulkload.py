@@ -50,7 +50,7 @@ class BulkInsert:
 
     def _begin(self) -> None:
         state, table = self.state, self.table
-        self._stack.enter_context(state.statement(ErrorContext("INSERT"), writes=True))
+        self._stack.enter_context(state.statement(ErrorContext("INSERT")))
         target = table.sql
         self._own_transaction = not state.trancount
         try:

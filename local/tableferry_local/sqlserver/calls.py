@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from tableferry_local.sqlserver.catalog import Table, object_name
+from tableferry_local.sqlserver.catalog import Table
 from tableferry_local.sqlserver.clauses import Tokens, find, matching, name_at, split, words
 from tableferry_local.sqlserver.dmlparsing import Insert
-from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.evaluation import TEXT, evaluate
 from tableferry_local.sqlserver.parsing import parse_expression, tokenize, type_text, word
 from tableferry_local.sqlserver.sqltype import SqlType
@@ -104,14 +104,7 @@ def call(run: Interpreter, parts: list[str], arguments: list[Argument]) -> int:
             return system(run, arguments)
         finally:
             state.database = database
-    wanted = object_name(parts, state.database)
-    rows = state.link.rows(
-        "SELECT definition FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
-        [wanted.pg_schema, name],
-    )
-    if not rows:
-        raise SqlError(2812, 16, f"Could not find stored procedure '{'.'.join(parts)}'.", 62)
-    return _procedure(run, str(rows[0][0]), arguments)
+    raise SqlError(2812, 16, f"Could not find stored procedure '{'.'.join(parts)}'.", 62)
 
 
 def run_text(run: Interpreter, text: str, variables: dict[str, Variable]) -> int:
@@ -190,20 +183,3 @@ def _with_parameters(
         made = variables[name]
         variable.value = Argument("", made.type, made.value, None).converted(run, variable.type)
     return status
-
-
-def _procedure(run: Interpreter, definition: str, arguments: list[Argument]) -> int:
-    tokens = tokenize(definition)
-    at = find(tokens, {"PROC", "PROCEDURE"}) + 1
-    _, at = name_at(tokens, at)
-    body = find(tokens, {"AS"}, at)
-    header = list(tokens[at:body])
-    if words(header, 1) == ["("]:
-        header = header[1 : matching(header, 0)]
-    if body >= len(tokens) - 1:
-        raise syntax_error("AS")
-    header = header[: find(header, {"WITH"})]
-    by_name = {argument.name.lower(): argument for argument in arguments if argument.name}
-    positional = [argument for argument in arguments if not argument.name]
-    text = definition[tokens[body].end + 1 :]
-    return _with_parameters(run, text, definitions_of(header), by_name, positional)

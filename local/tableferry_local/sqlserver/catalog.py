@@ -55,12 +55,8 @@ class ObjectName:
         return self.name.startswith("#") and not self.name.startswith("##")
 
     @property
-    def variable(self) -> bool:
-        return self.name.startswith("@")
-
-    @property
     def pg_schema(self) -> str:
-        if self.temporary or self.variable:
+        if self.temporary:
             return "pg_temp"
         if self.name.startswith("##"):
             return pg_name("tempdb.dbo")
@@ -174,13 +170,6 @@ class Catalog:
             else f"{quoted(str(pg_schema))}.{quoted(pg_name(name.name))}"
         )
         return Table(int(oid or 0), real, str(kind).strip(), tuple(parts), sql)
-
-    def definition(self, table: Table) -> str:
-        """The CREATE statement of a view."""
-        rows = self._link.rows(
-            "SELECT definition FROM sys._relation WHERE oid = $1", [str(table.oid)]
-        )
-        return str(rows[0][0])
 
     def get(self, name: ObjectName, shown: str | None = None) -> Table:
         """The table or view.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from tableferry_local.sqlserver.clauses import (
     Tokens,
@@ -16,7 +15,7 @@ from tableferry_local.sqlserver.clauses import (
     split,
     words,
 )
-from tableferry_local.sqlserver.errors import syntax_error
+from tableferry_local.sqlserver.errors import syntax_error, unsupported
 from tableferry_local.sqlserver.parsing import type_text, word
 from tableferry_local.sqlserver.sqltype import SqlType
 from tableferry_local.sqlserver.typerules import parse_type
@@ -43,25 +42,6 @@ class KeyDef:
 
 
 @dataclass
-class ForeignKeyDef:
-    """A FOREIGN KEY."""
-
-    columns: list[str]
-    table: list[str]
-    referenced: list[str]
-    actions: str
-    name: str | None = None
-
-
-@dataclass
-class CheckDef:
-    """A CHECK constraint."""
-
-    tokens: Tokens
-    name: str | None = None
-
-
-@dataclass
 class ColumnDef:
     """A column as it is declared."""
 
@@ -83,8 +63,6 @@ class TableItems:
 
     columns: list[ColumnDef] = field(default_factory=list)
     keys: list[KeyDef] = field(default_factory=list)
-    foreign_keys: list[ForeignKeyDef] = field(default_factory=list)
-    checks: list[CheckDef] = field(default_factory=list)
     defaults: list[tuple[str, Tokens, str | None]] = field(default_factory=list)
     """ALTER TABLE ... ADD DEFAULT: column, expression, name."""
 
@@ -214,20 +192,8 @@ def _constraint(
         at = _key_columns(tokens, at, key, column)
         items.keys.append(key)
         return at
-    if head[0] == "CHECK":
-        at = at + 4 if words(tokens[at + 1 : at + 2]) == ["NOT"] else at + 1
-        end = matching(tokens, at)
-        items.checks.append(CheckDef(tokens[at + 1 : end], name))
-        return end + 1
-    if head[:2] == ["FOREIGN", "KEY"]:
-        at += 2
-        if words(tokens[at : at + 1]) == ["("]:
-            columns, at = name_list(tokens, at)
-        else:
-            columns = [str(column)]
-        return _references(tokens, at, name, columns, items)
-    if head[0] == "REFERENCES" and column is not None:
-        return _references(tokens, at, name, [column], items)
+    if head[0] in ("CHECK", "FOREIGN", "REFERENCES"):
+        raise unsupported(f"{head[0]} constraints")
     raise syntax_error(tokens[at].text)
 
 
@@ -279,35 +245,3 @@ def ordered_names(tokens: Tokens) -> list[tuple[str, bool]]:
         names, at = name_at(part, 0)
         found.append((names[-1], words(part[at : at + 1]) == ["DESC"]))
     return found
-
-
-def _references(
-    tokens: Tokens, at: int, name: str | None, columns: list[str], items: TableItems
-) -> int:
-    if words(tokens[at : at + 1]) != ["REFERENCES"]:
-        raise syntax_error(tokens[at].text if at < len(tokens) else "FOREIGN")
-    table, at = name_at(tokens, at + 1)
-    referenced: list[str] = []
-    if words(tokens[at : at + 1]) == ["("]:
-        referenced, at = name_list(tokens, at)
-    actions: list[str] = []
-    while words(tokens[at : at + 1]) == ["ON"]:
-        taken = 3 if words(tokens[at + 2 : at + 3]) == ["CASCADE"] else 4
-        actions += words(tokens[at : at + taken], taken)
-        at += taken
-    if words(tokens[at:], 3) == ["NOT", "FOR", "REPLICATION"]:
-        at += 3
-    items.foreign_keys.append(ForeignKeyDef(columns, table, referenced, " ".join(actions), name))
-    return at
-
-
-def text_of(tokens: Sequence[Token], source: str, start: int) -> str:
-    """The text that tokens were made of, without parentheses around the whole.
-
-    Args:
-        source: the statement's text.
-        start: where it begins in the batch, because tokens count from there.
-    """
-    while tokens and word(tokens[0]) == "(" and matching(tokens, 0) == len(tokens) - 1:
-        tokens = tokens[1:-1]
-    return source[tokens[0].start - start : tokens[-1].end + 1 - start] if tokens else ""

@@ -11,7 +11,7 @@ from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.expressions import Compiler
 from tableferry_local.sqlserver.scope import Scope
 from tableferry_local.sqlserver.sqltype import SqlType
-from tableferry_local.sqlserver.typerules import BIGINT, DATE, DATETIME, DATETIME2, INT, family
+from tableferry_local.sqlserver.typerules import BIGINT, DATETIME, DATETIME2, INT, family
 from tableferry_local.sqlserver.value import Value, from_ticks, literal, ticks
 
 Handler = Callable[[Compiler, list[exp.Expr], Scope], Value]
@@ -144,67 +144,6 @@ def _one_part(part: str) -> Handler:
     return handler
 
 
-def _datename(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
-    part = _part(args[0])
-    value = compiler.expression(args[1], scope)
-    result = SqlType("nvarchar", 30)
-    if part in ("month", "weekday"):
-        stamp = f"sys.ticks_ts({_date(value)})"
-        shape = "FMMonth" if part == "month" else "FMDay"
-        return Value(f"to_char({stamp}, '{shape}')", result, value.nullable)
-    return Value(f"({_extract(value, part)})::text", result, value.nullable)
-
-
-def _datetrunc(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
-    part = _part(args[0])
-    value = compiler.expression(args[1], scope)
-    result = value.type if family(value.type) == "date" else DATETIME2
-    whole = _date(value)
-    if part in (*_MONTHS, "week", "iso_week") and part != "week":
-        unit = "week" if part == "iso_week" else part
-        sql = f"sys.ts_ticks(date_trunc('{unit}', sys.ticks_ts({whole} / 10 * 10)))"
-    elif part == "week":
-        sql = f"(({whole} + 864000000000) / {_STEP[part]} * {_STEP[part]} - 864000000000)"
-    else:
-        sql = f"({whole} / {_STEP[part]} * {_STEP[part]})"
-    return Value(from_ticks(sql, result), result, value.nullable)
-
-
-def _eomonth(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
-    value = compiler.expression(args[0], scope)
-    months = convert(compiler.expression(args[1], scope), INT) if len(args) > 1 else "0"
-    stamp = f"date_trunc('month', sys.ticks_ts({_date(value)}))"
-    sql = f"({stamp} + make_interval(months => {months} + 1) - interval '1 day')::date"
-    return Value(sql, DATE, value.nullable)
-
-
-def _from_parts(name: str) -> Handler:
-    def handler(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
-        values = [compiler.expression(item, scope) for item in args]
-        numbers = [convert(value, INT) for value in values]
-        nullable = any(value.nullable for value in values)
-        if name == "datefromparts":
-            return Value(f"make_date({', '.join(numbers[:3])})", DATE, nullable)
-        if name == "timefromparts":
-            scale = values[4].constant
-            kind = SqlType("time", scale=scale if isinstance(scale, int) else 7)
-            base = f"sys.time_ticks(make_time({numbers[0]}, {numbers[1]}, {numbers[2]}))"
-            sql = f"({base} + {numbers[3]}::bigint * power(10, 7 - {numbers[4]})::bigint)"
-            return Value(
-                sql if kind.scale == 7 else f"sys.ticks_time({sql}, {kind.scale})", kind, nullable
-            )
-        base = f"sys.ts_ticks(make_timestamp({', '.join(numbers[:6])}))"
-        if name == "datetimefromparts":
-            sql = f"({base} + {numbers[6]} * 10000::bigint)"
-            return Value(from_ticks(sql, DATETIME), DATETIME, nullable)
-        scale = values[7].constant
-        kind = SqlType("datetime2", scale=scale if isinstance(scale, int) else 7)
-        sql = f"({base} + {numbers[6]}::bigint * power(10, 7 - {numbers[7]})::bigint)"
-        return Value(from_ticks(sql, kind), kind, nullable)
-
-    return handler
-
-
 def _clock(kind: SqlType) -> Handler:
     # the stand-in's time zone is UTC, like that of SQL Server in a container
     now = "(statement_timestamp() AT TIME ZONE 'UTC')"
@@ -215,13 +154,6 @@ def _clock(kind: SqlType) -> Handler:
         return Value(from_ticks(f"sys.ts_ticks{now}", kind), kind, False)
 
     return handler
-
-
-def _isdate(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
-    value = compiler.expression(args[0], scope)
-    if family(value.type) == "date":
-        return Value("1", INT, False)
-    return Value(f"((sys.try_dto({value.sql})).utc IS NOT NULL)::int", INT, False)
 
 
 def _switchoffset(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
@@ -238,37 +170,18 @@ def _switchoffset(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Val
     )
 
 
-def _todatetimeoffset(compiler: Compiler, args: list[exp.Expr], scope: Scope) -> Value:
-    value, zone = (compiler.expression(item, scope) for item in args[:2])
-    kind = SqlType("datetimeoffset", scale=7 if value.type.scale is None else value.type.scale)
-    minutes = convert(zone, INT)
-    if isinstance(zone.constant, str):
-        minutes = f"(sys.text_dto({literal('00:00' + zone.constant)})).minutes"
-    return Value(f"sys.make_dto({_date(value)}, {minutes})", kind, True)
-
-
 DATE_FUNCTIONS: dict[str, Handler] = {
     "dateadd": _dateadd,
     "datediff": _datediff(INT),
     "datediff_big": _datediff(BIGINT),
     "datepart": _datepart,
-    "datename": _datename,
-    "datetrunc": _datetrunc,
     "year": _one_part("year"),
     "month": _one_part("month"),
     "day": _one_part("day"),
-    "eomonth": _eomonth,
-    "datefromparts": _from_parts("datefromparts"),
-    "timefromparts": _from_parts("timefromparts"),
-    "datetimefromparts": _from_parts("datetimefromparts"),
-    "datetime2fromparts": _from_parts("datetime2fromparts"),
     "getdate": _clock(DATETIME),
     "getutcdate": _clock(DATETIME),
     "sysdatetime": _clock(DATETIME2),
     "sysutcdatetime": _clock(DATETIME2),
     "sysdatetimeoffset": _clock(SqlType("datetimeoffset", scale=7)),
-    "now": _clock(DATETIME),
-    "isdate": _isdate,
     "switchoffset": _switchoffset,
-    "todatetimeoffset": _todatetimeoffset,
 }

@@ -11,7 +11,7 @@ from tableferry_local.sqlserver.altertable import run_alter
 from tableferry_local.sqlserver.batch import Statement
 from tableferry_local.sqlserver.bootstrap import create_database, schema_sql
 from tableferry_local.sqlserver.catalog import ObjectName, TableColumn, object_name, pg_name
-from tableferry_local.sqlserver.clauses import find, matching, name_at, split, words
+from tableferry_local.sqlserver.clauses import matching, name_at, words
 from tableferry_local.sqlserver.columndefs import (
     ColumnDef,
     KeyDef,
@@ -20,20 +20,16 @@ from tableferry_local.sqlserver.columndefs import (
     ordered_names,
     read_items,
 )
-from tableferry_local.sqlserver.dropping import drop_relations, index_of, run_drop, run_truncate
+from tableferry_local.sqlserver.dropping import index_of, run_drop, run_truncate
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
-from tableferry_local.sqlserver.parsing import parse_query, word
-from tableferry_local.sqlserver.queries import compile_query
+from tableferry_local.sqlserver.parsing import word
 from tableferry_local.sqlserver.tablesql import (
-    check_sql,
     column_notes,
     column_sql,
-    foreign_key_sql,
     index_sql,
     not_null,
     relation_note,
 )
-from tableferry_local.sqlserver.value import literal, pg_type
 
 if TYPE_CHECKING:
     from tableferry_local.sqlserver.interpreter import Interpreter
@@ -45,7 +41,7 @@ def run_ddl(run: Interpreter, statement: Statement) -> None:
     Raises:
         SqlError: it cannot be done.
     """
-    with run.state.statement(ErrorContext(statement.kind), writes=True):
+    with run.state.statement(ErrorContext(statement.kind)):
         if statement.kind == "CREATE":
             run_create(run, statement)
         elif statement.kind == "ALTER":
@@ -59,19 +55,12 @@ def run_ddl(run: Interpreter, statement: Statement) -> None:
 
 
 def run_create(run: Interpreter, statement: Statement) -> None:
-    """Run a CREATE, or what ALTER VIEW and ALTER PROCEDURE stand for."""
+    """Run a CREATE."""
     tokens = statement.tokens
-    at = 1
-    if words(tokens[1:], 2) == ["OR", "ALTER"]:
-        at = 3
-    what = word(tokens[at])
+    what = word(tokens[1])
     if what == "TABLE":
-        parts, at = name_at(tokens, at + 1)
+        parts, at = name_at(tokens, 2)
         create_table(run, object_name(parts, run.state.database), tokens[at:])
-    elif what == "VIEW":
-        _create_view(run, statement, at, replace=at == 3)
-    elif what in ("PROC", "PROCEDURE"):
-        _create_procedure(run, statement, at, replace=at == 3)
     elif what == "SCHEMA":
         _create_schema(run, tokens)
     elif what == "DATABASE":
@@ -95,19 +84,14 @@ def require_free(run: Interpreter, name: ObjectName) -> None:
         SqlError: 2714 or 2760.
     """
     link = run.state.link
-    if name.pg_schema != "pg_temp":
-        if not link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [name.pg_schema]):
-            raise SqlError(
-                2760,
-                16,
-                f'The specified schema name "{name.schema}" either does not exist or you do not '
-                "have permission to use it.",
-            )
-        if link.rows(
-            "SELECT FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
-            [name.pg_schema, name.name.lower()],
-        ):
-            raise taken(name)
+    schema = "SELECT FROM sys._schema WHERE pg_schema = $1"
+    if name.pg_schema != "pg_temp" and not link.rows(schema, [name.pg_schema]):
+        raise SqlError(
+            2760,
+            16,
+            f'The specified schema name "{name.schema}" either does not exist or you do not '
+            "have permission to use it.",
+        )
     if link.rows("SELECT FROM pg_class WHERE oid = to_regclass($1)", [name.sql]):
         raise taken(name)
 
@@ -158,14 +142,10 @@ def table_statements(run: Interpreter, name: ObjectName, items: TableItems) -> l
     temporary = "TEMPORARY " if name.pg_schema == "pg_temp" else ""
     statements = [
         f"CREATE {temporary}TABLE {name.sql} ({', '.join(lines)})",
-        relation_note(name, "U"),
+        relation_note(name),
         column_notes(name, noted),
     ]
     statements += [index_sql(state, name, known, key, serial(run)) for key in items.keys]
-    statements += [
-        check_sql(state, name, known, check, text_of(check.tokens)) for check in items.checks
-    ]
-    statements += [foreign_key_sql(state, name, known, item) for item in items.foreign_keys]
     return statements
 
 
@@ -240,73 +220,3 @@ def _create_schema(run: Interpreter, tokens: Sequence[Token]) -> None:
     if state.link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [pg_schema]):
         raise SqlError(2714, 16, f"There is already an object named '{name}' in the database.", 6)
     state.link.run(schema_sql(state.database, name))
-
-
-def _create_view(run: Interpreter, statement: Statement, at: int, *, replace: bool) -> None:
-    state, tokens = run.state, statement.tokens
-    parts, at = name_at(tokens, at + 1)
-    name = object_name(parts, state.database)
-    if replace and state.catalog.find(name) is not None:
-        drop_relations(run, [name])
-    require_free(run, name)
-    compiler = state.compiler()
-    columns, query_tokens = view_parts(tokens, at)
-    query = compile_query(compiler, parse_query(query_tokens), None)
-    if compiler.params:
-        raise syntax_error("@")
-    names = columns or [column.name for column in query.columns]
-    if any(not item for item in names) or len(names) != len(query.columns):
-        raise SqlError(
-            4511,
-            16,
-            f"Create View or Function failed because no column name was specified for column "
-            f"{names.index('') + 1 if '' in names else len(names)}.",
-        )
-    made = [
-        TableColumn(n, item, column.type, column.nullable)
-        for n, (item, column) in enumerate(zip(names, query.columns, strict=True), 1)
-    ]
-    # The view itself is only there to have an oid; queries use its definition.
-    empty = ", ".join(f"NULL::{pg_type(column.type)} AS {column.sql}" for column in made)
-    noted: list[tuple[ColumnDef, TableColumn, str | None]] = [
-        (ColumnDef(column.name, column.type), column, None) for column in made
-    ]
-    state.link.run(
-        ";".join(
-            [
-                f"CREATE VIEW {name.sql} AS SELECT {empty}",
-                relation_note(name, "V", statement.text),
-                column_notes(name, noted),
-            ]
-        )
-    )
-
-
-def view_parts(tokens: Sequence[Token], at: int) -> tuple[list[str], Sequence[Token]]:
-    """A view's column names (none if not given) and its query, after the view's name."""
-    columns: list[str] = []
-    if word(tokens[at]) == "(":
-        end = matching(tokens, at)
-        columns = [name_at(part, 0)[0][-1] for part in split(tokens[at + 1 : end])]
-        at = end + 1
-    at = find(tokens, {"AS"}, at)
-    end = len(tokens)
-    if words(tokens[end - 3 : end]) == ["WITH", "CHECK", "OPTION"]:
-        end -= 3
-    return columns, tokens[at + 1 : end]
-
-
-def _create_procedure(run: Interpreter, statement: Statement, at: int, *, replace: bool) -> None:
-    state = run.state
-    parts, _ = name_at(statement.tokens, at + 1)
-    name = object_name(parts, state.database)
-    if replace:
-        state.link.run(
-            f"DELETE FROM sys._module WHERE pg_schema = {literal(name.pg_schema)} AND "
-            f"lower(name) = {literal(name.name.lower())}"
-        )
-    require_free(run, name)
-    state.link.run(
-        "INSERT INTO sys._module (pg_schema, name, definition) VALUES "
-        f"({literal(name.pg_schema)}, {literal(name.name)}, {literal(statement.text)})"
-    )

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 
 from tableferry_local.sqlserver.batch import (
     Block,
-    If,
     Node,
     Statement,
-    TryCatch,
-    While,
     parse_batch,
 )
-from tableferry_local.sqlserver.catalog import object_name
-from tableferry_local.sqlserver.dml import compile_change, compile_insert
 from tableferry_local.sqlserver.errors import ErrorContext
 from tableferry_local.sqlserver.parsing import tokenize
 from tableferry_local.sqlserver.queries import compile_query
@@ -55,12 +50,8 @@ def _first(state: State, nodes: Sequence[Node]) -> list[ResultColumn] | None:
             found = _statement(state, node)
         elif isinstance(node, Block):
             found = _first(state, node.body)
-        elif isinstance(node, If):
+        else:
             found = _first(state, [node.then, *([node.otherwise] if node.otherwise else [])])
-        elif isinstance(node, While):
-            found = _first(state, [node.body])
-        elif isinstance(node, TryCatch):
-            found = _first(state, node.body)
         if found is not None:
             return found
     return None
@@ -76,14 +67,7 @@ def _statement(state: State, statement: Statement) -> list[ResultColumn] | None:
     if statement.kind == "DECLARE":
         declare(Interpreter(state, None), statement)  # type: ignore[arg-type]
     elif statement.kind == "SELECT":
-        if parsed.args.get("into") is not None or assigned_variables(parsed) is not None:
+        if assigned_variables(parsed) is not None:
             return None
         return compile_query(state.compiler(), parsed, None).result_columns
-    elif statement.kind == "INSERT" and parsed.output is not None:
-        table = state.catalog.get(object_name(parsed.target, state.database))
-        return compile_insert(
-            state.compiler(), parsed, table, state.identity_insert == table.sql
-        ).columns
-    elif statement.kind in ("UPDATE", "DELETE"):
-        return compile_change(state.compiler(), parsed).columns
     return None

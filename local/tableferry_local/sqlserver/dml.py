@@ -7,22 +7,13 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tableferry_local.sqlserver.catalog import Table, TableColumn, object_name
-from tableferry_local.sqlserver.clauses import (
-    Tokens,
-    find,
-    name_at,
-    name_list,
-    prefixed,
-)
 from tableferry_local.sqlserver.conversions import assign
 from tableferry_local.sqlserver.dmlparsing import Change, Insert
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.expressions import Compiler
-from tableferry_local.sqlserver.parsing import parse_query
 from tableferry_local.sqlserver.queries import Query
 from tableferry_local.sqlserver.scope import Scope, Source
-from tableferry_local.sqlserver.sources import from_clause, table_values
-from tableferry_local.sqlserver.sqltype import ResultColumn
+from tableferry_local.sqlserver.sources import from_clause
 from tableferry_local.sqlserver.value import Value, pg_type
 
 
@@ -31,11 +22,8 @@ class Dml:
     """A translated statement."""
 
     sql: str
-    columns: list[ResultColumn] | None = None
-    """Of the rows that OUTPUT returns to the client."""
     identity: str | None = None
     """The table whose identity value was generated."""
-    variables: list[str] | None = None
 
 
 def place(table: Table, column: TableColumn) -> str:
@@ -73,7 +61,6 @@ def compile_insert(compiler: Compiler, insert: Insert, table: Table, identity_in
     """
     columns = insert_columns(insert, table, identity_insert)
     names = ", ".join(column.sql for column in columns)
-    returning, result = _output(compiler, insert.output, table, ("inserted",))
     generated = any(column.identity for column in table.columns) and not any(
         column.identity for column in columns
     )
@@ -86,9 +73,7 @@ def compile_insert(compiler: Compiler, insert: Insert, table: Table, identity_in
             raise unsupported("INSERT ... EXEC here")
         query = compiler.query(insert.query, None)
         body = f" ({names}) {converted(compiler, query, table, columns)}"
-    made = Dml(f"INSERT INTO {table.sql}{body}{returning}", result)
-    made.identity = table.sql if generated else None
-    return _into(compiler, made, insert.output)
+    return Dml(f"INSERT INTO {table.sql}{body}", table.sql if generated else None)
 
 
 def insert_columns(insert: Insert, table: Table, identity_insert: bool) -> list[TableColumn]:
@@ -220,16 +205,12 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
     for column in table.columns:
         if update and column.type.name == "timestamp":
             sets.append((column, "int8send(nextval('sys._dbts'))"))
-    kinds = ("inserted", "deleted") if update else ("deleted",)
-    returning, result = _output(compiler, change.output, table, kinds)
     plain = not change.has_from and change.top is None
     if plain and update:
         assigned = ", ".join(f"{column.sql} = {sql}" for column, sql in sets)
-        sql = (
-            f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}{returning}"
-        )
+        sql = f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}"
     elif plain:
-        sql = f"{prefix}DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}{returning}"
+        sql = f"{prefix}DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}"
     else:
         limit = ""
         if change.top is not None:
@@ -240,15 +221,11 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
             assigned = ", ".join(f"{column.sql} = q.v{n}" for n, (column, _) in enumerate(sets))
             sql = (
                 f"{prefix}UPDATE {table.sql} AS t SET {assigned} FROM ({inner}) AS q "
-                f"WHERE t.ctid = q.id{returning}"
+                f"WHERE t.ctid = q.id"
             )
         else:
-            sql = (
-                f"{prefix}DELETE FROM {table.sql} AS t USING ({inner}) AS q WHERE t.ctid = "
-                f"q.id{returning}"
-            )
-            sql = sql if returning else f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
-    return _into(compiler, Dml(sql, result), change.output)
+            sql = f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
+    return Dml(sql)
 
 
 def _target(compiler: Compiler, change: Change, scope: Scope) -> tuple[Source, Table]:
@@ -272,44 +249,3 @@ def _table_behind(select: exp.Select, alias: str, database: str):  # type: ignor
         if table.alias.lower() == alias.lower():
             return object_name(table_parts(table), database)
     raise SqlError(208, 16, f"Invalid object name '{alias}'.")
-
-
-def _output(
-    compiler: Compiler, tokens: Tokens | None, table: Table, kinds: tuple[str, ...]
-) -> tuple[str, list[ResultColumn] | None]:
-    if tokens is None:
-        return "", None
-    from tableferry_local.sqlserver.queries import projections
-
-    end = find(tokens, {"INTO"})
-    scope = Scope()
-    for kind in kinds:
-        row = "new" if kind == "inserted" else "old"
-        columns = [replace(value, sql=f"{row}.{value.sql}") for value in table_values(table)]
-        scope.sources.append(Source(kind, columns))
-    select = parse_query(prefixed("SELECT", tokens[:end]))
-    values = projections(compiler, select.expressions, scope)
-    items = ", ".join(f"{value.sql} AS c{n + 1}" for n, value in enumerate(values))
-    query = Query("", values)
-    return f" RETURNING {items}", query.result_columns
-
-
-def _into(compiler: Compiler, made: Dml, output: Tokens | None) -> Dml:
-    if output is None:
-        return made
-    at = find(output, {"INTO"})
-    if at == len(output):
-        return made
-    parts, at = name_at(output, at + 1)
-    table = compiler.catalog.get(object_name(parts, compiler.database), ".".join(parts))
-    names = name_list(output, at)[0] if at < len(output) else None
-    columns = insert_columns(Insert(parts, names, None), table, False)
-    values = [
-        Value(f"c{n + 1}", column.type, column.nullable, name=column.name)
-        for n, column in enumerate(made.columns or [])
-    ]
-    listed = ", ".join(value.sql for value in values)
-    source = converted(compiler, Query(f"SELECT {listed} FROM o", values), table, columns)
-    stored = ", ".join(column.sql for column in columns)
-    sql = f"WITH o AS ({made.sql}) INSERT INTO {table.sql} ({stored}) {source}"
-    return Dml(sql, None, made.identity)

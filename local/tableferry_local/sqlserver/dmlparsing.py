@@ -18,7 +18,7 @@ from tableferry_local.sqlserver.clauses import (
     split,
     words,
 )
-from tableferry_local.sqlserver.errors import syntax_error
+from tableferry_local.sqlserver.errors import syntax_error, unsupported
 from tableferry_local.sqlserver.parsing import parse_expression, parse_query, word
 
 
@@ -28,7 +28,6 @@ class Insert:
 
     target: list[str]
     columns: list[str] | None
-    output: Tokens | None
     rows: list[list[exp.Expr | None]] | None = None
     """VALUES; None in a row stands for DEFAULT."""
     query: exp.Expr | None = None
@@ -46,7 +45,6 @@ class Change:
     """SELECT 1 FROM ... WHERE ..., with the target or the FROM clause as written."""
     has_from: bool
     top: exp.Expr | None
-    output: Tokens | None
     assignments: list[tuple[str | None, str | None, exp.Expr]]
     """(column, variable, expression); one of the first two may be None."""
 
@@ -74,18 +72,9 @@ def parse_insert(tokens: Sequence[Token]) -> Insert:
     ):
         columns, at = name_list(tokens, at)
     stop = find(tokens, {"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("}, at)
-    output = None
     if words(tokens[at : at + 1]) == ["OUTPUT"]:
-        output = tokens[at + 1 : stop]
-        # a parenthesis may belong to the OUTPUT list
-        while stop < len(tokens) and word(tokens[stop]) == "(" and not output_done(tokens, stop):
-            stop = find(
-                tokens,
-                {"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("},
-                matching(tokens, stop) + 1,
-            )
-            output = tokens[at + 1 : stop]
-    made = Insert(target, columns, output)
+        raise unsupported("OUTPUT")
+    made = Insert(target, columns)
     source = tokens[stop:]
     head = words(source, 2)
     if not head:
@@ -101,11 +90,6 @@ def parse_insert(tokens: Sequence[Token]) -> Insert:
     else:
         made.query = parse_query([*ctes, *source])
     return made
-
-
-def output_done(tokens: Tokens, at: int) -> bool:
-    """Whether the parenthesis begins the source of an INSERT, not a column list or a call."""
-    return words(tokens[at + 1 : at + 2]) in (["SELECT"], ["WITH"], ["("])
 
 
 def _value(tokens: Tokens) -> exp.Expr | None:
@@ -172,11 +156,8 @@ def parse_change(tokens: Sequence[Token]) -> Change:
         end = find(tokens, tail_words, at)
         assignments = [_assignment(part) for part in split(tokens[at + 1 : end])]
         at = end
-    output = None
     if words(tokens[at : at + 1]) == ["OUTPUT"]:
-        end = find(tokens, tail_words - {"OUTPUT"}, at)
-        output = tokens[at + 1 : end]
-        at = end
+        raise unsupported("OUTPUT")
     end = find(tokens, {"OPTION"}, at)
     rest = list(tokens[at:end])
     has_from = words(rest, 1) == ["FROM"]
@@ -185,7 +166,7 @@ def parse_change(tokens: Sequence[Token]) -> Change:
     select = parse_query([*ctes, *prefixed("SELECT 1", rest)])
     if not isinstance(select, exp.Select):
         raise syntax_error(tokens[start].text)
-    return Change(target, select, has_from, top, output, assignments)
+    return Change(target, select, has_from, top, assignments)
 
 
 def _assignment(tokens: Tokens) -> tuple[str | None, str | None, exp.Expr]:

@@ -30,21 +30,14 @@ def run_drop(run: Interpreter, tokens: Sequence[Token]) -> None:
     state, what, at = run.state, word(tokens[1]), 2
     optional = words(tokens[2:], 2) == ["IF", "EXISTS"]
     at += 2 if optional else 0
-    if what in ("TABLE", "VIEW"):
+    if what == "TABLE":
         names = []
         for part in split(tokens[at:]):
             parts, _ = name_at(part, 0)
             name = object_name(parts, state.database)
             table = state.catalog.find(name)
-            if table is not None and table.kind != ("U" if what == "TABLE" else "V"):
-                raise SqlError(
-                    3705,
-                    16,
-                    f"Cannot use DROP {what} with '{'.'.join(parts)}' because it is of another "
-                    "kind.",
-                )
             if table is None and not optional:
-                raise missing(what.lower(), ".".join(parts))
+                raise missing("table", ".".join(parts))
             if table is not None:
                 names.append(name)
         drop_relations(run, names)
@@ -54,15 +47,6 @@ def run_drop(run: Interpreter, tokens: Sequence[Token]) -> None:
         _drop_schema(run, tokens[at].text, optional)
     elif what == "DATABASE":
         _drop_database(run, tokens[at].text, optional)
-    elif what in ("PROC", "PROCEDURE"):
-        parts, _ = name_at(tokens, at)
-        name = object_name(parts, state.database)
-        count = state.link.execute(
-            "DELETE FROM sys._module WHERE pg_schema = $1 AND lower(name) = $2",
-            [name.pg_schema, name.name.lower()],
-        )
-        if not count and not optional:
-            raise missing("procedure", ".".join(parts))
     elif what not in ("LOGIN", "USER", "ROLE", "STATISTICS"):
         raise unsupported(f"DROP {what}")
 
@@ -82,28 +66,14 @@ def drop_relations(run: Interpreter, names: list[ObjectName]) -> None:
     state = run.state
     for name in names:
         table = state.catalog.get(name)
-        others = state.link.rows(
-            "SELECT FROM sys._constraint x JOIN pg_class c ON c.oid = x.relation WHERE x.other "
-            "= $1 AND x.relation <> $1",
-            [str(table.oid)],
-        )
-        if others:
-            raise SqlError(
-                3726,
-                16,
-                f"Could not drop object '{name.name}' because it is referenced by a FOREIGN KEY "
-                "constraint.",
-            )
         oid = f"{table.oid}::oid"
-        kind = "TABLE" if table.kind == "U" else "VIEW"
         if state.identity_insert == table.sql:
             state.identity_insert = None
         state.link.run(
-            f"DELETE FROM sys._index WHERE relation = {oid}; DELETE FROM sys._constraint WHERE "
-            f"relation = {oid};"
+            f"DELETE FROM sys._index WHERE relation = {oid};"
             f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = "
             f"{oid};"
-            f"DROP {kind} {table.sql}"
+            f"DROP TABLE {table.sql}"
         )
 
 
@@ -168,8 +138,6 @@ def _drop_database(run: Interpreter, name: str, optional: bool) -> None:
             "DELETE FROM sys._column k USING sys._relation r WHERE k.oid = r.oid AND "
             f"r.pg_schema = {literal(schema)};"
             "DELETE FROM sys._index i USING sys._relation r WHERE i.relation = r.oid AND "
-            f"r.pg_schema = {literal(schema)};"
-            "DELETE FROM sys._constraint x USING sys._relation r WHERE x.relation = r.oid AND "
             f"r.pg_schema = {literal(schema)};"
             f"DELETE FROM sys._relation WHERE pg_schema = {literal(schema)};"
             f"DELETE FROM sys._schema WHERE pg_schema = {literal(schema)};"

@@ -80,7 +80,7 @@ class Engine:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, doomed or not."""
+        """Whether a transaction is open."""
         return self.state.trancount > 0
 
     def execute(self, batch: str, params: list[Param] | None, sink: Sink) -> None:
@@ -98,16 +98,6 @@ class Engine:
             {param.name.lower(): Variable(param.type, param.value) for param in params or []}
         )
         Interpreter(state, sink).run_batch(batch, frame)
-        if state.doomed:
-            state.abort()
-            sink.error(
-                SqlError(
-                    3998,
-                    16,
-                    "Uncommittable transaction is detected at the end of the batch. The "
-                    "transaction is rolled back.",
-                )
-            )
         for param in params or []:
             if param.output:
                 value = frame.variables[param.name.lower()].value

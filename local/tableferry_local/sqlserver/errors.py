@@ -188,42 +188,22 @@ def _overflow(failure: PgFailure, context: ErrorContext) -> SqlError:
 
 
 def _check(failure: PgFailure, context: ErrorContext) -> SqlError:
+    """Only types have CHECK constraints, where PostgreSQL's type is wider."""
     names = context.describe(failure)
-    found = re.match(r"ts_(len|range)_(\d+)$", failure.constraint)
-    if found:
-        column, table = names.get("column", "?"), names.get("full_table", failure.table)
-        if found[1] == "len":
-            return SqlError(
-                2628,
-                16,
-                f"String or binary data would be truncated in table '{table}', column '{column}'. "
-                f"Truncated value: '{names.get('value', '')}'.",
-            )
+    if failure.constraint.startswith("ts_len_"):
         return SqlError(
-            220 if names.get("type") == "tinyint" else 8115,
+            2628,
             16,
-            f"Arithmetic overflow error for data type {names.get('type', 'int')}, value = "
-            f"{names.get('value', '')}.",
-            state=2,
+            f"String or binary data would be truncated in table "
+            f"'{names.get('full_table', failure.table)}', column '{names.get('column', '?')}'. "
+            f"Truncated value: '{names.get('value', '')}'.",
         )
     return SqlError(
-        547,
+        220 if names.get("type") == "tinyint" else 8115,
         16,
-        f"The {context.statement} statement conflicted with the CHECK constraint "
-        f'"{names.get("constraint", failure.constraint)}". The conflict occurred in database '
-        f'"{names.get("database", "")}", table "{names.get("table", failure.table)}".',
-    )
-
-
-def _foreign_key(failure: PgFailure, context: ErrorContext) -> SqlError:
-    names = context.describe(failure)
-    kind = "REFERENCE" if "still referenced" in failure.detail else "FOREIGN KEY"
-    return SqlError(
-        547,
-        16,
-        f"The {context.statement} statement conflicted with the {kind} constraint "
-        f'"{names.get("constraint", failure.constraint)}". The conflict occurred in database '
-        f'"{names.get("database", "")}", table "{names.get("table", failure.table)}".',
+        f"Arithmetic overflow error for data type {names.get('type', 'int')}, value = "
+        f"{names.get('value', '')}.",
+        state=2,
     )
 
 
@@ -239,7 +219,6 @@ _MAKERS: dict[str, Callable[[PgFailure, ErrorContext], SqlError]] = {
     "23505": _duplicate,
     "23502": _not_null,
     "23514": _check,
-    "23503": _foreign_key,
     "22P02": _conversion,
     "22007": _bad_date,
     "22008": _fixed(
@@ -276,10 +255,4 @@ _MAKERS: dict[str, Callable[[PgFailure, ErrorContext], SqlError]] = {
     "57014": _fixed(3621, 0, "The statement has been terminated."),
     "42803": lambda failure, context: SqlError(8120, 16, failure.message),
     "22011": _fixed(537, 16, "Invalid length parameter passed to the LEFT or SUBSTRING function."),
-    "25006": _fixed(
-        3930,
-        16,
-        "The current transaction cannot be committed and cannot support operations that write "
-        "to the log file. Roll back the transaction.",
-    ),
 }

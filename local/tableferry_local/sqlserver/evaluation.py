@@ -7,22 +7,15 @@ from contextlib import contextmanager
 
 from sqlglot import exp
 
-from tableferry_local.sqlserver.clauses import Tokens
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.errors import ErrorContext
 from tableferry_local.sqlserver.link import PgError
-from tableferry_local.sqlserver.parsing import parse_expression
 from tableferry_local.sqlserver.scope import Scope
 from tableferry_local.sqlserver.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.state import State
 from tableferry_local.sqlserver.typerules import INT, text_type
 
 TEXT = SqlType("nvarchar", MAX)
-
-
-def expression_of(tokens: Tokens) -> exp.Expr:
-    """Parse an expression."""
-    return parse_expression(tokens)
 
 
 def evaluate(

@@ -24,11 +24,9 @@ from tableferry_local.sqlserver.textfunctions import (
     trim,
 )
 from tableferry_local.sqlserver.typerules import (
-    BIGINT,
     FLOAT,
     GUID,
     INT,
-    NVARCHAR_MAX,
     family,
 )
 from tableferry_local.sqlserver.value import Value
@@ -99,11 +97,6 @@ def _nullif(compiler: Compiler, args: list[Value]) -> Value:
     )  # fmt: skip
 
 
-def _choose(compiler: Compiler, args: list[Value]) -> Value:
-    branches = [(f"{integer(args[0])} = {n}", value) for n, value in enumerate(args[1:], 1)]
-    return compiler.case(branches, None)
-
-
 def _hashbytes(compiler: Compiler, args: list[Value]) -> Value:
     algorithm = str(args[0].constant or "").upper()
     function = {
@@ -150,15 +143,6 @@ def _cast(sql: str, kind: SqlType) -> str:
     return f"({sql})::{pg_type(kind)}"
 
 
-def _float(template: str) -> Handler:
-    def handler(compiler: Compiler, args: list[Value]) -> Value:
-        return Value(
-            f"({template.format(*(convert(arg, FLOAT) for arg in args))})", FLOAT, nullable(args)
-        )
-
-    return handler
-
-
 def _round(compiler: Compiler, args: list[Value]) -> Value:
     value, digits = args[0], integer(args[1])
     if family(value.type) == "text":
@@ -195,21 +179,11 @@ def _template(template: str, kind: SqlType) -> Handler:
     )
 
 
-def _isnumeric(compiler: Compiler, args: list[Value]) -> Value:
-    return Value(f"pg_input_is_valid(btrim({as_text(args[0]).sql}), 'numeric')::int", INT, False)
-
-
-def _checksum(compiler: Compiler, args: list[Value]) -> Value:
-    items = ", ".join(as_text(arg).sql for arg in args)
-    return Value(f"hashtext(concat_ws(E'\\x01', {items}))", INT, False)
-
-
 _SCALARS: dict[str, Handler] = {
     **TEXT_FUNCTIONS,
     "isnull": _isnull,
     "coalesce": _coalesce,
     "nullif": _nullif,
-    "choose": _choose,
     "hashbytes": _hashbytes,
     "space": lambda compiler, args: Value(
         f"repeat(' ', {integer(args[0])})", SqlType("varchar", 8000), nullable(args)
@@ -222,35 +196,5 @@ _SCALARS: dict[str, Handler] = {
     "sign": _numeric("sign"),
     "round": _round,
     "power": _power,
-    "square": _float("{0} * {0}"),
-    "sqrt": _float("sqrt({0})"),
-    "exp": _float("exp({0})"),
-    "log": lambda compiler, args: _float("ln({0}) / ln({1})" if len(args) > 1 else "ln({0})")(
-        compiler, args
-    ),
-    "log10": _float("log({0})"),
-    "sin": _float("sin({0})"),
-    "cos": _float("cos({0})"),
-    "tan": _float("tan({0})"),
-    "atan": _float("atan({0})"),
-    "atn2": _float("atan2({0}, {1})"),
-    "pi": _fixed("pi()", FLOAT),
-    "rand": _fixed("random()", FLOAT),
     "newid": _fixed("gen_random_uuid()", GUID),
-    "newsequentialid": _fixed("uuidv7()", GUID),
-    "isnumeric": _isnumeric,
-    "checksum": _checksum,
-    "binary_checksum": _checksum,
-    "isjson": lambda compiler, args: Value(f"({as_text(args[0]).sql} IS JSON)::int", INT),
-    "json_value": lambda compiler, args: Value(
-        f"jsonb_path_query_first(({as_text(args[0]).sql})::jsonb, "
-        f"({as_text(args[1]).sql})::jsonpath) #>> '{{}}'",
-        SqlType("nvarchar", 4000),
-    ),
-    "rowcount_big": lambda compiler, args: Value(
-        convert(compiler.parameter("@@rowcount"), BIGINT), BIGINT, False
-    ),
-    "string_escape": lambda compiler, args: Value(
-        f"btrim(to_json({as_text(args[0]).sql})::text, '\"')", NVARCHAR_MAX
-    ),
 }

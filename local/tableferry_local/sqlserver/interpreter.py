@@ -10,10 +10,9 @@ from sqlglot import exp
 from tableferry_local.sqlserver import batch as tree
 from tableferry_local.sqlserver.accumulate import accumulate, builds_on_itself
 from tableferry_local.sqlserver.assignments import declare, run_set
-from tableferry_local.sqlserver.batch import Block, If, Node, Statement, TryCatch, While
+from tableferry_local.sqlserver.batch import Block, Node, Statement
 from tableferry_local.sqlserver.calls import run_execute
 from tableferry_local.sqlserver.catalog import object_name
-from tableferry_local.sqlserver.clauses import words
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.ddl import run_ddl
 from tableferry_local.sqlserver.dml import compile_change, compile_insert
@@ -24,13 +23,11 @@ from tableferry_local.sqlserver.errors import (
     SqlError,
     unsupported,
 )
-from tableferry_local.sqlserver.evaluation import evaluate_text, expression_of, translating
-from tableferry_local.sqlserver.messages import Thrown, run_print, run_raiserror, run_throw
+from tableferry_local.sqlserver.evaluation import evaluate_text, translating
 from tableferry_local.sqlserver.parsing import parse_expression, word
 from tableferry_local.sqlserver.preparing import assigned_variables, prepare_all
 from tableferry_local.sqlserver.queries import Query, compile_query
 from tableferry_local.sqlserver.scope import Scope
-from tableferry_local.sqlserver.selectinto import run_select_into
 from tableferry_local.sqlserver.state import Frame, Sink, State
 
 
@@ -40,14 +37,6 @@ class Stop(Exception):
     def __init__(self, status: int = 0, *, whole: bool = False) -> None:
         super().__init__()
         self.status, self.whole = status, whole
-
-
-class _Break(Exception):
-    pass
-
-
-class _Continue(Exception):
-    pass
 
 
 class Interpreter:
@@ -61,9 +50,6 @@ class Interpreter:
 
         Returns:
             What RETURN gave, or 0.
-
-        Raises:
-            SqlError: only inside of a TRY block of a batch around.
         """
         outer, self.state.frame = self.state.frame, frame
         try:
@@ -74,8 +60,6 @@ class Interpreter:
             except SqlError as error:
                 # the batch does not parse: nothing of it runs
                 self.state.error = error.number
-                if frame.is_trying:
-                    raise
                 self.sink.error(error)
                 return 0
             self.run(nodes)
@@ -97,40 +81,11 @@ class Interpreter:
             self._guarded(lambda: self._statement(node), node)
         elif isinstance(node, Block):
             self.run(node.body)
-        elif isinstance(node, If):
+        else:
             if self._holds(node.condition):
                 self._node(node.then)
             elif node.otherwise is not None:
                 self._node(node.otherwise)
-        elif isinstance(node, While):
-            self._loop(node)
-        else:
-            self._try(node)
-
-    def _loop(self, node: While) -> None:
-        while self._holds(node.condition):
-            try:
-                self._node(node.body)
-            except _Break:
-                break
-            except _Continue:
-                continue
-
-    def _try(self, node: TryCatch) -> None:
-        frame = self.state.frame
-        frame.trying += 1
-        try:
-            self.run(node.body)
-        except SqlError as error:
-            frame.trying -= 1
-            outer, frame.caught = frame.caught, error
-            self.state.error = error.number
-            try:
-                self.run(node.handler)
-            finally:
-                frame.caught = outer
-        else:
-            frame.trying -= 1
 
     def _guarded(self, action: Callable[[], None], node: Statement) -> None:
         state = self.state
@@ -139,19 +94,13 @@ class Interpreter:
         except SqlError as error:
             error.line = max(error.line, node.line)
             state.error = error.number
-            thrown = isinstance(error, Thrown)
-            raised = error.number == 50000 and not thrown
             rolls_back = error.number in BATCH_ABORTING or (
-                state.xact_abort and error.severity > 10 and not raised
+                state.xact_abort and error.severity > 10
             )
-            if state.frame.is_trying:
-                if rolls_back:
-                    state.doom()
-                raise
             if rolls_back:
                 state.abort()
             self.sink.error(error)
-            if rolls_back or thrown or error.severity >= 20:
+            if rolls_back or error.severity >= 20:
                 raise Stop(whole=True) from None
             if error.number in SCOPE_ABORTING:
                 raise Stop from None
@@ -178,8 +127,7 @@ class Interpreter:
         if runner is None:
             raise unsupported(kind)
         runner(statement)
-        if kind not in ("RAISERROR", "THROW"):
-            self.state.error = 0
+        self.state.error = 0
 
     def done(self, rowcount: int | None, command: str) -> None:
         """Report a statement's end, and remember @@ROWCOUNT."""
@@ -191,8 +139,7 @@ class Interpreter:
     def _run_select(self, statement: Statement) -> None:
         node = statement.parsed
         if isinstance(node, exp.Select) and node.args.get("into") is not None:
-            run_select_into(self, node)
-            return
+            raise unsupported("SELECT ... INTO")
         assigned = assigned_variables(node)
         if assigned is not None:
             self._select_variables(node, assigned)
@@ -254,7 +201,7 @@ class Interpreter:
 
     def _run_insert(self, statement: Statement) -> None:
         state, insert = self.state, statement.parsed
-        with state.statement(ErrorContext("INSERT"), writes=True):
+        with state.statement(ErrorContext("INSERT")):
             name = object_name(insert.target, state.database)
             table = state.catalog.get(name, ".".join(insert.target))
             if insert.call is not None:
@@ -262,7 +209,7 @@ class Interpreter:
                 return
             compiler = state.compiler()
             made = compile_insert(compiler, insert, table, state.identity_insert == table.sql)
-            self._change("INSERT", made.sql, made.columns, compiler.params)
+            self._change("INSERT", made.sql, compiler.params)
             if made.identity is not None and state.rowcount:
                 identity = next(column for column in table.columns if column.identity)
                 rows = state.link.rows(
@@ -277,25 +224,13 @@ class Interpreter:
         self._run_change("DELETE", statement)
 
     def _run_change(self, word: str, statement: Statement) -> None:
-        with self.state.statement(ErrorContext(word), writes=True):
+        with self.state.statement(ErrorContext(word)):
             compiler = self.state.compiler()
             made = compile_change(compiler, statement.parsed)
-            self._change(word, made.sql, made.columns, compiler.params)
+            self._change(word, made.sql, compiler.params)
 
-    def _change(self, word: str, sql: str, columns: object, params: list[str]) -> None:
-        state = self.state
-        if columns is None:
-            self.done(state.link.execute(sql, state.values(params)) or 0, word)
-            return
-        count = 0
-        self.sink.columns(columns)  # type: ignore[arg-type]
-        for chunk in state.link.stream(sql, state.values(params)):
-            self.sink.rows(chunk)
-            count += chunk.ntuples
-        self.done(count, word)
-
-    def _run_merge(self, statement: Statement) -> None:
-        raise unsupported("MERGE")
+    def _change(self, word: str, sql: str, params: list[str]) -> None:
+        self.done(self.state.link.execute(sql, self.state.values(params)) or 0, word)
 
     # Definitions, options, variables -----------------------------------------------------------
 
@@ -367,29 +302,6 @@ class Interpreter:
         if len(statement.tokens) > 1:
             status = int(evaluate_text(self.state, parse_expression(statement.tokens[1:])) or 0)
         raise Stop(status)
-
-    def _run_break(self, statement: Statement) -> None:
-        raise _Break
-
-    def _run_continue(self, statement: Statement) -> None:
-        raise _Continue
-
-    def _run_print(self, statement: Statement) -> None:
-        run_print(self, statement)
-
-    def _run_raiserror(self, statement: Statement) -> None:
-        run_raiserror(self, statement)
-
-    def _run_throw(self, statement: Statement) -> None:
-        run_throw(self, statement)
-
-    def _run_waitfor(self, statement: Statement) -> None:
-        parts = words(statement.tokens, 3)
-        if parts[1:2] != ["DELAY"]:
-            raise unsupported("WAITFOR TIME")
-        text = evaluate_text(self.state, expression_of(statement.tokens[2:]))
-        with self.state.statement(ErrorContext("WAITFOR")):
-            self.state.link.rows("SELECT pg_sleep(extract(epoch FROM $1::interval))", [text])
 
     def _run_grant(self, statement: Statement) -> None:
         self.sink.done(None, statement.kind)

@@ -8,7 +8,6 @@ from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.expressions import Compiler
 from tableferry_local.sqlserver.sqltype import SqlType
 from tableferry_local.sqlserver.typerules import (
-    BIGINT,
     INT,
     NVARCHAR_MAX,
     SMALLINT,
@@ -35,32 +34,19 @@ SESSION_VALUES: dict[str, SqlType] = {
     "@@scope_identity": SqlType("numeric", precision=38, scale=0),
     "@@version": SqlType("nvarchar", 300),
     "@@servername": NVARCHAR_128,
-    "@@servicename": NVARCHAR_128,
     "@@language": NVARCHAR_128,
-    "@@langid": SMALLINT,
     "@@datefirst": SqlType("tinyint"),
     "@@lock_timeout": INT,
     "@@max_precision": SqlType("tinyint"),
-    "@@max_connections": INT,
-    "@@microsoftversion": INT,
     "@@nestlevel": INT,
     "@@options": INT,
     "@@textsize": INT,
-    "@@fetch_status": INT,
     "@@dbts": SqlType("varbinary", 8),
-    "@@procid": INT,
-    "@@pack_received": INT,
     "@@db_name": NVARCHAR_128,
     "@@user_name": NVARCHAR_128,
     "@@app_name": NVARCHAR_128,
     "@@host_name": NVARCHAR_128,
     "@@xact_state": SMALLINT,
-    "@@error_number": INT,
-    "@@error_message": SqlType("nvarchar", 4000),
-    "@@error_severity": INT,
-    "@@error_state": INT,
-    "@@error_line": INT,
-    "@@error_procedure": NVARCHAR_128,
 }
 
 _SERVER_PROPERTIES: dict[str, str | int | None] = {
@@ -218,26 +204,6 @@ def _col_length(compiler: Compiler, args: list[Value]) -> Value:
     return Value(sql, SMALLINT)
 
 
-def _object_property(compiler: Compiler, args: list[Value]) -> Value:
-    expression = {
-        "istable": "(r.kind = 'U')::int",
-        "isusertable": "(r.kind = 'U')::int",
-        "isview": "(r.kind = 'V')::int",
-        "ismsshipped": "0",
-        "tablehasprimarykey": (
-            "(EXISTS (SELECT FROM sys._index i WHERE i.relation = r.oid AND i.kind = 'PK'))::int"
-        ),
-        "tablehasidentity": (
-            "(EXISTS (SELECT FROM sys._column k WHERE k.oid = r.oid "
-            "AND k.identity_seed IS NOT NULL))::int"
-        ),
-        "schemaid": "(SELECT s.id FROM sys._schema s WHERE s.pg_schema = r.pg_schema)",
-    }.get(str(args[1].constant or "").lower(), "NULL::int")
-    return _lookup(
-        f"SELECT {expression} FROM sys._relation r WHERE r.oid = ({{0}})::bigint::oid", INT
-    )(compiler, args[:1])
-
-
 def _constant(sql: str, kind: SqlType) -> Handler:
     return lambda compiler, args: Value(sql, kind)
 
@@ -247,37 +213,21 @@ def _ident_current(compiler: Compiler, args: list[Value]) -> Value:
     return Value(f"sys.ident_current({_database(compiler)}, {_text(args[0])})", kind)
 
 
-def _parsename(compiler: Compiler, args: list[Value]) -> Value:
-    parts = f"sys.name_parts({_text(args[0])})"
-    return Value(f"({parts})[array_length({parts}, 1) + 1 - {convert(args[1], INT)}]", SYSNAME)
-
-
 _USER = _session("@@user_name")
 META_FUNCTIONS: dict[str, Handler] = {
     "object_id": _object_id,
     "object_name": _object_name,
-    "object_schema_name": _lookup(
-        "SELECT s.name FROM sys._relation r JOIN sys._schema s ON s.pg_schema = r.pg_schema "
-        "WHERE r.oid = ({0})::bigint::oid"
-    ),
     "schema_name": _schema_name,
     "schema_id": _schema_id,
     "db_name": _db_name,
     "db_id": _db_id,
-    "original_db_name": _session("@@db_name"),
     "col_name": _lookup(
         "SELECT k.name FROM sys._column k WHERE k.oid = ({0})::bigint::oid AND k.attnum = {1}"
     ),
     "col_length": _col_length,
     "columnproperty": _column_property,
-    "objectproperty": _object_property,
-    "objectpropertyex": _object_property,
     "serverproperty": _property(_SERVER_PROPERTIES, 0),
     "databasepropertyex": _property(_DATABASE_PROPERTIES, 1),
-    "databaseproperty": _property(_DATABASE_PROPERTIES, 1),
-    "collationproperty": _property(
-        {"codepage": 1252, "lcid": 1033, "comparisonstyle": 196609, "version": 0}, 1
-    ),
     "connectionproperty": _property(
         {
             "net_transport": "TCP",
@@ -297,39 +247,10 @@ META_FUNCTIONS: dict[str, Handler] = {
     "user_name": _constant("'dbo'::text", SYSNAME),
     "user": _constant("'dbo'::text", SYSNAME),
     "user_id": _constant("1", INT),
-    "database_principal_id": _constant("1", INT),
     "suser_id": _constant("1", INT),
-    "suser_sid": _constant("'\\x01'::bytea", SqlType("varbinary", 85)),
     "app_name": _session("@@app_name"),
-    "program_name": _session("@@app_name"),
     "host_name": _session("@@host_name"),
-    "host_id": _constant("'1'::text", SqlType("char", 10)),
     "scope_identity": _session("@@scope_identity"),
     "ident_current": _ident_current,
-    "ident_seed": _constant("1::numeric", SESSION_VALUES["@@identity"]),
-    "ident_incr": _constant("1::numeric", SESSION_VALUES["@@identity"]),
-    "has_perms_by_name": _constant("1", INT),
-    "has_dbaccess": _constant("1", INT),
-    "is_member": _constant("1", INT),
-    "is_rolemember": _constant("1", INT),
-    "is_srvrolemember": _constant("1", INT),
-    "permissions": _constant("-1", INT),
     "xact_state": _session("@@xact_state"),
-    "error_number": _session("@@error_number"),
-    "error_message": _session("@@error_message"),
-    "error_severity": _session("@@error_severity"),
-    "error_state": _session("@@error_state"),
-    "error_line": _session("@@error_line"),
-    "error_procedure": _session("@@error_procedure"),
-    "parsename": _parsename,
-    "current_transaction_id": _constant(
-        "COALESCE(pg_current_xact_id_if_assigned()::text::bigint, 0)", BIGINT
-    ),
-    "applock_mode": _constant("'NoLock'::text", SqlType("nvarchar", 32)),
-    "session_context": _constant("NULL::text", NVARCHAR_128),
-    "context_info": _constant("NULL::bytea", SqlType("varbinary", 128)),
-    "fulltextserviceproperty": _constant("0", INT),
-    "indexproperty": _constant("NULL::int", INT),
-    "stats_date": _constant("NULL::timestamp", SqlType("datetime")),
-    "min_active_rowversion": _constant("'\\x0000000000000001'::bytea", SqlType("binary", 8)),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from tableferry_local.sqlserver.batch import Block, If, Node, Statement, While
+from tableferry_local.sqlserver.batch import Block, Node, Statement
 from tableferry_local.sqlserver.clauses import find
 from tableferry_local.sqlserver.dmlparsing import parse_change, parse_insert
 from tableferry_local.sqlserver.errors import (
@@ -42,17 +42,11 @@ def prepare_all(node: Node) -> None:
     elif isinstance(node, Block):
         for item in node.body:
             prepare_all(item)
-    elif isinstance(node, If):
+    else:
         prepare(node.condition)
         prepare_all(node.then)
         if node.otherwise is not None:
             prepare_all(node.otherwise)
-    elif isinstance(node, While):
-        prepare(node.condition)
-        prepare_all(node.body)
-    else:
-        for item in (*node.body, *node.handler):
-            prepare_all(item)
 
 
 def prepare(statement: Statement) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tableferry_local.sqlserver.catalog import ObjectName
@@ -52,8 +51,6 @@ class Scope:
     """Result columns, for ORDER BY."""
     aggregating: bool = False
     """Inside the argument of an aggregate, where groups do not matter."""
-    resolve_hook: Callable[[list[str]], Value | None] | None = None
-    """Asked first: `inserted.x` and `deleted.x` in an OUTPUT clause."""
 
     def cte(self, name: str) -> Source | None:
         """The common table expression of that name."""
@@ -86,8 +83,6 @@ class Scope:
 
     def own(self, parts: list[str]) -> Value | None:
         """The column among this SELECT's own sources, if there is one."""
-        if self.resolve_hook is not None and (hooked := self.resolve_hook(parts)) is not None:
-            return hooked
         name = parts[-1].lower()
         candidates = [
             source for source in self.sources if len(parts) == 1 or source.answers_to(parts[:-1])

@@ -7,12 +7,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tableferry_local.sqlserver.catalog import ObjectName, Table, object_name
-from tableferry_local.sqlserver.clauses import find, name_at
 from tableferry_local.sqlserver.comparing import collation_kind, unified
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.expressions import Compiler
-from tableferry_local.sqlserver.parsing import parse_query, tokenize
 from tableferry_local.sqlserver.scope import Scope, Source
 from tableferry_local.sqlserver.sqltype import MAX
 from tableferry_local.sqlserver.sysviews import SYSTEM_VIEWS
@@ -120,42 +118,15 @@ def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[st
         return _add(compiler, columns, node, parts[-1], scope, call)
     name = object_name(parts, compiler.database)
     table = compiler.catalog.get(name, ".".join(parts))
-    if table.kind == "V":
-        return _add_view(compiler, node, table, scope)
     sql = _add(compiler, table_values(table), node, name.name, scope, table.sql, table.name)
     _hints(compiler, node, table, scope.sources[-1].pg_alias, row_locks)
     return sql
 
 
-def _add_view(compiler: Compiler, node: exp.Table, table: Table, scope: Scope) -> str:
-    """A view is its definition, translated at its use."""
-    from tableferry_local.sqlserver.ddl import view_parts
-
-    tokens = tokenize(compiler.catalog.definition(table))
-    at = find(tokens, {"VIEW"})
-    _, at = name_at(tokens, at + 1)
-    _, query_tokens = view_parts(tokens, at)
-    outer, compiler.database = compiler.database, table.name.database
-    try:
-        query = compiler.query(parse_query(query_tokens), None)
-    finally:
-        compiler.database = outer
-    columns = [
-        replace(value, sql=f"c{n + 1}", name=column.name)
-        for n, (value, column) in enumerate(zip(query.columns, table.columns, strict=False))
-    ]
-    listed = ", ".join(f"c{n + 1}" for n in range(len(query.columns)))
-    return (
-        _add(compiler, columns, node, table.name.name, scope, f"({query.sql})", table.name)
-        + f"({listed})"
-    )
-
-
 def system_view(parts: list[str]) -> tuple[str, str] | None:
     """The key of the system view that a name means, if it means one."""
     if len(parts) < 2:
-        candidate = ("sys", parts[-1].lower())
-        return candidate if parts[-1].lower() in ("sysobjects", "sysindexes") else None
+        return None
     candidate = (parts[-2].lower(), parts[-1].lower())
     return candidate if candidate in SYSTEM_VIEWS else None
 

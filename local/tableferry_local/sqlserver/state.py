@@ -52,8 +52,6 @@ class Variable:
 
     type: SqlType
     value: str | None = None
-    table: str | None = None
-    """For a table variable, the temporary table behind it."""
 
 
 @dataclass
@@ -61,21 +59,12 @@ class Frame:
     """The variables of one batch or procedure."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
-    trying: int = 0
-    """How many TRY blocks are around."""
-    caught: SqlError | None = None
-    """The error that the CATCH block handles."""
     parent: Frame | None = None
 
     @property
     def depth(self) -> int:
         """How many batches are around."""
         return 0 if self.parent is None else self.parent.depth + 1
-
-    @property
-    def is_trying(self) -> bool:
-        """Whether an error here ends up in a CATCH block."""
-        return self.trying > 0 or (self.parent is not None and self.parent.is_trying)
 
 
 @dataclass
@@ -88,8 +77,6 @@ class State:
     app_name: str = ""
     host_name: str = ""
     trancount: int = 0
-    doomed: bool = False
-    """The transaction can only be rolled back (XACT_STATE() = -1)."""
     rowcount: int = 0
     error: int = 0
     identity: str | None = None
@@ -143,7 +130,6 @@ class State:
         ]
 
     def _session_value(self, name: str) -> str | None:
-        caught = self.frame.caught
         values: dict[str, Callable[[], object]] = {
             "@@rowcount": lambda: self.rowcount,
             "@@error": lambda: self.error,
@@ -153,34 +139,21 @@ class State:
             "@@scope_identity": lambda: self.identity,
             "@@version": lambda: VERSION_TEXT,
             "@@servername": lambda: "TABLEFERRY",
-            "@@servicename": lambda: "MSSQLSERVER",
             "@@language": lambda: "us_english",
-            "@@langid": lambda: 0,
             "@@datefirst": lambda: 7,
             "@@lock_timeout": lambda: self.lock_timeout,
             "@@max_precision": lambda: 38,
-            "@@max_connections": lambda: 32767,
-            "@@microsoftversion": lambda: 0x0F00114E,
             "@@nestlevel": lambda: self.frame.depth,
             "@@options": lambda: (
                 5432 | (16384 if self.xact_abort else 0) | (512 if self.nocount else 0)
             ),
             "@@textsize": lambda: 2147483647,
-            "@@fetch_status": lambda: -1,
-            "@@procid": lambda: 0,
-            "@@pack_received": lambda: 0,
             "@@dbts": lambda: self.link.rows("SELECT int8send(last_value) FROM sys._dbts")[0][0],
             "@@db_name": lambda: self.database,
             "@@user_name": lambda: self.login,
             "@@app_name": lambda: self.app_name,
             "@@host_name": lambda: self.host_name,
-            "@@xact_state": lambda: -1 if self.doomed else int(self.trancount > 0),
-            "@@error_number": lambda: caught and caught.number,
-            "@@error_message": lambda: caught and caught.message,
-            "@@error_severity": lambda: caught and caught.severity,
-            "@@error_state": lambda: caught and caught.state,
-            "@@error_line": lambda: caught and caught.line,
-            "@@error_procedure": lambda: (caught and caught.procedure) or None,
+            "@@xact_state": lambda: int(self.trancount > 0),
         }
         value = values[name]()
         return None if value is None else str(value)
@@ -206,14 +179,12 @@ class State:
         """COMMIT.
 
         Raises:
-            SqlError: 3902, there is no transaction; 3930, it is doomed.
+            SqlError: 3902, there is no transaction.
         """
         if not self.trancount:
             raise SqlError(
                 3902, 16, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION."
             )
-        if self.doomed:
-            raise _doomed()
         self.trancount -= 1
         if not self.trancount:
             try:
@@ -231,7 +202,7 @@ class State:
             raise SqlError(
                 3903, 16, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION."
             )
-        if name is not None and not self.doomed:
+        if name is not None:
             try:
                 self.link.run(f"ROLLBACK TO SAVEPOINT {quoted('save ' + name.lower())}")
                 return
@@ -247,16 +218,10 @@ class State:
 
     def abort(self) -> None:
         """Undo the whole transaction."""
-        if self.trancount and not self.doomed:
+        if self.trancount:
             self.link.run("ROLLBACK")
-        self.trancount, self.doomed = 0, False
+        self.trancount = 0
         self._release("transaction")
-
-    def doom(self) -> None:
-        """Undo the transaction, but keep it open for the CATCH block to see."""
-        if self.trancount and not self.doomed:
-            self.link.run("ROLLBACK")
-            self.doomed = True
 
     def save(self, name: str) -> None:
         """SAVE TRANSACTION.
@@ -271,17 +236,15 @@ class State:
         self.link.run(f"SAVEPOINT {quoted('save ' + name.lower())}")
 
     @contextmanager
-    def statement(self, context: ErrorContext, *, writes: bool = False) -> Iterator[None]:
+    def statement(self, context: ErrorContext) -> Iterator[None]:
         """Run one statement so that its failure undoes it and nothing else.
 
         Raises:
             SqlError: the statement failed, in SQL Server's words.
         """
-        if self.doomed and writes:
-            raise _doomed()
         if self.implicit and not self.trancount:
             self.begin()
-        inside = self.trancount > 0 and not self.doomed
+        inside = self.trancount > 0
         if inside:
             self.link.run("SAVEPOINT statement")
         try:
@@ -359,11 +322,6 @@ class State:
         ):
             found["index"] = str(name)
             found["kind"] = {"PK": "PRIMARY KEY", "UQ": "UNIQUE KEY"}.get(str(kind), "unique index")
-        for (name,) in self.link.rows(
-            "SELECT name FROM sys._constraint WHERE relation = $1 AND pg_constraint = $2",
-            [oid, failure.constraint],
-        ):
-            found["constraint"] = str(name)
         return found
 
     # Application locks -------------------------------------------------------------------------
@@ -388,12 +346,3 @@ class State:
             )
         self.database = str(rows[0][0])
         return self.database
-
-
-def _doomed() -> SqlError:
-    return SqlError(
-        3930,
-        16,
-        "The current transaction cannot be committed and cannot support operations that write "
-        "to the log file. Roll back the transaction.",
-    )

@@ -12,7 +12,7 @@ from tableferry_local.sqlserver.applocks import getapplock, releaseapplock
 from tableferry_local.sqlserver.catalog import object_name, pg_name, quoted
 from tableferry_local.sqlserver.clauses import name_at
 from tableferry_local.sqlserver.conversions import convert
-from tableferry_local.sqlserver.errors import ErrorContext, SqlError
+from tableferry_local.sqlserver.errors import ErrorContext, SqlError, unsupported
 from tableferry_local.sqlserver.parsing import tokenize
 from tableferry_local.sqlserver.sqltype import MAX, SYSTEM_TYPES, ResultColumn, SqlType
 from tableferry_local.sqlserver.typerules import INT, SYSNAME, as_decimal, family, parse_type
@@ -62,17 +62,15 @@ def _rename(run: Interpreter, arguments: list[Argument]) -> int:
     kind = (given["@objtype"] or "").upper()
     parts, _ = name_at(tokenize(old), 0)
     state = run.state
-    with state.statement(ErrorContext("ALTER"), writes=True):
+    with state.statement(ErrorContext("ALTER")):
         if kind == "COLUMN":
             _rename_column(run, parts, new)
-        elif kind == "INDEX":
-            _rename_index(run, parts, new)
+        elif kind not in ("", "OBJECT"):
+            raise unsupported(f"sp_rename of {kind}")
         else:
             name = object_name(parts, state.database)
             table = state.catalog.find(name)
             if table is None:
-                if _rename_constraint(run, parts, new):
-                    return 0
                 raise SqlError(
                     15225,
                     11,
@@ -88,8 +86,7 @@ def _rename(run: Interpreter, arguments: list[Argument]) -> int:
                         f"Error: The new name '{new}' is already in use as a object name and would "
                         "cause a duplicate that is not permitted."
                     )  # fmt: skip
-                what = "TABLE" if table.kind == "U" else "VIEW"
-                state.link.run(f"ALTER {what} {table.sql} RENAME TO {quoted(pg_name(new))}")
+                state.link.run(f"ALTER TABLE {table.sql} RENAME TO {quoted(pg_name(new))}")
             state.link.run(
                 f"UPDATE sys._relation SET name = {literal(new)} WHERE oid = {table.oid}::oid"
             )
@@ -120,37 +117,6 @@ def _rename_column(run: Interpreter, parts: list[str], new: str) -> None:
         f"UPDATE sys._column SET name = {literal(new)} WHERE oid = {table.oid}::oid AND attnum "
         f"= {column.attnum}"
     )
-
-
-def _rename_index(run: Interpreter, parts: list[str], new: str) -> None:
-    state = run.state
-    table = state.catalog.get(object_name(parts[:-1], state.database), ".".join(parts[:-1]))
-    state.link.run(
-        f"UPDATE sys._index SET name = {literal(new)} WHERE relation = {table.oid}::oid AND "
-        f"lower(name) = {literal(parts[-1].lower())}"
-    )
-
-
-def _rename_constraint(run: Interpreter, parts: list[str], new: str) -> bool:
-    space = pg_name(f"{run.state.database}.{parts[-2] if len(parts) > 1 else 'dbo'}")
-    name = literal(parts[-1].lower())
-    where = (
-        f"USING sys._relation r WHERE r.pg_schema = {literal(space)} AND lower(x.name) = {name}"
-    ).replace("USING", "FROM")
-    link = run.state.link
-    changed = (
-        link.execute(
-            f"UPDATE sys._index x SET name = {literal(new)} {where} AND r.oid = x.relation"
-        )
-        or 0
-    )
-    changed += (
-        link.execute(
-            f"UPDATE sys._constraint x SET name = {literal(new)} {where} AND r.oid = x.relation"
-        )
-        or 0
-    )
-    return changed > 0
 
 
 def _query(text: str, *names: str) -> Procedure:
@@ -308,12 +274,4 @@ SYSTEM_PROCEDURES: dict[str, Procedure] = {
     "sp_tablecollations": _table_collations,
     **_read((Path(__file__).parent / "sql" / "procedures.sql").read_text()),
     "sp_reset_connection": _nothing,
-    "sp_set_session_context": _nothing,
-    "sp_addextendedproperty": _nothing,
-    "sp_updateextendedproperty": _nothing,
-    "sp_dropextendedproperty": _nothing,
-    "sp_tableoption": _nothing,
-    "sp_updatestats": _nothing,
-    "sp_recompile": _nothing,
-    "sp_configure": _nothing,
 }

@@ -10,7 +10,7 @@ from tableferry_local.sqlserver.sqltype import SqlType, storage
 from tableferry_local.sqlserver.typerules import parse_type
 
 _FILE = Path(__file__).parent / "sql" / "views.sql"
-_SYNONYMS = {"all_columns": "columns", "all_objects": "objects", "all_views": "views"}
+_SYNONYMS = {"all_columns": "columns", "all_objects": "objects"}
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from tableferry_local.sqlserver.catalog import (
     ObjectName,
     Table,
     TableColumn,
-    object_name,
     pg_name,
     quoted,
 )
-from tableferry_local.sqlserver.columndefs import CheckDef, ColumnDef, ForeignKeyDef, KeyDef
+from tableferry_local.sqlserver.columndefs import ColumnDef, KeyDef
 from tableferry_local.sqlserver.comparing import collation_kind, key
 from tableferry_local.sqlserver.conversions import assign
 from tableferry_local.sqlserver.errors import SqlError, unsupported
@@ -130,13 +129,11 @@ def _identity(identity: tuple[int, int], kind: SqlType, name: str) -> str:
     )
 
 
-def relation_note(name: ObjectName, kind: str, definition: str | None = None) -> str:
-    """SQL that notes a new table or view."""
-    text = "NULL" if definition is None else literal(definition)
+def relation_note(name: ObjectName) -> str:
+    """SQL that notes a new table."""
     return (
-        "INSERT INTO sys._relation (oid, pg_schema, name, kind, definition) VALUES "
-        f"({oid_sql(name)}, {literal(name.pg_schema)}, {literal(name.name)}, {literal(kind)}, "
-        f"{text})"
+        "INSERT INTO sys._relation (oid, pg_schema, name, kind) VALUES "
+        f"({oid_sql(name)}, {literal(name.pg_schema)}, {literal(name.name)}, 'U')"
     )
 
 
@@ -246,66 +243,6 @@ def _named(by_name: dict[str, TableColumn], name: str) -> TableColumn:
             1911, 16, f"Column name '{name}' does not exist in the target table or view."
         )
     return found
-
-
-def check_sql(
-    state: State, name: ObjectName, columns: list[TableColumn], check: CheckDef, text: str
-) -> str:
-    """SQL that adds a CHECK constraint and notes it."""
-    condition = state.compiler().condition(
-        parse_expression(check.tokens), column_scope(columns, name)
-    )
-    shown = check.name or _made_up("CK", name.name, text[:40])
-    pg_constraint = "ck_" + pg_name(shown)[:50]
-    return (
-        f"ALTER TABLE {name.sql} ADD CONSTRAINT {quoted(pg_constraint)} CHECK ({condition});"
-        "INSERT INTO sys._constraint (relation, pg_constraint, name, kind, definition) VALUES "
-        f"({oid_sql(name)}, {literal(pg_constraint)}, {literal(shown)}, 'C', {literal(text)})"
-    )
-
-
-def foreign_key_sql(
-    state: State, name: ObjectName, columns: list[TableColumn], definition: ForeignKeyDef
-) -> str:
-    """SQL that adds a FOREIGN KEY and notes it."""
-    target = object_name(definition.table, state.database)
-    by_name = {column.name.lower(): column for column in columns}
-    own = [_named(by_name, item) for item in definition.columns]
-    if target == name:
-        other_columns = columns
-        referenced = definition.referenced
-    else:
-        table = state.catalog.find(target)
-        if table is None:
-            raise SqlError(
-                1767, 16, f"Foreign key references invalid table '{'.'.join(definition.table)}'."
-            )
-        other_columns = list(table.columns)
-        referenced = definition.referenced or _primary_key(state, table)
-    others = [_named({c.name.lower(): c for c in other_columns}, item) for item in referenced]
-    shown = definition.name or _made_up("FK", name.name, definition.columns[0])
-    pg_constraint = "fk_" + pg_name(shown)[:50]
-    return (
-        f"ALTER TABLE {name.sql} ADD CONSTRAINT {quoted(pg_constraint)} FOREIGN KEY "
-        f"({', '.join(c.sql for c in own)}) REFERENCES {target.sql} "
-        f"({', '.join(c.sql for c in others)}) {definition.actions};"
-        "INSERT INTO sys._constraint (relation, pg_constraint, name, kind, attnums, other, "
-        "other_attnums) VALUES "
-        f"({oid_sql(name)}, {literal(pg_constraint)}, {literal(shown)}, 'F', "
-        f"ARRAY{[c.attnum for c in own]}::int[], "
-        f"{oid_sql(target)}, ARRAY{[c.attnum for c in others]}::int[])"
-    )
-
-
-def _primary_key(state: State, table: Table) -> list[str]:
-    rows = state.link.rows(
-        "SELECT k.name FROM sys._index i CROSS JOIN LATERAL unnest(i.attnums) WITH ORDINALITY "
-        "AS a(attnum, n) "
-        "JOIN sys._column k ON k.oid = i.relation AND k.attnum = a.attnum "
-        "WHERE i.relation = $1 AND i.kind = 'PK' ORDER BY a.n",
-        [str(table.oid)],
-    )
-    return [str(name) for (name,) in rows]
 
 
 def not_null(columns: list[ColumnDef], keys: list[KeyDef]) -> list[ColumnDef]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from tableferry_local import process
 from tableferry_local.errors import StackError
 

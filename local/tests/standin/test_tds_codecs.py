@@ -11,6 +11,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tableferry_local.sqlserver.bulk import COPY_HEADER, COPY_TRAILER, copy_stream
 from tableferry_local.sqlserver.encode import encode_rows
 from tableferry_local.sqlserver.errors import SqlError

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tableferry_local.sqlserver import login, tokens
 from tableferry_local.sqlserver.certificate import tls_context
 from tableferry_local.sqlserver.packets import (

@@ -9,7 +9,7 @@ CREATE TABLE sys._schema (
 );
 CREATE TABLE sys._relation (
   oid oid PRIMARY KEY, pg_schema text NOT NULL, name text NOT NULL, kind text NOT NULL,
-  created timestamp NOT NULL DEFAULT now(), definition text
+  created timestamp NOT NULL DEFAULT now()
 );
 CREATE INDEX ON sys._relation (pg_schema, lower(name));
 CREATE TABLE sys._column (
@@ -25,16 +25,6 @@ CREATE TABLE sys._index (
 );
 CREATE INDEX ON sys._index (relation);
 CREATE SEQUENCE sys._index_names;
-CREATE TABLE sys._constraint (
-  relation oid NOT NULL, pg_constraint text NOT NULL, name text NOT NULL, kind text NOT NULL,
-  definition text, attnums int[] NOT NULL DEFAULT '{}', other oid, other_attnums int[] NOT NULL DEFAULT '{}',
-  PRIMARY KEY (relation, pg_constraint)
-);
-CREATE TABLE sys._module (
-  oid int GENERATED ALWAYS AS IDENTITY (START 1073741824), pg_schema text NOT NULL, name text NOT NULL, definition text NOT NULL,
-  created timestamp NOT NULL DEFAULT now()
-);
-CREATE UNIQUE INDEX ON sys._module (pg_schema, lower(name));
 CREATE TABLE sys._type (
   name text PRIMARY KEY, system_type_id int NOT NULL, user_type_id int NOT NULL, max_length int NOT NULL,
   precision int NOT NULL, scale int NOT NULL
@@ -100,7 +90,6 @@ BEGIN
   space := lower(CASE WHEN wanted LIKE '##%' THEN 'tempdb' ELSE coalesce(nullif(parts[n - 2], ''), db) END || '.' || coalesce(nullif(parts[n - 1], ''), 'dbo'));
   SELECT o.id INTO result FROM (
     SELECT r.oid::int AS id, r.kind FROM sys._relation r JOIN pg_class c ON c.oid = r.oid WHERE r.pg_schema = space AND lower(r.name) = wanted
-    UNION ALL SELECT m.oid, 'P' FROM sys._module m WHERE m.pg_schema = space AND lower(m.name) = wanted
     UNION ALL SELECT i.oid::int, i.kind FROM sys._index i JOIN sys._relation r ON r.oid = i.relation JOIN pg_class c ON c.oid = i.oid
       WHERE i.kind <> 'IX' AND r.pg_schema = space AND lower(i.name) = wanted
   ) AS o WHERE object_id.kind IS NULL OR btrim(upper(object_id.kind)) = btrim(o.kind) LIMIT 1;

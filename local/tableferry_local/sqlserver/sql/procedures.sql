@@ -75,13 +75,12 @@ ORDER BY s.name, o.name, c.column_id
 
 -- procedure sp_tables @table_name @table_owner @table_qualifier @table_type @fusepattern
 SELECT DB_NAME() AS TABLE_QUALIFIER, s.name AS TABLE_OWNER, o.name AS TABLE_NAME,
-  CAST(CASE o.type WHEN 'U' THEN 'TABLE' ELSE 'VIEW' END AS varchar(32)) AS TABLE_TYPE,
+  CAST('TABLE' AS varchar(32)) AS TABLE_TYPE,
     CAST(NULL AS varchar(254)) AS REMARKS
 FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id
-WHERE o.type IN ('U', 'V') AND (@table_name IS NULL OR o.name LIKE @table_name) AND
+WHERE o.type = 'U' AND (@table_name IS NULL OR o.name LIKE @table_name) AND
   (@table_owner IS NULL OR s.name LIKE @table_owner)
-  AND (@table_type IS NULL OR @table_type LIKE CASE o.type WHEN 'U' THEN '%''TABLE''%' ELSE
-    '%''VIEW''%' END)
+  AND (@table_type IS NULL OR @table_type LIKE '%''TABLE''%')
 ORDER BY 4, 2, 3
 
 -- procedure sp_pkeys @table_name @table_owner @table_qualifier
@@ -113,10 +112,3 @@ WHERE o.name = @table_name AND (@table_owner IS NULL OR s.name = @table_owner) O
 
 -- procedure sp_statistics @table_name @table_owner @table_qualifier @index_name @is_unique @accuracy
 
--- procedure sp_databases
-SELECT name AS DATABASE_NAME, CAST(NULL AS int) AS DATABASE_SIZE, CAST(NULL AS varchar(254)) AS
-  REMARKS
-FROM sys.databases ORDER BY 1
-
--- procedure sp_who
-SELECT session_id AS spid, status, login_name AS loginame FROM sys.dm_exec_sessions

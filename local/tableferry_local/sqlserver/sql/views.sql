@@ -133,10 +133,6 @@ FROM sys._schema s WHERE s.database = lower(db)
 {table_columns}
 FROM {relations} WHERE r.kind = 'U'
 
--- view sys.views
-{object_columns}
-FROM {relations} WHERE r.kind = 'V'
-
 -- view sys.objects
 name sysname o.name
 object_id int o.id
@@ -144,9 +140,8 @@ principal_id int NULL
 schema_id int o.schema_id
 parent_object_id int o.parent
 type char(2) rpad(o.kind, 2)
-type_desc nvarchar(60) CASE o.kind WHEN 'U' THEN 'USER_TABLE' WHEN 'V' THEN 'VIEW' WHEN 'PK'
-    THEN 'PRIMARY_KEY_CONSTRAINT' WHEN 'UQ' THEN 'UNIQUE_CONSTRAINT' WHEN 'P' THEN
-    'SQL_STORED_PROCEDURE' END
+type_desc nvarchar(60) CASE o.kind WHEN 'U' THEN 'USER_TABLE' WHEN 'PK' THEN
+    'PRIMARY_KEY_CONSTRAINT' WHEN 'UQ' THEN 'UNIQUE_CONSTRAINT' END
 create_date datetime sys.to_datetime(o.created)
 modify_date datetime sys.to_datetime(o.created)
 is_ms_shipped bit 0
@@ -154,60 +149,11 @@ is_published bit 0
 is_schema_published bit 0
 FROM (SELECT r.name, r.oid::bigint AS id, s.id AS schema_id, 0 AS parent, r.kind, r.created FROM
     {relations} UNION ALL SELECT i.name, i.oid::bigint, s.id, r.oid::bigint, i.kind, r.created
-    FROM {indexes} WHERE i.kind IN ({keys}) UNION ALL SELECT m.name, m.oid, s.id, 0, 'P',
-    m.created FROM sys._module m JOIN sys._schema s ON s.pg_schema = m.pg_schema WHERE
-    s.database = lower(db)) AS o
+    FROM {indexes} WHERE i.kind IN ({keys})) AS o
 
 -- view sys.columns
 {column_columns}
 FROM {columns}
-
--- view sys.computed_columns
-{column_columns}
-definition nvarchar(max) k.computed
-uses_database_collation bit 1
-is_persisted bit 1
-FROM {columns} WHERE k.computed IS NOT NULL
-
--- view sys.identity_columns
-{column_columns}
-seed_value bigint k.identity_seed
-increment_value bigint k.identity_increment
-last_value bigint sys.sequence_value(k.oid, k.attnum)
-is_not_for_replication bit 0
-FROM {columns} WHERE k.identity_seed IS NOT NULL
-
--- view sys.default_constraints
-name sysname k.default_name
-object_id int hashtext(k.default_name)
-schema_id int s.id
-parent_object_id int k.oid::bigint
-parent_column_id int k.attnum
-type char(2) 'D '
-type_desc nvarchar(60) 'DEFAULT_CONSTRAINT'
-definition nvarchar(max) '(' || k.default_definition || ')'
-is_system_named bit (k.default_name LIKE 'DF\_\_%')::int
-FROM {columns} WHERE k.default_name IS NOT NULL
-
--- view sys.check_constraints
-name sysname x.name
-object_id int hashtext(x.pg_constraint)
-schema_id int s.id
-parent_object_id int r.oid::bigint
-type char(2) 'C '
-is_disabled bit 0
-definition nvarchar(max) '(' || x.definition || ')'
-FROM sys._constraint x JOIN {relations} ON r.oid = x.relation WHERE x.kind = 'C'
-
--- view sys.foreign_keys
-name sysname x.name
-object_id int hashtext(x.pg_constraint)
-schema_id int s.id
-parent_object_id int r.oid::bigint
-referenced_object_id int x.other::bigint
-type char(2) 'F '
-is_disabled bit 0
-FROM sys._constraint x JOIN {relations} ON r.oid = x.relation WHERE x.kind = 'F'
 
 -- view sys.types
 name sysname t.name
@@ -290,47 +236,6 @@ data_compression tinyint 0
 data_compression_desc nvarchar(60) 'NONE'
 FROM sys."v_indexes"(db) AS i
 
--- view sys.dm_db_partition_stats
-partition_id bigint i.object_id * 1000 + i.index_id
-object_id int i.object_id
-index_id int i.index_id
-partition_number int 1
-in_row_data_page_count bigint pg_relation_size(i.object_id::bigint::oid) / 8192
-used_page_count bigint pg_total_relation_size(i.object_id::bigint::oid) / 8192
-reserved_page_count bigint pg_total_relation_size(i.object_id::bigint::oid) / 8192
-row_count bigint sys.row_count(i.object_id::bigint::oid)
-FROM sys."v_indexes"(db) AS i
-
--- view sys.extended_properties
-class tinyint 1
-class_desc nvarchar(60) ''
-major_id int 0
-minor_id int 0
-name sysname ''
-value nvarchar(max) ''
-FROM (SELECT) AS none WHERE false
-
--- view sys.procedures
-name sysname m.name
-object_id int m.oid
-schema_id int s.id
-type char(2) 'P '
-create_date datetime sys.to_datetime(m.created)
-FROM sys._module m JOIN sys._schema s ON s.pg_schema = m.pg_schema WHERE s.database = lower(db)
-
--- view sys.sql_modules
-object_id int r.oid::bigint
-definition nvarchar(max) r.definition
-FROM {relations} WHERE r.kind = 'V'
-
--- view sys.database_principals
-name sysname 'dbo'
-principal_id int 1
-type char(1) 'S'
-type_desc nvarchar(60) 'SQL_USER'
-default_schema_name sysname 'dbo'
-FROM (SELECT) AS one
-
 -- view sys.dm_exec_sessions
 session_id smallint 51 + a.pid % 32000
 login_time datetime sys.to_datetime(a.backend_start AT TIME ZONE 'UTC')
@@ -352,25 +257,12 @@ wait_time int 0
 open_transaction_count int (a.xact_start IS NOT NULL)::int
 FROM pg_stat_activity a WHERE a.datname = current_database() AND a.state = 'active'
 
--- view sys.configurations
-configuration_id int 1
-name nvarchar(35) ''
-value int 0
-FROM (SELECT) AS none WHERE false
-
 -- view information_schema.tables
 TABLE_CATALOG nvarchar(128) db
 TABLE_SCHEMA nvarchar(128) s.name
 TABLE_NAME sysname r.name
 TABLE_TYPE varchar(10) CASE r.kind WHEN 'U' THEN 'BASE TABLE' ELSE 'VIEW' END
 FROM {relations}
-
--- view information_schema.views
-TABLE_CATALOG nvarchar(128) db
-TABLE_SCHEMA nvarchar(128) s.name
-TABLE_NAME sysname r.name
-VIEW_DEFINITION nvarchar(4000) r.definition
-FROM {relations} WHERE r.kind = 'V'
 
 -- view information_schema.schemata
 CATALOG_NAME nvarchar(128) db
@@ -418,12 +310,11 @@ CONSTRAINT_NAME sysname x.name
 TABLE_CATALOG nvarchar(128) db
 TABLE_SCHEMA nvarchar(128) s.name
 TABLE_NAME sysname r.name
-CONSTRAINT_TYPE varchar(11) CASE x.kind WHEN 'PK' THEN 'PRIMARY KEY' WHEN 'UQ' THEN 'UNIQUE'
-    WHEN 'F' THEN 'FOREIGN KEY' ELSE 'CHECK' END
+CONSTRAINT_TYPE varchar(11) CASE x.kind WHEN 'PK' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END
 IS_DEFERRABLE varchar(2) 'NO'
 INITIALLY_DEFERRED varchar(2) 'NO'
-FROM (SELECT relation, name, kind FROM sys._index WHERE kind IN ({keys}) UNION ALL SELECT
-    relation, name, kind FROM sys._constraint) AS x JOIN {relations} ON r.oid = x.relation
+FROM (SELECT relation, name, kind FROM sys._index WHERE kind IN ({keys})) AS x JOIN
+    {relations} ON r.oid = x.relation
 
 -- view information_schema.key_column_usage
 CONSTRAINT_CATALOG nvarchar(128) db
@@ -434,7 +325,6 @@ TABLE_SCHEMA nvarchar(128) s.name
 TABLE_NAME nvarchar(128) r.name
 COLUMN_NAME nvarchar(128) k.name
 ORDINAL_POSITION int a.n
-FROM (SELECT relation, name, attnums FROM sys._index WHERE kind IN ({keys}) UNION ALL SELECT
-    relation, name, attnums FROM sys._constraint WHERE kind = 'F') AS x JOIN {relations} ON
-    r.oid = x.relation CROSS JOIN LATERAL unnest(x.attnums) WITH ORDINALITY AS a(attnum, n) JOIN
+FROM (SELECT relation, name, attnums FROM sys._index WHERE kind IN ({keys})) AS x JOIN
+    {relations} ON r.oid = x.relation CROSS JOIN LATERAL unnest(x.attnums) WITH ORDINALITY AS a(attnum, n) JOIN
     sys._column k ON k.oid = r.oid AND k.attnum = a.attnum

@@ -13,9 +13,9 @@ import psycopg
 import pymssql
 import pytest
 from clickhouse_connect import get_client
-from tableferry_local.stack import Stack
 
 from resources.connection import parse_url
+from tableferry_local.stack import Stack
 
 pytestmark = pytest.mark.integration
 

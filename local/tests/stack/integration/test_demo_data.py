@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+
 from tableferry_local.demo_data import FILES, drop_demo_data, load_demo_data
 from tableferry_local.errors import DemoError
 from tableferry_local.stack import Stack

@@ -24,6 +24,7 @@ import psycopg
 import pymssql
 import pytest
 from click.testing import CliRunner, Result
+
 from tableferry_local import clickhouse, postgres, process
 from tableferry_local.cli import local_group
 from tableferry_local.stack import Stack

@@ -11,10 +11,10 @@ import mssql_python
 import pyarrow as pa
 import pymssql
 import pytest
-from tableferry_local import sqlserver_part
-from tableferry_local.stack import Stack
 
 from local.tests.standin.integration.clients import Clients
+from tableferry_local import sqlserver_part
+from tableferry_local.stack import Stack
 
 pytestmark = pytest.mark.integration
 

@@ -17,9 +17,9 @@ import psutil
 import psycopg
 import pymssql
 import pytest
-from tableferry_local.stack import Stack
 
 from local.tests.standin.integration.clients import Clients
+from tableferry_local.stack import Stack
 
 pytestmark = pytest.mark.integration
 

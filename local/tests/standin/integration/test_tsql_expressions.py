@@ -10,9 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from tableferry_local.stack import Stack
 
 from local.tests.standin.integration.tsql_session import Session
+from tableferry_local.stack import Stack
 
 D = Decimal
 
@@ -226,7 +226,6 @@ VALUES: list[tuple[str, Any, str]] = [
     ("IIF(1 < 2, 'y', 'no')", "y", "varchar(2)"),
     ("CASE WHEN 1 = 2 THEN 1 ELSE CAST(2 AS bigint) END", 2, "bigint"),
     ("CASE 'A' WHEN 'a' THEN 1 END", 1, "int"),
-    ("CHOOSE(2, 'a', 'b')", "b", "varchar(1)"),
     # numbers
     ("ABS(-5)", 5, "int"),
     ("CEILING(1.2)", D(2), "numeric(2,0)"),
@@ -234,7 +233,6 @@ VALUES: list[tuple[str, Any, str]] = [
     ("ROUND(1.256, 2)", D("1.260"), "numeric(4,3)"),
     ("ROUND(1.256, 2, 1)", D("1.250"), "numeric(4,3)"),
     ("POWER(2, 10)", 1024, "int"),
-    ("SQRT(16)", 4.0, "float"),
     ("SIGN(-3)", -1, "int"),
     # dates
     ("YEAR('2020-02-29')", 2020, "int"),
@@ -242,7 +240,6 @@ VALUES: list[tuple[str, Any, str]] = [
     ("DATEPART(week, '2020-01-05')", 2, "int"),
     ("DATEPART(iso_week, '2020-01-01')", 1, "int"),
     ("DATEPART(ns, CAST('10:00:00.1234567' AS time))", 123456700, "int"),
-    ("DATENAME(month, '2020-02-29')", "February", "nvarchar(30)"),
     ("DATEDIFF(year, '2019-12-31', '2020-01-01')", 1, "int"),
     ("DATEDIFF(month, '2020-01-31', '2020-02-01')", 1, "int"),
     ("DATEDIFF(week, '2020-01-04', '2020-01-05')", 1, "int"),
@@ -267,8 +264,6 @@ VALUES: list[tuple[str, Any, str]] = [
         ticks("2020-01-01 00:00:00.0000001"),
         "datetime2(7)",
     ),
-    ("EOMONTH('2020-02-01')", dt.date(2020, 2, 29), "date"),
-    ("DATEFROMPARTS(2020, 2, 29)", dt.date(2020, 2, 29), "date"),
     (
         "CONVERT(varchar(40), "
         "SWITCHOFFSET(CAST('2020-01-01 10:00 +02:00' AS datetimeoffset(0)), '+00:00'))",
@@ -310,7 +305,6 @@ VALUES: list[tuple[str, Any, str]] = [
     ("@@TRANCOUNT", 0, "int"),
     ("SERVERPROPERTY('Collation')", "SQL_Latin1_General_CP1_CI_AS", "nvarchar(128)"),
     ("OBJECT_ID('nothing')", None, "int"),
-    ("PARSENAME('a.[b.c].d', 2)", "b.c", "nvarchar(128)"),
     ("TYPE_NAME(56)", "int", "nvarchar(128)"),
 ]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+
+from local.tests.standin.integration.tsql_session import Session
 from tableferry_local.sqlserver.engine import Engine
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.sqltype import Param, SqlType
 from tableferry_local.stack import Stack
-
-from local.tests.standin.integration.tsql_session import Session
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +63,6 @@ def test_update_and_delete_may_join(session: Session) -> None:
     assert session.rows("SELECT * FROM t ORDER BY id") == [(2, "b!"), (3, "three!")]
 
 
-def test_output_returns_old_and_new_rows(session: Session) -> None:
-    session.run("INSERT t VALUES (1, 'a')")
-    batch = "UPDATE t SET name = 'b' OUTPUT deleted.name, inserted.name WHERE id = 1"
-    assert session.rows(batch) == [("a", "b")]
-    session.run("CREATE TABLE u (id int); DELETE t OUTPUT deleted.id INTO u")
-    assert session.rows("SELECT * FROM u") == [(1,)]
-
-
 def test_top_limits_changes(session: Session) -> None:
     session.run("INSERT t SELECT value, NULL FROM GENERATE_SERIES(1, 10)")
     assert session.run("DELETE TOP (3) FROM t").counts == [3]
@@ -98,10 +90,6 @@ def test_computed_columns_and_defaults(session: Session) -> None:
     session.run("INSERT u (a) VALUES (21); INSERT u (a, d) VALUES (1, DEFAULT)")
     assert session.rows("SELECT b, d FROM u ORDER BY a") == [(2, "x"), (42, "x")]
     assert session.run("UPDATE u SET b = 1").numbers == [271]
-    assert session.rows("SELECT name, definition FROM sys.default_constraints ORDER BY 1")[-1] == (
-        "df_d",
-        "(N'x')",
-    )
 
 
 def test_rowversion_changes_with_every_change(session: Session) -> None:
@@ -118,21 +106,6 @@ def test_char_and_binary_are_padded(session: Session) -> None:
         "CREATE TABLE u (a char(3), b nchar(3), c binary(3)); INSERT u VALUES ('a', N'😀', 0x01)"
     )
     assert session.rows("SELECT * FROM u") == [("a  ", "😀 ", b"\1\0\0")]
-
-
-def test_select_into_makes_a_table_of_the_same_types(session: Session) -> None:
-    session.run(
-        "SELECT CAST(1 AS tinyint) AS a, CAST(1.5 AS decimal(9,3)) AS b, N'x' AS c,"
-        " CAST('2020-01-01' AS datetime2(7)) AS d INTO u"
-    )
-    found = session.run("SELECT * FROM u").metadata[0]
-    assert [str(c.type) for c in found] == [
-        "tinyint",
-        "decimal(9,3)",
-        "nvarchar(1)",
-        "datetime2(7)",
-    ]
-    assert session.run("SELECT 1 AS a INTO u").numbers == [2714]
 
 
 ERRORS = [
@@ -157,8 +130,6 @@ ERRORS = [
     ("SELECT * FROM t JOIN t AS x ON id = id", 209, "Ambiguous column name 'id'."),
     ("SELECT id, COUNT(*) FROM t GROUP BY name", 8120, ""),
     ("COMMIT", 3902, "no corresponding BEGIN TRANSACTION"),
-    ("RAISERROR('a %d %s', 16, 1, 5, 'b')", 50000, "a 5 b"),
-    ("THROW 50001, 'mine', 1", 50001, "mine"),
     ("SELEC 1", 2812, "'SELEC'"),
     ("SELECT 1 FROM", 102, ""),
     ("DECLARE @a int, @a int", 134, "@a"),
@@ -166,6 +137,17 @@ ERRORS = [
     ("SELECT TOP 5 PERCENT id FROM t", 40510, "PERCENT"),
     ("MERGE t USING t AS s ON t.id = s.id WHEN MATCHED THEN DELETE;", 40510, "MERGE"),
     ("INSERT t EXEC ('SELECT 1')", 40510, "INSERT ... EXEC"),
+    ("SELECT id INTO u FROM t", 40510, "SELECT ... INTO"),
+    ("DELETE t OUTPUT deleted.id", 40510, "OUTPUT"),
+    ("CREATE TABLE u (a int CHECK (a > 0))", 40510, "CHECK"),
+    ("CREATE TABLE u (a int REFERENCES t (id))", 40510, "REFERENCES"),
+    ("CREATE VIEW v AS SELECT id FROM t", 40510, "CREATE VIEW"),
+    ("CREATE PROCEDURE p AS SELECT 1", 40510, "CREATE PROCEDURE"),
+    ("BEGIN TRY SELECT 1 END TRY BEGIN CATCH SELECT 2 END CATCH", 40510, "TRY"),
+    ("WHILE 1 = 1 SELECT 1", 40510, "WHILE"),
+    ("WAITFOR DELAY '00:00:01'", 40510, "WAITFOR"),
+    ("THROW 50001, 'mine', 1", 40510, "THROW"),
+    ("DECLARE @t TABLE (a int)", 40510, "table variable"),
 ]
 
 
@@ -175,19 +157,6 @@ def test_errors(session: Session, batch: str, number: int, text: str) -> None:
     errors = session.run(batch).errors
     assert [error.number for error in errors] == [number]
     assert text in errors[0].message
-
-
-def test_check_and_foreign_keys(session: Session) -> None:
-    session.run("INSERT t VALUES (1, 'a')")
-    session.run(
-        "CREATE TABLE u (t int CONSTRAINT fk REFERENCES t (id), n int, CONSTRAINT ck CHECK (n > 0))"
-    )
-    outcome = session.run("INSERT u VALUES (1, 0) INSERT u VALUES (2, 1) INSERT u VALUES (1, 1)")
-    assert outcome.numbers == [547, 547]
-    assert 'CHECK constraint "ck"' in outcome.errors[0].message
-    assert 'FOREIGN KEY constraint "fk"' in outcome.errors[1].message
-    assert session.run("DELETE t").numbers == [547]
-    assert session.run("DROP TABLE t").numbers == [3726]
 
 
 def test_trailing_blanks_beyond_the_length_are_cut(session: Session) -> None:
@@ -243,62 +212,6 @@ def test_definitions_are_rolled_back(session: Session) -> None:
         " WHERE TABLE_NAME = 't' ORDER BY ORDINAL_POSITION"
     ) == [("id", "int", None), ("name", "nvarchar", 10)]
     assert session.rows("SELECT * FROM t") == []
-
-
-def test_catch_sees_the_error_and_may_go_on(session: Session) -> None:
-    outcome = session.run(
-        """
-        BEGIN TRAN
-        BEGIN TRY
-          INSERT t VALUES (1, 'a')
-          INSERT t VALUES (1, 'b')
-          SELECT 'not reached'
-        END TRY
-        BEGIN CATCH
-          SELECT ERROR_NUMBER(), XACT_STATE(), @@TRANCOUNT, ERROR_SEVERITY()
-        END CATCH
-        COMMIT
-        SELECT ERROR_NUMBER()
-        """
-    )
-    assert outcome.results == [[(2627, 1, 1, 14)], [(None,)]]
-    assert session.rows("SELECT id FROM t") == [(1,)]
-
-
-def test_xact_abort_dooms_a_caught_transaction(session: Session) -> None:
-    outcome = session.run(
-        """
-        SET XACT_ABORT ON
-        BEGIN TRAN
-        INSERT t VALUES (1, 'a')
-        BEGIN TRY
-          EXEC('SELECT 1/0')
-        END TRY
-        BEGIN CATCH
-          SELECT XACT_STATE()
-          BEGIN TRY INSERT t VALUES (2, 'b') END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH
-          ROLLBACK
-        END CATCH
-        SELECT COUNT(*) FROM t
-        """
-    )
-    assert (outcome.numbers, [rows[0][0] for rows in outcome.results[-3:]]) == ([], [-1, 3930, 0])
-
-
-def test_a_doomed_transaction_does_not_outlive_its_batch(session: Session) -> None:
-    outcome = session.run(
-        "SET XACT_ABORT ON BEGIN TRAN BEGIN TRY SELECT 1/0 END TRY BEGIN CATCH END CATCH"
-    )
-    assert outcome.numbers == [3998]
-    assert not session.engine.in_transaction
-
-
-def test_throw_passes_the_error_on(session: Session) -> None:
-    outcome = session.run(
-        "BEGIN TRY BEGIN TRY SELECT 1/0 END TRY BEGIN CATCH THROW END CATCH END TRY"
-        " BEGIN CATCH SELECT ERROR_MESSAGE() END CATCH"
-    )
-    assert outcome.last == [("Divide by zero error encountered.",)]
 
 
 def test_implicit_transactions_begin_with_the_first_statement(session: Session) -> None:
@@ -410,16 +323,6 @@ def test_temporary_tables_belong_to_their_session(session: Session, other: Sessi
     assert other.run("SELECT * FROM ##y; DROP TABLE ##y").numbers == []
 
 
-def test_views_follow_their_definition(session: Session) -> None:
-    session.run("CREATE VIEW v (x) AS SELECT id FROM t WHERE name = 'a'")
-    session.run("INSERT t VALUES (1, 'A'), (2, 'b')")
-    assert session.rows("SELECT x FROM v WHERE x > 0") == [(1,)]
-    assert session.rows(
-        "SELECT TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_NAME = 'v'"
-    ) == [("VIEW",)]
-    assert session.run("DROP VIEW v").numbers == []
-
-
 def test_databases_and_three_part_names(session: Session) -> None:
     session.run("CREATE DATABASE second")
     outcome = session.run(
@@ -465,21 +368,18 @@ def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
 def test_control_flow_and_variables(session: Session) -> None:
     outcome = session.run(
         """
-        DECLARE @i int = 0, @text nvarchar(20) = N''
-        WHILE 1 = 1
+        DECLARE @i int = 0, @text nvarchar(20) = N'1'
+        IF @i = 0
         BEGIN
-          SET @i += 1
-          IF @i = 2 CONTINUE
-          IF @i > 4 BREAK
+          SET @i += 3
           SET @text = @text + CAST(@i AS nvarchar(5))
         END
-        PRINT @text
-        IF @text = N'134' SELECT 'yes' ELSE SELECT 'no'
+        IF @text = N'13' SELECT 'yes' ELSE SELECT 'no'
         RETURN
         SELECT 'never'
         """
     )
-    assert (outcome.messages, outcome.results) == (["134"], [[("yes",)]])
+    assert outcome.results == [[("yes",)]]
 
 
 def test_select_assigns_variables(session: Session) -> None:
@@ -507,16 +407,6 @@ def test_dynamic_batches_have_their_own_variables(session: Session) -> None:
         " EXEC('SELECT ' + '7'); EXEC('SELECT @a')"
     )
     assert (outcome.results, outcome.numbers) == ([[(42, 1)], [(7,)]], [137])
-
-
-def test_procedures_take_parameters(session: Session) -> None:
-    session.run(
-        "CREATE PROCEDURE p @a int, @b nvarchar(10) = N'x', @c int OUTPUT AS"
-        " BEGIN SET @c = @a + 1; SELECT @b; RETURN 7 END"
-    )
-    outcome = session.run("DECLARE @r int, @c int; EXEC @r = p 1, @c = @c OUTPUT; SELECT @r, @c")
-    assert outcome.results == [[("x",)], [(7, 2)]]
-    assert session.run("DROP PROCEDURE p; EXEC p").numbers == [2812]
 
 
 def test_parameters_come_and_go(session: Session) -> None:
@@ -552,7 +442,7 @@ def test_describe_does_not_run(session: Session) -> None:
 def test_cancel_stops_a_statement_and_keeps_the_transaction(session: Session) -> None:
     session.run("BEGIN TRAN; INSERT t VALUES (1, 'a')")
     threading.Timer(0.5, session.engine.cancel).start()
-    outcome = session.run("WAITFOR DELAY '00:00:30'")
+    outcome = session.run("SELECT COUNT_BIG(*) FROM GENERATE_SERIES(1, 1000000000)")
     assert [error.severity for error in outcome.errors] == [0]
     session.run("COMMIT")
     assert session.rows("SELECT id FROM t") == [(1,)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg.pq as pq
 from psycopg._py_transformer import Transformer
+
 from tableferry_local.sqlserver.engine import Engine
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.sqltype import Param, ResultColumn, SqlType
