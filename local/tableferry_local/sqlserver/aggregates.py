@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from tableferry_local.sqlserver.comparing import key
+from tableferry_local.sqlserver.comparing import key, order_item
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.expressions import Compiler
@@ -127,8 +127,6 @@ def _string_agg(
     order: exp.Expr | None,
     over: str,
 ) -> Value:
-    from tableferry_local.sqlserver.queries import order_item
-
     unicode = value.type.is_unicode
     longest = MAX if text_length(value.type) == MAX else 4000 if unicode else 8000
     kind = text_type(unicode, longest)
@@ -164,8 +162,6 @@ def window(compiler: Compiler, node: exp.Window, scope: Scope) -> Value:
 
 
 def _window_spec(compiler: Compiler, node: exp.Window, scope: Scope) -> str:
-    from tableferry_local.sqlserver.queries import order_item
-
     parts = []
     partition = node.args.get("partition_by")
     if partition:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
@@ -16,21 +15,22 @@ from tableferry_local.sqlserver.conversions import assign
 from tableferry_local.sqlserver.dml import place
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.parsing import word
+from tableferry_local.sqlserver.run import Run
 from tableferry_local.sqlserver.tablesql import (
     check_names,
     column_notes,
     column_sql,
     default_sql,
+    definition_text,
     index_sql,
+    serial,
+    text_of,
     type_check,
 )
 from tableferry_local.sqlserver.value import Value, literal, pg_type
 
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
 
-
-def run_alter(run: Interpreter, statement: Statement) -> None:
+def run_alter(run: Run, statement: Statement) -> None:
     """Run an ALTER.
 
     Raises:
@@ -64,9 +64,7 @@ def run_alter(run: Interpreter, statement: Statement) -> None:
         raise syntax_error(action) if action != "SWITCH" else unsupported("ALTER TABLE ... SWITCH")
 
 
-def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
-    from tableferry_local.sqlserver.ddl import definition_text, serial, text_of
-
+def _add(run: Run, table: Table, tokens: Sequence[Token]) -> None:
     state, name = run.state, table.name
     items = read_items(tokens)
     known = list(table.columns)
@@ -100,7 +98,7 @@ def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
     if noted:
         statements.append(column_notes(name, noted))
     _check_primary(items, table)
-    statements += [index_sql(state, name, known, item, serial(run)) for item in items.keys]
+    statements += [index_sql(state, name, known, item, serial(state)) for item in items.keys]
     for column_name, expression, constraint in items.defaults:
         target = table.column(column_name)
         declared = ColumnDef(target.name, target.type, default=expression, default_name=constraint)
@@ -117,7 +115,7 @@ def _add(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
     state.link.run(";".join(statements))
 
 
-def _next_attnum(run: Interpreter, table: Table, number: int) -> int:
+def _next_attnum(run: Run, table: Table, number: int) -> int:
     rows = run.state.link.rows(
         "SELECT greatest(max(attnum), $2::int) + 1 FROM pg_attribute WHERE attrelid = $1",
         [str(table.oid), str(number)],
@@ -138,7 +136,7 @@ def _check_primary(items: TableItems, table: Table) -> None:
                 )
 
 
-def _drop(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
+def _drop(run: Run, table: Table, tokens: Sequence[Token]) -> None:
     kind = "CONSTRAINT"
     for part in split(tokens):
         at = 0
@@ -153,7 +151,7 @@ def _drop(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
             _drop_constraint(run, table, name, optional)
 
 
-def _drop_column(run: Interpreter, table: Table, name: str, optional: bool) -> None:
+def _drop_column(run: Run, table: Table, name: str, optional: bool) -> None:
     column = table.by_name.get(name.lower())
     if column is None:
         if optional:
@@ -178,7 +176,7 @@ def _drop_column(run: Interpreter, table: Table, name: str, optional: bool) -> N
     )
 
 
-def _drop_constraint(run: Interpreter, table: Table, name: str, optional: bool) -> None:
+def _drop_constraint(run: Run, table: Table, name: str, optional: bool) -> None:
     link, wanted = run.state.link, [str(table.oid), name.lower()]
     rows = link.rows(
         "SELECT oid::regclass::text FROM sys._index WHERE relation = $1 AND lower(name) = $2 "
@@ -205,7 +203,7 @@ def _drop_constraint(run: Interpreter, table: Table, name: str, optional: bool) 
         raise SqlError(3728, 16, f"'{name}' is not a constraint.")
 
 
-def _indexes(run: Interpreter, table: Table, column: TableColumn) -> list[str]:
+def _indexes(run: Run, table: Table, column: TableColumn) -> list[str]:
     rows = run.state.link.rows(
         "SELECT name FROM sys._index WHERE relation = $1 AND $2::int = ANY (attnums || included)",
         [str(table.oid), str(column.attnum)],
@@ -213,7 +211,7 @@ def _indexes(run: Interpreter, table: Table, column: TableColumn) -> list[str]:
     return [str(name) for (name,) in rows]
 
 
-def _alter_column(run: Interpreter, table: Table, tokens: Sequence[Token]) -> None:
+def _alter_column(run: Run, table: Table, tokens: Sequence[Token]) -> None:
     if words(tokens, 1) != ["COLUMN"]:
         raise syntax_error(tokens[0].text if tokens else "ALTER")
     items = read_items(tokens[1:])

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tableferry_local.sqlserver.arguments import Argument, bound
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError
-
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
-    from tableferry_local.sqlserver.sysprocs import Argument
+from tableferry_local.sqlserver.run import Run
 
 GRANTED, GRANTED_AFTER_WAIT, TIMED_OUT, CANCELLED, DEADLOCK, INVALID = 0, 1, -1, -2, -3, -999
 _SHARED = {"shared", "intentshared"}
 _EXCLUSIVE = {"exclusive", "update", "intentexclusive"}
 
 
-def getapplock(run: Interpreter, arguments: list[Argument]) -> int:
+def getapplock(run: Run, arguments: list[Argument]) -> int:
     """Take an application lock; returns what sp_getapplock documents.
 
     Session locks of PostgreSQL serve both owners, because PostgreSQL cannot release a
     transaction's lock early; those of a transaction are released when it ends.
     """
-    from tableferry_local.sqlserver.sysprocs import bound
-
     state = run.state
     given = bound(arguments, "@resource", "@lockmode", "@lockowner", "@locktimeout", "@dbprincipal")
     resource, mode = given["@resource"] or "", (given["@lockmode"] or "").lower()
@@ -67,17 +61,15 @@ def getapplock(run: Interpreter, arguments: list[Argument]) -> int:
     return GRANTED_AFTER_WAIT
 
 
-def _number(run: Interpreter, resource: str) -> str:
+def _number(run: Run, resource: str) -> str:
     rows = run.state.link.rows(
         "SELECT hashtextextended($1, 0)", [f"{run.state.database.lower()}|{resource}"]
     )
     return str(rows[0][0])
 
 
-def releaseapplock(run: Interpreter, arguments: list[Argument]) -> int:
+def releaseapplock(run: Run, arguments: list[Argument]) -> int:
     """Release an application lock; returns 0, or -999 with error 1223 if it is not held."""
-    from tableferry_local.sqlserver.sysprocs import bound
-
     given = bound(arguments, "@resource", "@lockowner", "@dbprincipal")
     resource = given["@resource"] or ""
     owner = (given["@lockowner"] or "transaction").lower()

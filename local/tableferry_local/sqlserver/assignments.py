@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot.tokenizer_core import Token
 
 from tableferry_local.sqlserver.batch import Statement
@@ -12,23 +10,21 @@ from tableferry_local.sqlserver.clauses import name_at, prefixed, split, words
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.evaluation import evaluate
 from tableferry_local.sqlserver.parsing import parse_expression, type_text, word
-from tableferry_local.sqlserver.state import Variable
+from tableferry_local.sqlserver.run import Run
+from tableferry_local.sqlserver.state import State, Variable
 from tableferry_local.sqlserver.typerules import parse_type
-
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
 
 _COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^"}
 
 
-def declare(run: Interpreter, statement: Statement) -> None:
+def declare(state: State, statement: Statement) -> None:
     """DECLARE @a int = 1, @b nvarchar(10)."""
     for part in split(statement.tokens[1:]):
         names, at = name_at(part, 0)
         name = names[-1].lower()
         if not name.startswith("@"):
             raise syntax_error(name)
-        if name in run.state.frame.variables and statement.kind == "DECLARE":
+        if name in state.frame.variables and statement.kind == "DECLARE":
             raise SqlError(
                 134,
                 15,
@@ -46,11 +42,11 @@ def declare(run: Interpreter, statement: Statement) -> None:
         if at < len(part):
             if word(part[at]) != "=":
                 raise syntax_error(part[at].text)
-            _, value = evaluate(run.state, parse_expression(part[at + 1 :]), kind)
-        run.state.frame.variables[name] = Variable(kind, value)
+            _, value = evaluate(state, parse_expression(part[at + 1 :]), kind)
+        state.frame.variables[name] = Variable(kind, value)
 
 
-def run_set(run: Interpreter, statement: Statement) -> None:
+def run_set(run: Run, statement: Statement) -> None:
     """SET @a = expression, or SET option value."""
     tokens = statement.tokens[1:]
     if not tokens:
@@ -62,7 +58,7 @@ def run_set(run: Interpreter, statement: Statement) -> None:
     run.sink.done(None, "SET")
 
 
-def _set_variable(run: Interpreter, tokens: list[Token]) -> None:
+def _set_variable(run: Run, tokens: list[Token]) -> None:
     names, at = name_at(tokens, 0)
     variable = run.state.variable(names[-1])
     sign = word(tokens[at]) if at < len(tokens) else ""
@@ -78,7 +74,7 @@ def _set_variable(run: Interpreter, tokens: list[Token]) -> None:
     _, variable.value = evaluate(run.state, node, variable.type)
 
 
-def _set_options(run: Interpreter, tokens: list[Token]) -> None:
+def _set_options(run: Run, tokens: list[Token]) -> None:
     state = run.state
     first = words(tokens, 8)
     if first[0] == "TRANSACTION":
@@ -121,7 +117,7 @@ def _set_options(run: Interpreter, tokens: list[Token]) -> None:
         _option(run, name, on)
 
 
-def _option(run: Interpreter, name: str, on: bool) -> None:
+def _option(run: Run, name: str, on: bool) -> None:
     state = run.state
     if name == "NOCOUNT":
         state.nocount = on
@@ -144,7 +140,7 @@ _HARMLESS = {
 }  # fmt: skip
 
 
-def _identity_insert(run: Interpreter, tokens: list[Token]) -> None:
+def _identity_insert(run: Run, tokens: list[Token]) -> None:
     state = run.state
     parts, at = name_at(tokens, 1)
     table = state.catalog.get(object_name(parts, state.database), ".".join(parts))

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from tableferry_local.sqlserver.arguments import Argument, Definition, definitions_of
 from tableferry_local.sqlserver.catalog import Table
-from tableferry_local.sqlserver.clauses import Tokens, find, matching, name_at, split, words
+from tableferry_local.sqlserver.clauses import Tokens, matching, name_at, split, words
 from tableferry_local.sqlserver.dmlparsing import Insert
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.evaluation import TEXT, evaluate
-from tableferry_local.sqlserver.parsing import parse_expression, tokenize, type_text, word
+from tableferry_local.sqlserver.parsing import parse_expression, tokenize, word
+from tableferry_local.sqlserver.run import Run, run_text
 from tableferry_local.sqlserver.sqltype import SqlType
-from tableferry_local.sqlserver.state import Frame, Variable
-from tableferry_local.sqlserver.sysprocs import SYSTEM_PROCEDURES, Argument
-from tableferry_local.sqlserver.typerules import parse_type
-
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
+from tableferry_local.sqlserver.state import Variable
+from tableferry_local.sqlserver.sysprocs import SYSTEM_PROCEDURES
 
 
 def run_execute(
-    run: Interpreter, tokens: Sequence[Token], into: tuple[Table, Insert] | None = None
+    run: Run, tokens: Sequence[Token], into: tuple[Table, Insert] | None = None
 ) -> None:
     """Run EXEC ... or a bare procedure call.
 
@@ -57,7 +54,7 @@ def run_execute(
         run.state.variable(status_variable).value = str(status)
 
 
-def _argument(run: Interpreter, tokens: Tokens) -> Argument:
+def _argument(run: Run, tokens: Tokens) -> Argument:
     name = ""
     if words(tokens, 1) == ["@"]:
         names, at = name_at(tokens, 0)
@@ -83,7 +80,7 @@ def _argument(run: Interpreter, tokens: Tokens) -> Argument:
     return Argument(name, kind, value, variable)
 
 
-def call(run: Interpreter, parts: list[str], arguments: list[Argument]) -> int:
+def call(run: Run, parts: list[str], arguments: list[Argument]) -> int:
     """Call a procedure.
 
     Returns:
@@ -107,19 +104,7 @@ def call(run: Interpreter, parts: list[str], arguments: list[Argument]) -> int:
     raise SqlError(2812, 16, f"Could not find stored procedure '{'.'.join(parts)}'.", 62)
 
 
-def run_text(run: Interpreter, text: str, variables: dict[str, Variable]) -> int:
-    """Run a batch inside of this one, with variables of its own."""
-    if run.state.frame.depth >= 31:
-        raise SqlError(
-            217,
-            16,
-            "Maximum stored procedure, function, trigger, or view nesting level exceeded "
-            "(limit 32).",
-        )
-    return run.run_batch(text, Frame(variables, parent=run.state.frame))
-
-
-def _executesql(run: Interpreter, arguments: list[Argument]) -> int:
+def _executesql(run: Run, arguments: list[Argument]) -> int:
     by_name = {argument.name.lower(): argument for argument in arguments if argument.name}
     positional = [argument for argument in arguments if not argument.name]
     statement = by_name.pop("@stmt", None) or by_name.pop("@statement", None) or positional.pop(0)
@@ -128,30 +113,8 @@ def _executesql(run: Interpreter, arguments: list[Argument]) -> int:
     return _with_parameters(run, statement.value or "", definitions, by_name, positional)
 
 
-Definition = tuple[str, SqlType, Tokens | None, bool]
-
-
-def definitions_of(tokens: Tokens) -> list[Definition]:
-    found: list[Definition] = []
-    for part in split(tokens):
-        if not part:
-            continue
-        names, at = name_at(part, 0)
-        if words(part[at : at + 1]) == ["AS"]:
-            at += 1
-        text, used = type_text(part[at:])
-        at += used
-        default = None
-        if words(part[at : at + 1]) == ["="]:
-            end = find(part, {"OUTPUT", "OUT", "READONLY"}, at)
-            default, at = part[at + 1 : end], end
-        output = words(part[at : at + 1]) in (["OUTPUT"], ["OUT"])
-        found.append((names[-1].lower(), parse_type(text), default, output))
-    return found
-
-
 def _with_parameters(
-    run: Interpreter,
+    run: Run,
     text: str,
     definitions: list[Definition],
     by_name: dict[str, Argument],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.errors import SqlError
@@ -14,9 +13,6 @@ from tableferry_local.sqlserver.typerules import (
     family,
 )
 from tableferry_local.sqlserver.value import Value, ticks
-
-if TYPE_CHECKING:
-    pass
 
 
 def unified(values: list[Value]) -> Value:
@@ -116,3 +112,11 @@ def collation_kind(name: str) -> str | None:
     if "_CI" in upper:
         return None
     raise SqlError(448, 16, f"Invalid collation '{name}'.")
+
+
+def order_item(value: Value, descending: bool) -> str:
+    """One item of an ORDER BY; T-SQL sorts NULL below everything."""
+    sql = key(value, ordered=True)
+    if descending:
+        return f"{sql} DESC" + (" NULLS LAST" if value.nullable else "")
+    return sql + (" NULLS FIRST" if value.nullable else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
@@ -23,19 +22,19 @@ from tableferry_local.sqlserver.columndefs import (
 from tableferry_local.sqlserver.dropping import index_of, run_drop, run_truncate
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.parsing import word
+from tableferry_local.sqlserver.run import Run
 from tableferry_local.sqlserver.tablesql import (
     column_notes,
     column_sql,
+    definition_text,
     index_sql,
     not_null,
     relation_note,
+    serial,
 )
 
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
 
-
-def run_ddl(run: Interpreter, statement: Statement) -> None:
+def run_ddl(run: Run, statement: Statement) -> None:
     """Run a CREATE, ALTER, DROP or TRUNCATE.
 
     Raises:
@@ -54,7 +53,7 @@ def run_ddl(run: Interpreter, statement: Statement) -> None:
     run.sink.done(None, f"{statement.kind} {word(statement.tokens[1])}")
 
 
-def run_create(run: Interpreter, statement: Statement) -> None:
+def run_create(run: Run, statement: Statement) -> None:
     """Run a CREATE."""
     tokens = statement.tokens
     what = word(tokens[1])
@@ -77,7 +76,7 @@ def run_create(run: Interpreter, statement: Statement) -> None:
         raise unsupported(f"CREATE {what}")
 
 
-def require_free(run: Interpreter, name: ObjectName) -> None:
+def require_free(run: Run, name: ObjectName) -> None:
     """Check that a name is not taken, and its schema there.
 
     Raises:
@@ -101,7 +100,7 @@ def taken(name: ObjectName) -> SqlError:
     return SqlError(2714, 16, f"There is already an object named '{name.name}' in the database.", 6)
 
 
-def create_table(run: Interpreter, name: ObjectName, tokens: Sequence[Token]) -> None:
+def create_table(run: Run, name: ObjectName, tokens: Sequence[Token]) -> None:
     """Create a table from the tokens of its definition, parentheses and all.
 
     Raises:
@@ -128,7 +127,7 @@ def create_table(run: Interpreter, name: ObjectName, tokens: Sequence[Token]) ->
     run.state.link.run(";".join(table_statements(run, name, items)))
 
 
-def table_statements(run: Interpreter, name: ObjectName, items: TableItems) -> list[str]:
+def table_statements(run: Run, name: ObjectName, items: TableItems) -> list[str]:
     """SQL that creates a table with all that belongs to it."""
     state = run.state
     known: list[TableColumn] = []
@@ -145,44 +144,11 @@ def table_statements(run: Interpreter, name: ObjectName, items: TableItems) -> l
         relation_note(name),
         column_notes(name, noted),
     ]
-    statements += [index_sql(state, name, known, key, serial(run)) for key in items.keys]
+    statements += [index_sql(state, name, known, key, serial(run.state)) for key in items.keys]
     return statements
 
 
-def definition_text(column: ColumnDef) -> str | None:
-    """The text of a column's default or formula, as the catalog shows it."""
-    if column.default is not None:
-        return text_of(column.default)
-    return text_of(column.computed) if column.computed is not None else None
-
-
-def text_of(tokens: Sequence[Token]) -> str:
-    """Tokens as text again."""
-    parts = []
-    for token in tokens:
-        kind = token.token_type.name
-        if kind == "STRING":
-            parts.append("'" + token.text.replace("'", "''") + "'")
-        elif kind == "NATIONAL_STRING":
-            parts.append("N'" + token.text.replace("'", "''") + "'")
-        elif kind == "IDENTIFIER":
-            parts.append("[" + token.text.replace("]", "]]") + "]")
-        elif kind == "HEX_STRING":
-            parts.append("0x" + token.text)
-        else:
-            parts.append(token.text)
-    text = " ".join(parts)
-    for sign in ("( ", " (", " )", " ,", " .", ". ", "@ ", "# "):
-        text = text.replace(sign, sign.strip())
-    return text
-
-
-def serial(run: Interpreter) -> int:
-    """A number for an index name: T-SQL's are unique per table, PostgreSQL's per schema."""
-    return int(run.state.link.rows("SELECT nextval('sys._index_names')")[0][0] or 0)
-
-
-def _create_index(run: Interpreter, tokens: Sequence[Token]) -> None:
+def _create_index(run: Run, tokens: Sequence[Token]) -> None:
     key = KeyDef("IX", [], unique=False)
     at = 1
     while word(tokens[at]) != "INDEX":
@@ -210,10 +176,12 @@ def _create_index(run: Interpreter, tokens: Sequence[Token]) -> None:
             f"The operation failed because an index or statistics with name '{key.name}' already "
             f"exists on table '{'.'.join(parts)}'.",
         )
-    run.state.link.run(index_sql(run.state, table.name, list(table.columns), key, serial(run)))
+    run.state.link.run(
+        index_sql(run.state, table.name, list(table.columns), key, serial(run.state))
+    )
 
 
-def _create_schema(run: Interpreter, tokens: Sequence[Token]) -> None:
+def _create_schema(run: Run, tokens: Sequence[Token]) -> None:
     state = run.state
     name = tokens[2].text if word(tokens[2]) != "AUTHORIZATION" else tokens[3].text
     pg_schema = pg_name(f"{state.database}.{name}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tableferry_local.sqlserver.arguments import definitions_of
+from tableferry_local.sqlserver.assignments import declare
 from tableferry_local.sqlserver.batch import (
     Block,
     Node,
@@ -12,6 +14,7 @@ from tableferry_local.sqlserver.batch import (
 )
 from tableferry_local.sqlserver.errors import ErrorContext
 from tableferry_local.sqlserver.parsing import tokenize
+from tableferry_local.sqlserver.preparing import assigned_variables, prepare
 from tableferry_local.sqlserver.queries import compile_query
 from tableferry_local.sqlserver.sqltype import ResultColumn
 from tableferry_local.sqlserver.state import Frame, State, Variable
@@ -26,7 +29,6 @@ def describe(state: State, text: str, declarations: str = "") -> list[ResultColu
     Raises:
         SqlError: the batch cannot be translated.
     """
-    from tableferry_local.sqlserver.calls import definitions_of
 
     definitions = definitions_of(tokenize(declarations)) if declarations else []
     frame = Frame({name: Variable(kind) for name, kind, _, _ in definitions}, parent=state.frame)
@@ -58,14 +60,10 @@ def _first(state: State, nodes: Sequence[Node]) -> list[ResultColumn] | None:
 
 
 def _statement(state: State, statement: Statement) -> list[ResultColumn] | None:
-    from tableferry_local.sqlserver.assignments import declare
-    from tableferry_local.sqlserver.interpreter import Interpreter
-    from tableferry_local.sqlserver.preparing import assigned_variables, prepare
-
     prepare(statement)
     parsed = statement.parsed
     if statement.kind == "DECLARE":
-        declare(Interpreter(state, None), statement)  # type: ignore[arg-type]
+        declare(state, statement)
     elif statement.kind == "SELECT":
         if assigned_variables(parsed) is not None:
             return None

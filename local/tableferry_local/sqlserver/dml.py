@@ -11,9 +11,10 @@ from tableferry_local.sqlserver.conversions import assign
 from tableferry_local.sqlserver.dmlparsing import Change, Insert
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.expressions import Compiler
-from tableferry_local.sqlserver.queries import Query
+from tableferry_local.sqlserver.queries import common_tables
+from tableferry_local.sqlserver.query import Query
 from tableferry_local.sqlserver.scope import Scope, Source
-from tableferry_local.sqlserver.sources import from_clause
+from tableferry_local.sqlserver.sources import from_clause, table_parts
 from tableferry_local.sqlserver.value import Value, pg_type
 
 
@@ -183,8 +184,6 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
     select = change.select
     scope = Scope()
     if select.args.get("with_") is not None:
-        from tableferry_local.sqlserver.queries import common_tables
-
         prefix = common_tables(compiler, select.args["with_"], scope)
     else:
         prefix = ""
@@ -243,8 +242,6 @@ def _target(compiler: Compiler, change: Change, scope: Scope) -> tuple[Source, T
 
 
 def _table_behind(select: exp.Select, alias: str, database: str):  # type: ignore[no-untyped-def]
-    from tableferry_local.sqlserver.sources import table_parts
-
     for table in select.find_all(exp.Table):
         if table.alias.lower() == alias.lower():
             return object_name(table_parts(table), database)

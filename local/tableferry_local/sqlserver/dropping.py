@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token
 
@@ -11,13 +10,11 @@ from tableferry_local.sqlserver.catalog import ObjectName, Table, object_name, p
 from tableferry_local.sqlserver.clauses import name_at, split, words
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.parsing import word
+from tableferry_local.sqlserver.run import Run
 from tableferry_local.sqlserver.value import literal
 
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
 
-
-def index_of(run: Interpreter, table: Table, name: str) -> str | None:
+def index_of(run: Run, table: Table, name: str) -> str | None:
     rows = run.state.link.rows(
         "SELECT i.oid::regclass::text FROM sys._index i JOIN pg_class c ON c.oid = i.oid "
         "WHERE i.relation = $1 AND lower(i.name) = $2",
@@ -26,7 +23,7 @@ def index_of(run: Interpreter, table: Table, name: str) -> str | None:
     return rows[0][0] if rows else None
 
 
-def run_drop(run: Interpreter, tokens: Sequence[Token]) -> None:
+def run_drop(run: Run, tokens: Sequence[Token]) -> None:
     state, what, at = run.state, word(tokens[1]), 2
     optional = words(tokens[2:], 2) == ["IF", "EXISTS"]
     at += 2 if optional else 0
@@ -62,7 +59,7 @@ def missing(kind: str, name: str) -> SqlError:
     )
 
 
-def drop_relations(run: Interpreter, names: list[ObjectName]) -> None:
+def drop_relations(run: Run, names: list[ObjectName]) -> None:
     state = run.state
     for name in names:
         table = state.catalog.get(name)
@@ -77,7 +74,7 @@ def drop_relations(run: Interpreter, names: list[ObjectName]) -> None:
         )
 
 
-def _drop_index(run: Interpreter, tokens: Sequence[Token], optional: bool) -> None:
+def _drop_index(run: Run, tokens: Sequence[Token], optional: bool) -> None:
     state = run.state
     for part in split(tokens):
         names, at = name_at(part, 0)
@@ -96,7 +93,7 @@ def _drop_index(run: Interpreter, tokens: Sequence[Token], optional: bool) -> No
         )
 
 
-def _drop_schema(run: Interpreter, name: str, optional: bool) -> None:
+def _drop_schema(run: Run, name: str, optional: bool) -> None:
     state = run.state
     pg_schema = pg_name(f"{state.database}.{name}")
     if not state.link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [pg_schema]):
@@ -121,7 +118,7 @@ def _drop_schema(run: Interpreter, name: str, optional: bool) -> None:
     )
 
 
-def _drop_database(run: Interpreter, name: str, optional: bool) -> None:
+def _drop_database(run: Run, name: str, optional: bool) -> None:
     state, key = run.state, name.lower()
     if not state.link.rows("SELECT FROM sys._database WHERE key = $1", [key]):
         if optional:
@@ -146,7 +143,7 @@ def _drop_database(run: Interpreter, name: str, optional: bool) -> None:
     state.link.run(f"DELETE FROM sys._database WHERE key = {literal(key)}")
 
 
-def run_truncate(run: Interpreter, tokens: Sequence[Token]) -> None:
+def run_truncate(run: Run, tokens: Sequence[Token]) -> None:
     parts, _ = name_at(tokens, 2)
     table = run.state.catalog.find(object_name(parts, run.state.database))
     if table is None:

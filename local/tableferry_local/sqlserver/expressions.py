@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,6 +17,7 @@ from tableferry_local.sqlserver.operators import (
     date_arithmetic,
     digits_of,
 )
+from tableferry_local.sqlserver.query import Query
 from tableferry_local.sqlserver.scope import Scope
 from tableferry_local.sqlserver.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.typerules import (
@@ -29,9 +29,6 @@ from tableferry_local.sqlserver.typerules import (
     text_type,
 )
 from tableferry_local.sqlserver.value import Value, literal, pg_type
-
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.queries import Query
 
 CONDITIONS = (
     exp.EQ,
@@ -67,10 +64,25 @@ _BITWISE: dict[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", 
 _TICKS_PER_DAY = 864_000_000_000
 
 
+Translator = Callable[["Compiler", exp.Expr, Scope], Value]
+
+
+@dataclass(frozen=True)
+class Language:
+    """The parts of T-SQL whose translation builds on that of expressions."""
+
+    nodes: Mapping[type[exp.Expr], Translator]
+    """Nodes of the syntax tree that are no operators, conditions or calls."""
+    call: Translator
+    """Calls of functions."""
+    query: Callable[[Compiler, exp.Expr, Scope | None], Query]
+
+
 @dataclass
 class Compiler:
     """Translates one statement; collects the variables that it needs as parameters."""
 
+    language: Language
     catalog: Catalog
     database: str
     variable_type: Callable[[str], SqlType]
@@ -93,11 +105,9 @@ class Compiler:
             self.params.append(key)
         return Value(f"${self.params.index(key) + 1}::{pg_type(sql_type)}", sql_type)
 
-    # Implemented in queries.py, which builds on this class.
     def query(self, node: exp.Expr, scope: Scope | None) -> Query:
-        from tableferry_local.sqlserver.queries import compile_query
-
-        return compile_query(self, node, scope)
+        """Translate a query; the scope is that of the query around it."""
+        return self.language.query(self, node, scope)
 
     def expression(self, node: exp.Expr, scope: Scope) -> Value:
         """Translate an expression.
@@ -111,9 +121,7 @@ class Compiler:
         return value
 
     def _expression(self, node: exp.Expr, scope: Scope) -> Value:
-        from tableferry_local.sqlserver.nodes import EXPRESSIONS
-
-        maker = EXPRESSIONS.get(type(node))
+        maker = self.language.nodes.get(type(node))
         if maker is not None:
             return maker(self, node, scope)
         kind = type(node)
@@ -122,9 +130,7 @@ class Compiler:
         if kind in _BITWISE:
             return self._bitwise(_BITWISE[kind], node, scope)
         if isinstance(node, (exp.Anonymous, exp.Window, exp.WithinGroup, exp.Func)):
-            from tableferry_local.sqlserver.functions import call
-
-            return call(self, node, scope)
+            return self.language.call(self, node, scope)
         if isinstance(node, CONDITIONS):
             raise syntax_error("=")
         raise unsupported(type(node).__name__)

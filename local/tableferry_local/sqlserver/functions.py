@@ -29,7 +29,7 @@ from tableferry_local.sqlserver.typerules import (
     INT,
     family,
 )
-from tableferry_local.sqlserver.value import Value
+from tableferry_local.sqlserver.value import Value, pg_type
 
 
 def call(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -138,8 +138,6 @@ def _numeric(function: str) -> Handler:
 
 
 def _cast(sql: str, kind: SqlType) -> str:
-    from tableferry_local.sqlserver.value import pg_type
-
     return f"({sql})::{pg_type(kind)}"
 
 

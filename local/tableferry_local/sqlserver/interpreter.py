@@ -26,9 +26,11 @@ from tableferry_local.sqlserver.errors import (
 from tableferry_local.sqlserver.evaluation import evaluate_text, translating
 from tableferry_local.sqlserver.parsing import parse_expression, word
 from tableferry_local.sqlserver.preparing import assigned_variables, prepare_all
-from tableferry_local.sqlserver.queries import Query, compile_query
+from tableferry_local.sqlserver.queries import compile_query
+from tableferry_local.sqlserver.query import Query
+from tableferry_local.sqlserver.run import Run
 from tableferry_local.sqlserver.scope import Scope
-from tableferry_local.sqlserver.state import Frame, Sink, State
+from tableferry_local.sqlserver.state import Frame
 
 
 class Stop(Exception):
@@ -39,11 +41,8 @@ class Stop(Exception):
         self.status, self.whole = status, whole
 
 
-class Interpreter:
+class Interpreter(Run):
     """Executes batches of one session into a sink."""
-
-    def __init__(self, state: State, sink: Sink) -> None:
-        self.state, self.sink = state, sink
 
     def run_batch(self, text: str, frame: Frame) -> int:
         """Run a batch with its own variables.
@@ -128,11 +127,6 @@ class Interpreter:
             raise unsupported(kind)
         runner(statement)
         self.state.error = 0
-
-    def done(self, rowcount: int | None, command: str) -> None:
-        """Report a statement's end, and remember @@ROWCOUNT."""
-        self.state.rowcount = rowcount or 0
-        self.sink.done(None if self.state.nocount else rowcount, command)
 
     # Queries and changes -----------------------------------------------------------------------
 
@@ -243,7 +237,7 @@ class Interpreter:
         run_set(self, statement)
 
     def _run_declare(self, statement: Statement) -> None:
-        declare(self, statement)
+        declare(self.state, statement)
 
     def _run_use(self, statement: Statement) -> None:
         old = self.state.database

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from tableferry_local.sqlserver.errors import SqlError
@@ -16,9 +14,6 @@ from tableferry_local.sqlserver.typerules import (
     text_type,
 )
 from tableferry_local.sqlserver.value import Value, literal, pg_type
-
-if TYPE_CHECKING:
-    pass
 
 
 def number(text: str) -> Value:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from tableferry_local.sqlserver.comparing import collation_kind, compare
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
-from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.expressions import Compiler, Translator
 from tableferry_local.sqlserver.literals import binary_value, number, text_value
 from tableferry_local.sqlserver.scope import Scope
 from tableferry_local.sqlserver.typerules import (
@@ -22,9 +20,6 @@ from tableferry_local.sqlserver.typerules import (
     parse_type,
 )
 from tableferry_local.sqlserver.value import Value
-
-if TYPE_CHECKING:
-    pass
 
 
 def _case(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -133,7 +128,7 @@ def _parenthesised(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     )
 
 
-EXPRESSIONS: dict[type, Callable[[Compiler, exp.Expr, Scope], Value]] = {
+NODES: dict[type[exp.Expr], Translator] = {
     exp.Column: _column,
     exp.Parameter: _parameter,
     exp.Paren: _parenthesised,

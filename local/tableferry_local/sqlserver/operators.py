@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.typerules import (
@@ -13,9 +11,6 @@ from tableferry_local.sqlserver.typerules import (
     text_type,
 )
 from tableferry_local.sqlserver.value import Value, from_ticks, ticks
-
-if TYPE_CHECKING:
-    pass
 
 
 def digits_of(value: Value) -> int | None:

@@ -13,7 +13,7 @@ from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tableferry_local.sqlserver.errors import SqlError, syntax_error
-from tableferry_local.sqlserver.sqltype import SYSTEM_TYPES
+from tableferry_local.sqlserver.sqltype import ALIASES, SYSTEM_TYPES
 
 # Several words that make one type name, as ISO allows them.
 _LONG_TYPES = {
@@ -28,13 +28,6 @@ _LONG_TYPES = {
     ("national", "text"): "ntext",
 }
 
-# Other names of the types of SYSTEM_TYPES, and those that have no values here.
-ALIASES = {
-    "integer": "int",
-    "dec": "decimal",
-    "rowversion": "timestamp",
-    "character": "char",
-}
 TYPE_NAMES = {*SYSTEM_TYPES, *ALIASES, "sql_variant", "hierarchyid", "geometry", "geography"}
 
 QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.NATIONAL_STRING}

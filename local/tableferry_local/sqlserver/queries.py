@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from tableferry_local.sqlserver.comparing import key, unified
+from tableferry_local.sqlserver.comparing import key, order_item, unified
 from tableferry_local.sqlserver.conversions import convert
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.expressions import Compiler
+from tableferry_local.sqlserver.query import Query
 from tableferry_local.sqlserver.scope import Scope, Source
 from tableferry_local.sqlserver.sources import from_clause
-from tableferry_local.sqlserver.sqltype import ResultColumn
 from tableferry_local.sqlserver.typerules import BIGINT
 from tableferry_local.sqlserver.value import Value
-
-
-@dataclass
-class Query:
-    """A translated query; its PostgreSQL result columns have the types that `columns` store."""
-
-    sql: str
-    columns: list[Value]
-    grouped: bool = False
-
-    @property
-    def result_columns(self) -> list[ResultColumn]:
-        """The columns as a client is told about them."""
-        return [
-            ResultColumn(
-                column.name, column.type, column.nullable, column.identity, column.computed
-            )
-            for column in self.columns
-        ]
 
 
 def compile_query(compiler: Compiler, node: exp.Expr, outer: Scope | None) -> Query:
@@ -231,14 +212,6 @@ def _order_by(
         order_item(_order_value(compiler, item, columns, scope), bool(item.args.get("desc")))
         for item in order.expressions
     )
-
-
-def order_item(value: Value, descending: bool) -> str:
-    """One item of an ORDER BY; T-SQL sorts NULL below everything."""
-    sql = key(value, ordered=True)
-    if descending:
-        return f"{sql} DESC" + (" NULLS LAST" if value.nullable else "")
-    return sql + (" NULLS FIRST" if value.nullable else "")
 
 
 def _order_value(compiler: Compiler, item: exp.Expr, columns: list[Value], scope: Scope) -> Value:

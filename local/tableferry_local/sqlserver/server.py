@@ -11,8 +11,6 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-# imported here, for all children: else each would import them when it first needs them
-from tableferry_local.sqlserver import functions, nodes  # noqa: F401
 from tableferry_local.sqlserver.engine import ready
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.session import Session, Settings

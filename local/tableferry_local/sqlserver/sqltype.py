@@ -152,3 +152,12 @@ def storage(sql_type: SqlType) -> str:
     if name == "datetimeoffset":
         return "sys.datetimeoffset"
     return _FIXED_STORAGE.get(name, "text")
+
+
+# Other names of the types of SYSTEM_TYPES, and those that have no values here.
+ALIASES = {
+    "integer": "int",
+    "dec": "decimal",
+    "rowversion": "timestamp",
+    "character": "char",
+}

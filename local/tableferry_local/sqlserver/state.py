@@ -15,6 +15,7 @@ from tableferry_local.sqlserver.expressions import Compiler
 from tableferry_local.sqlserver.link import Link, PgError, translated
 from tableferry_local.sqlserver.metafunctions import SESSION_VALUES, VERSION_TEXT
 from tableferry_local.sqlserver.sqltype import ResultColumn, SqlType
+from tableferry_local.sqlserver.tsql import TSQL
 from tableferry_local.sqlserver.value import literal
 
 
@@ -99,7 +100,7 @@ class State:
 
     def compiler(self) -> Compiler:
         """A compiler for one statement."""
-        return Compiler(self.catalog, self.database, self.variable_type)
+        return Compiler(TSQL, self.catalog, self.database, self.variable_type)
 
     def variable_type(self, name: str) -> SqlType:
         """The type of a variable or of a session value.

@@ -4,59 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tableferry_local.sqlserver.applocks import getapplock, releaseapplock
+from tableferry_local.sqlserver.arguments import Argument, bound
 from tableferry_local.sqlserver.catalog import object_name, pg_name, quoted
 from tableferry_local.sqlserver.clauses import name_at
-from tableferry_local.sqlserver.conversions import convert
+from tableferry_local.sqlserver.describe import describe
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError, unsupported
 from tableferry_local.sqlserver.parsing import tokenize
+from tableferry_local.sqlserver.run import Run, run_text
 from tableferry_local.sqlserver.sqltype import MAX, SYSTEM_TYPES, ResultColumn, SqlType
+from tableferry_local.sqlserver.state import Variable
 from tableferry_local.sqlserver.typerules import INT, SYSNAME, as_decimal, family, parse_type
-from tableferry_local.sqlserver.value import Value, literal, pg_type
+from tableferry_local.sqlserver.value import literal
 
-if TYPE_CHECKING:
-    from tableferry_local.sqlserver.interpreter import Interpreter
-
-
-@dataclass
-class Argument:
-    """An argument of EXEC."""
-
-    name: str
-    type: SqlType
-    value: str | None
-    """PostgreSQL text of the storage type."""
-    variable: str | None = None
-    """The variable that an OUTPUT goes to."""
-    default: bool = False
-
-    def converted(self, run: Interpreter, kind: SqlType) -> str | None:
-        """The value as text of another type's storage."""
-        if self.value is None or self.type == kind:
-            return self.value
-        value = Value(f"$1::{pg_type(self.type)}", self.type)
-        with run.state.statement(ErrorContext("EXECUTE")):
-            return run.state.link.rows(f"SELECT {convert(value, kind)}", [self.value])[0][0]
-
-
-Procedure = Callable[["Interpreter", list[Argument]], int]
+Procedure = Callable[[Run, list[Argument]], int]
 _TEXT = SqlType("nvarchar", MAX)
 
 
-def bound(arguments: list[Argument], *names: str) -> dict[str, str | None]:
-    """The arguments' values by name, those without a name in order."""
-    values: dict[str, str | None] = dict.fromkeys(names)
-    for position, argument in enumerate(arguments):
-        name = argument.name.lower() or (names[position] if position < len(names) else "")
-        values[name] = argument.value
-    return values
-
-
-def _rename(run: Interpreter, arguments: list[Argument]) -> int:
+def _rename(run: Run, arguments: list[Argument]) -> int:
     given = bound(arguments, "@objname", "@newname", "@objtype")
     old, new = given["@objname"] or "", given["@newname"] or ""
     kind = (given["@objtype"] or "").upper()
@@ -98,7 +65,7 @@ def _rename(run: Interpreter, arguments: list[Argument]) -> int:
     return 0
 
 
-def _rename_column(run: Interpreter, parts: list[str], new: str) -> None:
+def _rename_column(run: Run, parts: list[str], new: str) -> None:
     state = run.state
     table = state.catalog.get(object_name(parts[:-1], state.database), ".".join(parts[:-1]))
     column = table.column(parts[-1])
@@ -122,10 +89,7 @@ def _rename_column(run: Interpreter, parts: list[str], new: str) -> None:
 def _query(text: str, *names: str) -> Procedure:
     """A procedure that is one T-SQL query of its arguments, as variables."""
 
-    def procedure(run: Interpreter, arguments: list[Argument]) -> int:
-        from tableferry_local.sqlserver.calls import run_text
-        from tableferry_local.sqlserver.state import Variable
-
+    def procedure(run: Run, arguments: list[Argument]) -> int:
         given = bound(arguments, *names)
         variables = {name: Variable(_TEXT, given[name]) for name in names}
         return run_text(run, text, variables)
@@ -145,7 +109,7 @@ def _read(text: str) -> dict[str, Procedure]:
     return found
 
 
-def _table_collations(run: Interpreter, arguments: list[Argument]) -> int:
+def _table_collations(run: Run, arguments: list[Argument]) -> int:
     given = bound(arguments, "@object")
     parts, _ = name_at(tokenize((given["@object"] or "").lstrip(".")), 0)
     table = run.state.catalog.get(object_name(parts, run.state.database), given["@object"])
@@ -217,9 +181,7 @@ def sizes(kind: SqlType) -> tuple[int, int, int]:
     return length, precision, scale
 
 
-def _describe(run: Interpreter, arguments: list[Argument]) -> int:
-    from tableferry_local.sqlserver.describe import describe
-
+def _describe(run: Run, arguments: list[Argument]) -> int:
     given = bound(arguments, "@tsql", "@params", "@browse_information_mode")
     columns = describe(run.state, given["@tsql"] or "", given["@params"] or "")
     run.sink.columns([ResultColumn(name, parse_type(kind)) for name, kind in _DESCRIBED])
@@ -260,7 +222,7 @@ def _describe(run: Interpreter, arguments: list[Argument]) -> int:
     return 0
 
 
-def _nothing(run: Interpreter, arguments: list[Argument]) -> int:
+def _nothing(run: Run, arguments: list[Argument]) -> int:
     return 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+from sqlglot.tokenizer_core import Token
 
 from tableferry_local.sqlserver.catalog import (
     ObjectName,
@@ -252,3 +255,36 @@ def not_null(columns: list[ColumnDef], keys: list[KeyDef]) -> list[ColumnDef]:
         replace(column, nullable=False) if column.name.lower() in primary else column
         for column in columns
     ]
+
+
+def definition_text(column: ColumnDef) -> str | None:
+    """The text of a column's default or formula, as the catalog shows it."""
+    if column.default is not None:
+        return text_of(column.default)
+    return text_of(column.computed) if column.computed is not None else None
+
+
+def text_of(tokens: Sequence[Token]) -> str:
+    """Tokens as text again."""
+    parts = []
+    for token in tokens:
+        kind = token.token_type.name
+        if kind == "STRING":
+            parts.append("'" + token.text.replace("'", "''") + "'")
+        elif kind == "NATIONAL_STRING":
+            parts.append("N'" + token.text.replace("'", "''") + "'")
+        elif kind == "IDENTIFIER":
+            parts.append("[" + token.text.replace("]", "]]") + "]")
+        elif kind == "HEX_STRING":
+            parts.append("0x" + token.text)
+        else:
+            parts.append(token.text)
+    text = " ".join(parts)
+    for sign in ("( ", " (", " )", " ,", " .", ". ", "@ ", "# "):
+        text = text.replace(sign, sign.strip())
+    return text
+
+
+def serial(state: State) -> int:
+    """A number for an index name: T-SQL's are unique per table, PostgreSQL's per schema."""
+    return int(state.link.rows("SELECT nextval('sys._index_names')")[0][0] or 0)

@@ -7,8 +7,7 @@ import re
 from dataclasses import replace
 
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.parsing import ALIASES
-from tableferry_local.sqlserver.sqltype import MAX, SYSTEM_TYPES, SqlType
+from tableferry_local.sqlserver.sqltype import ALIASES, MAX, SYSTEM_TYPES, SqlType
 
 INT = SqlType("int")
 BIGINT = SqlType("bigint")
