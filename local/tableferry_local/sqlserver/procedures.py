@@ -7,10 +7,10 @@ from itertools import count
 from typing import Protocol
 
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.rpc import Argument, Call
-from tableferry_local.sqlserver.sink import RETURN_STATUS, WireSink
-from tableferry_local.sqlserver.sqltype import Param, ResultColumn, SqlType
-from tableferry_local.sqlserver.typerules import parse_type
+from tableferry_local.sqlserver.types.sqltype import Param, ResultColumn, SqlType
+from tableferry_local.sqlserver.types.typerules import parse_type
+from tableferry_local.sqlserver.wire.rpc import Argument, Call
+from tableferry_local.sqlserver.wire.sink import RETURN_STATUS, WireSink
 
 
 class Executor(Protocol):

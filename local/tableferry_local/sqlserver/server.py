@@ -11,9 +11,9 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-from tableferry_local.sqlserver.engine import ready
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.session import Session, Settings
+from tableferry_local.sqlserver.tsql.execution.engine import ready
 
 _BACKLOG = 128
 

@@ -11,14 +11,15 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tableferry_local.sqlserver import login as logins
-from tableferry_local.sqlserver import packets as tds
-from tableferry_local.sqlserver import tokens
-from tableferry_local.sqlserver.attention import Watch
-from tableferry_local.sqlserver.bulk import copy_stream
-from tableferry_local.sqlserver.engine import BulkInsert, Engine
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.packets import (
+from tableferry_local.sqlserver.procedures import Procedures
+from tableferry_local.sqlserver.tsql.execution.engine import BulkInsert, Engine
+from tableferry_local.sqlserver.wire import login as logins
+from tableferry_local.sqlserver.wire import packets as tds
+from tableferry_local.sqlserver.wire import tokens
+from tableferry_local.sqlserver.wire.attention import Watch
+from tableferry_local.sqlserver.wire.bulk import copy_stream
+from tableferry_local.sqlserver.wire.packets import (
     Disconnected,
     Message,
     Packet,
@@ -26,9 +27,8 @@ from tableferry_local.sqlserver.packets import (
     ProtocolError,
     Transport,
 )
-from tableferry_local.sqlserver.procedures import Procedures
-from tableferry_local.sqlserver.rpc import body, read_calls
-from tableferry_local.sqlserver.sink import WireSink
+from tableferry_local.sqlserver.wire.rpc import body, read_calls
+from tableferry_local.sqlserver.wire.sink import WireSink
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
 _BEGIN, _COMMIT, _ROLLBACK, _SAVE = 5, 7, 8, 9

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableferry_local.sqlserver.bulk import COPY_HEADER, COPY_TRAILER, copy_stream
-from tableferry_local.sqlserver.encode import encode_rows
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.packets import ProtocolError
-from tableferry_local.sqlserver.sink import oid_of, scalar
-from tableferry_local.sqlserver.sqltype import TICKS_PER_DAY, ResultColumn, SqlType
-from tableferry_local.sqlserver.tokens import column_metadata
-from tableferry_local.sqlserver.values import binary_of, parse_temporal, read_raw, text_of
-from tableferry_local.sqlserver.wiretypes import read_type_info, type_info
+from tableferry_local.sqlserver.types.sqltype import TICKS_PER_DAY, ResultColumn, SqlType
+from tableferry_local.sqlserver.wire.bulk import COPY_HEADER, COPY_TRAILER, copy_stream
+from tableferry_local.sqlserver.wire.encode import encode_rows
+from tableferry_local.sqlserver.wire.packets import ProtocolError
+from tableferry_local.sqlserver.wire.sink import oid_of, scalar
+from tableferry_local.sqlserver.wire.tokens import column_metadata
+from tableferry_local.sqlserver.wire.values import binary_of, parse_temporal, read_raw, text_of
+from tableferry_local.sqlserver.wire.wiretypes import read_type_info, type_info
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 _WESTERN = st.text(st.sampled_from("aZ ~é€ß'\t\n\\"), max_size=20)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableferry_local.sqlserver import login, tokens
 from tableferry_local.sqlserver.certificate import tls_context
-from tableferry_local.sqlserver.packets import (
+from tableferry_local.sqlserver.wire import login, tokens
+from tableferry_local.sqlserver.wire.packets import (
     PRELOGIN,
     REPLY,
     SQL_BATCH,

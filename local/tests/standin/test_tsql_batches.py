@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry_local.sqlserver.batch import (
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.tsql.syntax.batch import (
     Block,
     Node,
     Statement,
     parse_batch,
 )
-from tableferry_local.sqlserver.errors import SqlError
 
 
 def shape(node: Node) -> object:

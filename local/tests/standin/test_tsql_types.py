@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry_local.sqlserver.catalog import ObjectName, object_name, pg_name
+from tableferry_local.sqlserver.catalog.tables import ObjectName, object_name, pg_name
 from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
-from tableferry_local.sqlserver.sqltype import SqlType
-from tableferry_local.sqlserver.typerules import (
+from tableferry_local.sqlserver.types.sqltype import SqlType
+from tableferry_local.sqlserver.types.typerules import (
     DECIMALS,
     INTEGERS,
     arithmetic,

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from local.tests.standin.integration.tsql_session import Session
-from tableferry_local.sqlserver.engine import Engine
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.sqltype import Param, SqlType
+from tableferry_local.sqlserver.tsql.execution.engine import Engine
+from tableferry_local.sqlserver.types.sqltype import Param, SqlType
 from tableferry_local.stack import Stack
 
 

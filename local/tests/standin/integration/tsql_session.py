@@ -8,9 +8,9 @@ from typing import Any
 import psycopg.pq as pq
 from psycopg._py_transformer import Transformer
 
-from tableferry_local.sqlserver.engine import Engine
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.sqltype import Param, ResultColumn, SqlType
+from tableferry_local.sqlserver.tsql.execution.engine import Engine
+from tableferry_local.sqlserver.types.sqltype import Param, ResultColumn, SqlType
 
 
 @dataclass

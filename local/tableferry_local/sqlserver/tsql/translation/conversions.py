@@ -1,0 +1,290 @@
+"""CAST and CONVERT: a T-SQL value of one type as PostgreSQL SQL for another."""
+
+from __future__ import annotations
+
+from tableferry_local.sqlserver.errors import SqlError
+from tableferry_local.sqlserver.tsql.translation.binaries import to_binary
+from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.types.typerules import INTEGERS, family, text_length
+from tableferry_local.sqlserver.types.value import (
+    DAY_ZERO,
+    Value,
+    from_ticks,
+    literal,
+    pg_type,
+    ticks,
+    time_ticks,
+)
+
+
+def convert(value: Value, to: SqlType, style: int | None = None, *, tried: bool = False) -> str:
+    """SQL for the value as another type.
+
+    Args:
+        value: what to convert.
+        to: the type wanted.
+        style: CONVERT's third argument.
+        tried: NULL instead of an error where the value does not convert (TRY_CAST).
+
+    Raises:
+        SqlError: 529, there is no such conversion.
+    """
+    if value.is_null:
+        return f"NULL::{pg_type(to)}"
+    if value.type == to and style is None:
+        return value.sql
+    maker = _TARGETS[family(to)]
+    result = maker(value, to, style, tried)
+    if result is None:
+        raise SqlError(
+            529,
+            16,
+            f"Explicit conversion from data type {value.type.name} to {to.name} is not allowed.",
+        )
+    return result
+
+
+def assign(value: Value, to: SqlType, place: str) -> str:
+    """SQL for the value as it is stored into a column: what does not fit is error 2628.
+
+    Args:
+        value: what to store.
+        to: the column's type.
+        place: `'db.schema.table', column 'name'`, for the message.
+    """
+    if value.is_null or value.type == to:
+        return value.sql
+    if to.name == "timestamp":
+        raise SqlError(273, 16, "Cannot insert an explicit value into a timestamp column.")
+    length = to.length
+    if length is None or length == MAX or family(to) not in ("text", "binary"):
+        return convert(value, to)
+    if isinstance(value.constant, str):
+        longest = len(value.constant.encode("utf-16-le")) // 2
+    else:
+        longest = text_length(value.type)
+    wide = SqlType("nvarchar" if to.is_unicode else "varchar", MAX)
+    if family(to) == "binary":
+        wide = SqlType("varbinary", MAX)
+    whole = convert(value, wide)
+    if longest == MAX or longest > length:
+        whole = f"sys.fit({whole}, {length}, {literal(place)})"
+    if to.name in ("char", "nchar", "binary"):
+        whole = f"sys.pad({whole}, {length})"
+    return whole
+
+
+# Dates ---------------------------------------------------------------------------------------
+
+
+def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+    name, scale = value.type.name, 7 if to.scale is None else to.scale
+    if to.name == "datetimeoffset":
+        if name == "datetimeoffset" or family(value.type) == "text":
+            sql = value.sql
+            if name != "datetimeoffset":
+                sql = f"sys.{'try' if tried else 'text'}_dto({sql})"
+            if scale == 7 or (name == "datetimeoffset" and (value.type.scale or 0) <= scale):
+                return sql
+            return f"sys.dto_round({sql}, {scale})"
+        whole = ticks(value)
+        return None if whole is None else f"sys.make_dto({whole}, 0)"
+    stamps = ("datetime2", "datetime", "smalldatetime")
+    if name in (*stamps, "date") and value.type.scale != 7 and to.name in (*stamps, "date"):
+        sql = value.sql if name != "date" else f"{value.sql}::timestamp"
+        if to.name == "date":
+            return f"{value.sql}::date"
+        if to.name == "datetime":
+            return f"sys.to_datetime({sql})"
+        if to.name == "smalldatetime":
+            return f"sys.to_smalldatetime({sql})"
+        if scale < 7:
+            last = f"timestamp '9999-12-31 23:59:59.{'9' * scale}'"
+            # beyond the last instant nothing is rounded up
+            cut = sql if name == "date" else f"CASE WHEN {sql} > {last} THEN {last} ELSE {sql} END"
+            return f"({cut})::timestamp({scale})"
+    if name == "time" and to.name == "time":
+        if value.type.scale == 7:
+            return f"sys.ticks_time({value.sql}, {scale})"
+        return f"sys.time_ticks({value.sql})" if scale == 7 else f"{value.sql}::time({scale})"
+    if to.name in ("date", "datetime2", "time") and family(value.type) in ("int", "dec", "float"):
+        return None
+    whole = ticks(value, tried)
+    return None if whole is None else from_ticks(whole, to)
+
+
+# Numbers -------------------------------------------------------------------------------------
+
+
+def _to_int(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+    kind, sql = family(value.type), value.sql
+    target = pg_type(to)
+    if kind == "text":
+        text = f"btrim({sql})"
+        if to.name == "bit":
+            return f"sys.text_bit({sql})"
+        if tried:
+            number = f"sys.try_input({text}, '{target}', '^[+-]?[0-9]+$')::{target}"
+            return f"CASE WHEN {text} = '' THEN 0 ELSE {number} END"
+        number = f"sys.text_number({sql}, 'int')::{target}"
+        return f"sys.tinyint({number})" if to.name == "tinyint" else number
+    if kind == "binary":
+        number = f"sys.bytes_int({sql})"
+    elif kind == "int":
+        if to.name == "bit":
+            return sql if value.type.name == "bit" else f"({sql} <> 0)::int::smallint"
+        if INTEGERS[to.name] >= INTEGERS[value.type.name]:
+            same = pg_type(value.type) == target
+            return sql if same else f"({sql})::{target}"
+        number = sql
+    elif kind == "float" or value.type.name in ("decimal", "numeric"):
+        number = f"trunc({sql})"
+    elif kind == "dec":
+        number = f"round({sql})"
+    elif kind == "date" and value.type.name in ("datetime", "smalldatetime"):
+        number = f"round(({ticks(value)} - {DAY_ZERO})::numeric / 864000000000)"
+    else:
+        return None
+    if to.name == "bit":
+        return f"({number} <> 0)::int::smallint"
+    if tried:
+        low, high = _RANGES[to.name]
+        return f"CASE WHEN {number} BETWEEN {low} AND {high} THEN ({number})::{target} END"
+    if to.name == "tinyint":
+        return f"sys.tinyint(({number})::bigint)"
+    return f"({number})::{target}"
+
+
+_RANGES = {
+    "tinyint": (0, 255),
+    "smallint": (-32768, 32767),
+    "int": (-2147483648, 2147483647),
+    "bigint": (-9223372036854775808, 9223372036854775807),
+}
+
+
+def _to_decimal(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+    kind, sql, target = family(value.type), value.sql, pg_type(to)
+    if kind == "text":
+        if to.name in ("money", "smallmoney"):
+            return f"sys.text_money({sql})::{target}"
+        text = f"btrim({sql})"
+        if tried:
+            return f"sys.try_input({text}, '{target}', '^[+-]?[0-9.]+$')::{target}"
+        return f"sys.text_number({sql}, 'numeric')::{target}"
+    if kind == "binary":
+        return f"sys.bytes_int({sql})::{target}" if to.name == "money" else None
+    if kind not in ("int", "dec", "float"):
+        if value.type.name in ("datetime", "smalldatetime"):
+            return f"(({ticks(value)} - {DAY_ZERO})::numeric / 864000000000)::{target}"
+        return None
+    if tried:
+        precision, scale = (to.precision or 19), (to.scale if to.precision else 4)
+        limit = 10 ** (precision - (scale or 0))
+        return (
+            f"CASE WHEN abs(round(({sql})::numeric, {scale})) < {limit} THEN ({sql})::{target} END"
+        )
+    return f"({sql})::{target}"
+
+
+def _to_float(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+    kind, sql, target = family(value.type), value.sql, pg_type(to)
+    if kind == "text":
+        text = f"btrim({sql})"
+        if tried:
+            number = f"sys.try_input({text}, '{target}', '^[0-9.eE+-]+$')::{target}"
+            return f"CASE WHEN {text} = '' THEN 0 ELSE {number} END"
+        return f"sys.text_number({sql}, 'float')::{target}"
+    if kind in ("int", "dec", "float"):
+        return f"({sql})::{target}"
+    if value.type.name in ("datetime", "smalldatetime"):
+        return f"(({ticks(value)} - {DAY_ZERO})::{target} / 864000000000)"
+    return None
+
+
+# Text and bytes ------------------------------------------------------------------------------
+
+
+def _to_text(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+    kind, length = family(value.type), to.length
+    bounded = length is not None and length != MAX
+    sql = _shown(value, to, style)
+    if sql is None:
+        return None
+    if kind == "text" and value.type.is_unicode and not to.is_unicode and to.name != "sql_variant":
+        sql = sql if value.utf8 else f"sys.cp1252({sql})"
+    longest = text_length(value.type)
+    if bounded and length is not None and (longest == MAX or longest > length):
+        if kind in ("int", "dec"):
+            sql = f"sys.number_text({sql}, {length})"
+        else:
+            sql = f"sys.cut({sql}, {length})"
+    if to.name in ("char", "nchar"):
+        sql = f"sys.pad({sql}, {length})"
+    return sql
+
+
+def _shown(value: Value, to: SqlType, style: int | None) -> str | None:
+    kind, sql, name = family(value.type), value.sql, value.type.name
+    if kind == "text":
+        return sql
+    if kind == "int" or name in ("decimal", "numeric"):
+        return f"({sql})::text"
+    if kind == "dec":
+        if style == 1:
+            return f"to_char({sql}, 'FM999,999,999,999,990.00')"
+        return f"({sql})::text" if style == 2 else f"round({sql}, 2)::text"
+    if kind == "float":
+        return f"sys.float_text({sql}, {style or 0})"
+    if kind == "guid":
+        return f"upper(({sql})::text)"
+    if kind == "binary":
+        if style in (1, 2):
+            return ("'0x' || " if style == 1 else "") + f"upper(encode({sql}, 'hex'))"
+        if to.is_unicode:
+            return f"sys.from_utf16({sql})"
+        return f"convert_from({sql}, 'WIN1252')"
+    scale = 7 if value.type.scale is None else value.type.scale
+    if name == "time":
+        if style in (None, 21, 25, 121, 126):
+            return f"sys.time_text({time_ticks(value)}, {scale})"
+        return f"sys.date_text({time_ticks(value)}, {scale}, {114 if style in (14, 114) else 108})"
+    if name == "date":
+        if style is None:
+            return f"to_char({sql}, 'YYYY-MM-DD')"
+        return (
+            f"sys.date_text({ticks(value)}, 0, {23 if style in (20, 21, 120, 121, 126) else style})"
+        )
+    if name == "datetimeoffset":
+        return (
+            f"(sys.ticks_text(sys.dto_local({sql}), {scale}, '{'T' if style == 126 else ' '}') || "
+            f"{'' if style == 126 else chr(39) + ' ' + chr(39) + ' || '}"
+            f"sys.offset_text(({sql}).minutes))"
+        )
+    if name == "datetime2":
+        if style is None:
+            return f"sys.ticks_text({ticks(value)}, {scale})"
+        return f"sys.date_text({ticks(value)}, {scale}, {style})"
+    digits = 3 if name == "datetime" else 0
+    return f"sys.date_text(round({ticks(value)}, -4)::bigint, {digits}, {style or 0})"
+
+
+def _to_guid(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+    kind, sql = family(value.type), value.sql
+    if kind == "text":
+        text = f"btrim({sql}, ' {{}}')"
+        if tried:
+            return f"sys.try_input({text}, 'uuid', '')::uuid"
+        return f"{text}::uuid"
+    return f"sys.bytes_guid({sql})" if kind == "binary" else None
+
+
+_TARGETS = {
+    "int": _to_int,
+    "dec": _to_decimal,
+    "float": _to_float,
+    "date": _to_date,
+    "text": _to_text,
+    "binary": to_binary,
+    "guid": _to_guid,
+}

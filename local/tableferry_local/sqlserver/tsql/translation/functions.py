@@ -1,0 +1,203 @@
+"""T-SQL's scalar functions; aggregates are in aggregates.py, dates in datefunctions.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.tsql.translation.aggregates import (
+    AGGREGATES,
+    WINDOW_FUNCTIONS,
+    aggregate,
+    window,
+)
+from tableferry_local.sqlserver.tsql.translation.comparing import compare, unified
+from tableferry_local.sqlserver.tsql.translation.conversions import convert
+from tableferry_local.sqlserver.tsql.translation.datefunctions import DATE_FUNCTIONS
+from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
+from tableferry_local.sqlserver.tsql.translation.metafunctions import META_FUNCTIONS
+from tableferry_local.sqlserver.tsql.translation.scope import Scope
+from tableferry_local.sqlserver.tsql.translation.textfunctions import (
+    TEXT_FUNCTIONS,
+    Handler,
+    as_text,
+    integer,
+    nullable,
+    trim,
+)
+from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.types.typerules import (
+    FLOAT,
+    GUID,
+    INT,
+    family,
+)
+from tableferry_local.sqlserver.types.value import Value, pg_type
+
+
+def call(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    """Translate a function call.
+
+    Raises:
+        SqlError: 195, there is no such function; 174, it takes other arguments.
+    """
+    if isinstance(node, exp.Window):
+        return window(compiler, node, scope)
+    if isinstance(node, exp.WithinGroup):
+        order = node.expression
+        return aggregate(compiler, node.this, scope, order)
+    if isinstance(node, exp.Trim):
+        return trim(compiler, node, scope)
+    if not isinstance(node, exp.Anonymous):
+        raise unsupported(type(node).__name__)
+    name = node.name.lower()
+    if name in AGGREGATES:
+        return aggregate(compiler, node, scope, None)
+    if name in WINDOW_FUNCTIONS:
+        raise SqlError(10753, 15, f"The function '{node.name}' must have an OVER clause.")
+    if name in DATE_FUNCTIONS:
+        return DATE_FUNCTIONS[name](compiler, node.expressions, scope)
+    if name == "iif":
+        condition = compiler.condition(node.expressions[0], scope)
+        values = [compiler.expression(item, scope) for item in node.expressions[1:]]
+        return compiler.case([(condition, values[0])], values[1])
+    values = [compiler.expression(item, scope) for item in node.expressions]
+    handler = _SCALARS.get(name) or META_FUNCTIONS.get(name)
+    if handler is None:
+        raise SqlError(195, 15, f"'{node.name}' is not a recognized built-in function name.")
+    try:
+        return handler(compiler, values)
+    except IndexError:
+        raise SqlError(174, 15, f"The {node.name} function requires more argument(s).") from None
+
+
+def _isnull(compiler: Compiler, args: list[Value]) -> Value:
+    first, second = args[0], args[1]
+    # unlike COALESCE, the type is the first argument's
+    kind = second.type if first.is_null else first.type
+    collation = first.collation or second.collation
+    sql = f"COALESCE({convert(first, kind)}, {convert(second, kind)})"
+    if kind.name == "datetimeoffset":
+        sql = (
+            f"CASE WHEN ({first.sql}).utc IS NULL THEN {convert(second, kind)} ELSE {first.sql} END"
+        )
+    null = first.nullable and (second.nullable or second.is_null)
+    return Value(sql, kind, null, collation, utf8=first.utf8 or second.utf8)
+
+
+def _coalesce(compiler: Compiler, args: list[Value]) -> Value:
+    result = unified(args)
+    items = ", ".join(convert(arg, result.type) for arg in args)
+    every = all(arg.nullable or arg.is_null for arg in args)
+    return replace(result, sql=f"COALESCE({items})", nullable=every)
+
+
+def _nullif(compiler: Compiler, args: list[Value]) -> Value:
+    same = compare("=", args[0], args[1])
+    return replace(
+        args[0], sql=f"(CASE WHEN {same} THEN NULL ELSE {args[0].sql} END)", nullable=True,
+        constant=None, name="",
+    )  # fmt: skip
+
+
+def _hashbytes(compiler: Compiler, args: list[Value]) -> Value:
+    algorithm = str(args[0].constant or "").upper()
+    function = {
+        "MD5": "decode(md5({}), 'hex')",
+        "SHA2_256": "sha256({})",
+        "SHA2_512": "sha512({})",
+        "SHA1": "sys.sha1({})",
+        "SHA": "sys.sha1({})",
+    }.get(algorithm)
+    if function is None:
+        raise unsupported(f"HASHBYTES('{algorithm}', ...)")
+    value = args[1]
+    data = (
+        convert(value, SqlType("varbinary", MAX)) if family(value.type) != "binary" else value.sql
+    )
+    return Value(function.format(data), SqlType("varbinary", 8000), nullable(args[1:]))
+
+
+def _numeric(function: str) -> Handler:
+    """A function whose result has its argument's type."""
+
+    def handler(compiler: Compiler, args: list[Value]) -> Value:
+        value = args[0]
+        if family(value.type) == "text" or value.is_null:
+            value = Value(convert(value, FLOAT), FLOAT)
+        kind = value.type
+        if kind.name in ("decimal", "numeric") and function in ("ceil", "floor"):
+            kind = replace(kind, scale=0)
+        if kind.name in ("tinyint", "smallint", "bit"):
+            kind = INT
+        sql = f"{function}({value.sql})"
+        return Value(
+            convert(Value(sql, value.type), kind) if kind != value.type else _cast(sql, kind),
+            kind,
+            value.nullable,
+        )
+
+    return handler
+
+
+def _cast(sql: str, kind: SqlType) -> str:
+    return f"({sql})::{pg_type(kind)}"
+
+
+def _round(compiler: Compiler, args: list[Value]) -> Value:
+    value, digits = args[0], integer(args[1])
+    if family(value.type) == "text":
+        value = Value(convert(value, FLOAT), FLOAT)
+    cut = len(args) > 2 and args[2].constant != 0
+    function = "trunc" if cut else "round"
+    kind = INT if value.type.name in ("tinyint", "smallint") else value.type
+    return Value(_cast(f"{function}(({value.sql})::numeric, {digits})", kind), kind, nullable(args))
+
+
+def _power(compiler: Compiler, args: list[Value]) -> Value:
+    value = args[0]
+    kind = value.type if family(value.type) in ("int", "dec") else FLOAT
+    if kind.name in ("decimal", "numeric"):
+        kind = replace(kind, precision=38)
+    sql = f"power({convert(value, FLOAT)}, {convert(args[1], FLOAT)})"
+    return Value(convert(Value(sql, FLOAT), kind), kind, nullable(args))
+
+
+def _fixed(sql: str, kind: SqlType) -> Handler:
+    return lambda compiler, args: Value(sql, kind, False)
+
+
+def _unicode(compiler: Compiler, args: list[Value]) -> Value:
+    text = as_text(args[0])
+    code = f"nullif(ascii({text.sql}), 0)" if text.supplementary else f"sys.unicode({text.sql})"
+    return Value(code, INT, True)
+
+
+def _template(template: str, kind: SqlType) -> Handler:
+    """A function of texts with a fixed result type."""
+    return lambda compiler, args: Value(
+        template.format(*(as_text(arg).sql for arg in args)), kind, True
+    )
+
+
+_SCALARS: dict[str, Handler] = {
+    **TEXT_FUNCTIONS,
+    "isnull": _isnull,
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "hashbytes": _hashbytes,
+    "space": lambda compiler, args: Value(
+        f"repeat(' ', {integer(args[0])})", SqlType("varchar", 8000), nullable(args)
+    ),
+    "unicode": _unicode,
+    "ascii": _template("ascii({})", INT),
+    "abs": _numeric("abs"),
+    "ceiling": _numeric("ceil"),
+    "floor": _numeric("floor"),
+    "sign": _numeric("sign"),
+    "round": _round,
+    "power": _power,
+    "newid": _fixed("gen_random_uuid()", GUID),
+}

@@ -1,0 +1,156 @@
+"""The nodes of an expression's syntax tree, one function each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.tsql.translation.comparing import collation_kind, compare
+from tableferry_local.sqlserver.tsql.translation.conversions import convert
+from tableferry_local.sqlserver.tsql.translation.expressions import Compiler, Translator
+from tableferry_local.sqlserver.tsql.translation.literals import binary_value, number, text_value
+from tableferry_local.sqlserver.tsql.translation.scope import Scope
+from tableferry_local.sqlserver.types.typerules import (
+    DATETIME,
+    INT,
+    SYSNAME,
+    family,
+    parse_type,
+)
+from tableferry_local.sqlserver.types.value import Value
+
+
+def _case(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    subject = node.args.get("this")
+    branches = []
+    for branch in node.args["ifs"]:
+        if subject is not None:
+            left = compiler.expression(subject, scope)
+            when = compare("=", left, compiler.expression(branch.this, scope))
+        else:
+            when = compiler.condition(branch.this, scope)
+        branches.append((when, compiler.expression(branch.args["true"], scope)))
+    default = node.args.get("default")
+    return compiler.case(branches, None if default is None else compiler.expression(default, scope))
+
+
+def _column(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    if not isinstance(node.this, exp.Identifier):
+        raise syntax_error("*")
+    return scope.resolve([part.name for part in node.parts])  # type: ignore[attr-defined]
+
+
+def _parameter(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    name = "@" + (
+        node.this.name if not isinstance(node.this, exp.Parameter) else "@" + node.this.this.name
+    )
+    return compiler.parameter(name)
+
+
+def _negative(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.this, scope)
+    if isinstance(value.constant, int):
+        constant = -value.constant
+        kind = INT if constant == -(2**31) else value.type
+        tail = "" if kind == INT else "::numeric"
+        return Value(f"({constant}){tail}", kind, False, constant=constant)
+    if family(value.type) not in ("int", "dec", "float"):
+        raise SqlError(
+            8117, 16, f"Operand data type {value.type.name} is invalid for minus operator."
+        )
+    return Value(f"(- {value.sql})", value.type, value.nullable)
+
+
+def _collate(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.this, scope)
+    name = node.expression.name
+    return replace(
+        value,
+        collation=collation_kind(name) or None,
+        # https://learn.microsoft.com/sql/relational-databases/collations/collation-and-unicode-support
+        supplementary="_SC" in name.upper() or "_140_" in name,
+        utf8=name.upper().endswith("_UTF8"),
+    )
+
+
+def _cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.this, scope)
+    kind = parse_type(node.args["to"].args["kind"], in_cast=True)
+    tried = isinstance(node, exp.TryCast)
+    sql = convert(value, kind, tried=tried)
+    nullable = tried or value.nullable or value.is_null
+    return Value(sql, kind, nullable, value.collation, utf8=value.utf8)
+
+
+def _convert(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.expression, scope)
+    kind = parse_type(node.this.args["kind"], in_cast=True)
+    style = node.args.get("style")
+    number_of_style = None
+    if style is not None:
+        constant = compiler.expression(style, scope).constant
+        if not isinstance(constant, int):
+            raise unsupported("CONVERT with a style that is not a literal")
+        number_of_style = constant
+    tried = bool(node.args.get("safe"))
+    sql = convert(value, kind, number_of_style, tried=tried)
+    nullable = tried or value.nullable or value.is_null
+    return Value(sql, kind, nullable, value.collation, utf8=value.utf8)
+
+
+def _subquery(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    query = compiler.query(node.this, scope)
+    if len(query.columns) != 1:
+        raise SqlError(
+            116,
+            16,
+            "Only one expression can be specified in the select list when the subquery is "
+            "not introduced with EXISTS.",
+        )
+    return replace(query.columns[0], sql=f"({query.sql})", nullable=True, identity=False)
+
+
+def _inverted(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.this, scope)
+    if value.type.name == "bit":
+        return Value(f"(1 - {value.sql})::smallint", value.type, value.nullable)
+    if value.type.name == "tinyint":
+        return Value(f"(255 - {value.sql})::smallint", value.type, value.nullable)
+    return Value(f"(~ {value.sql})", value.type, value.nullable)
+
+
+def _parenthesised(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.this, scope)
+    return replace(
+        value, sql=value.sql if value.constant is not None else f"({value.sql})", name=""
+    )
+
+
+NODES: dict[type[exp.Expr], Translator] = {
+    exp.Column: _column,
+    exp.Parameter: _parameter,
+    exp.Paren: _parenthesised,
+    exp.Subquery: _subquery,
+    exp.Null: lambda compiler, node, scope: Value("NULL", INT, is_null=True),
+    exp.Literal: lambda compiler, node, scope: (
+        text_value(str(node.this), False) if node.is_string else number(str(node.this))
+    ),
+    exp.National: lambda compiler, node, scope: text_value(str(node.this), True),
+    exp.HexString: binary_value,
+    exp.Neg: _negative,
+    exp.BitwiseNot: _inverted,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Convert: _convert,
+    exp.Collate: _collate,
+    exp.CurrentTimestamp: lambda compiler, node, scope: Value(
+        "sys.to_datetime(clock_timestamp() AT TIME ZONE 'UTC')", DATETIME, False
+    ),
+    exp.CurrentUser: lambda compiler, node, scope: replace(
+        compiler.parameter("@@user_name"), type=SYSNAME
+    ),
+    exp.SessionUser: lambda compiler, node, scope: compiler.parameter("@@user_name"),
+}

@@ -1,0 +1,253 @@
+"""FROM clauses: tables, views, system views, derived tables, joins, APPLY."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from tableferry_local.sqlserver.catalog.tables import ObjectName, Table, object_name
+from tableferry_local.sqlserver.catalog.views import SYSTEM_VIEWS
+from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.tsql.translation.comparing import collation_kind, unified
+from tableferry_local.sqlserver.tsql.translation.conversions import convert
+from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
+from tableferry_local.sqlserver.tsql.translation.scope import Scope, Source
+from tableferry_local.sqlserver.types.sqltype import MAX
+from tableferry_local.sqlserver.types.typerules import BIGINT, text_type
+from tableferry_local.sqlserver.types.value import Value, literal
+
+_JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
+
+
+def from_clause(
+    compiler: Compiler, from_: exp.From | None, joins: list[exp.Join], scope: Scope
+) -> tuple[str, list[str]]:
+    """Translate FROM and its joins, and add the sources to the scope.
+
+    Returns:
+        ` FROM ...` (or nothing), and the aliases whose rows a hint wants locked.
+    """
+    if from_ is None:
+        return "", []
+    row_locks: list[str] = []
+    sql = _item(compiler, from_.this, scope, row_locks)
+    for join in joins:
+        sql = _join(compiler, sql, join, scope, row_locks)
+    return f" FROM {sql}", row_locks
+
+
+def _join(compiler: Compiler, left: str, join: exp.Join, scope: Scope, row_locks: list[str]) -> str:
+    before = len(scope.sources)
+    right = _item(compiler, join.this, scope, row_locks)
+    side = (join.side or "").upper()
+    if isinstance(join.this, exp.Lateral):
+        if not join.this.args.get("cross_apply"):
+            for source in scope.sources[before:]:
+                source.nullable()
+            return f"{left} LEFT JOIN {right} ON true"
+        return f"{left} CROSS JOIN {right}"
+    if side in ("LEFT", "FULL"):
+        for source in scope.sources[before:]:
+            source.nullable()
+    if side in ("RIGHT", "FULL"):
+        for source in scope.sources[:before]:
+            source.nullable()
+    on = join.args.get("on")
+    if on is None:
+        return f"{left} CROSS JOIN {right}"
+    word = _JOINS.get(side, "JOIN")
+    return f"{left} {word} {right} ON {compiler.condition(on, scope)}"
+
+
+def _item(compiler: Compiler, node: exp.Expr, scope: Scope, row_locks: list[str]) -> str:
+    joins = node.args.get("joins") or []
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+        sql = f"({_item(compiler, node.this, scope, row_locks)})"
+    elif isinstance(node, exp.Subquery):
+        sql = _derived(compiler, node.this, node, scope)
+    elif isinstance(node, exp.Values):
+        sql = _values(compiler, node, scope)
+    elif isinstance(node, exp.Lateral):
+        sql = _lateral(compiler, node, scope)
+    elif isinstance(node, exp.Table):
+        sql = _table(compiler, node, scope, row_locks)
+    else:
+        raise unsupported(type(node).__name__)
+    for join in joins:
+        sql = _join(compiler, sql, join, scope, row_locks)
+    return f"({sql})" if joins else sql
+
+
+def table_parts(node: exp.Table) -> list[str]:
+    """The parts of a table's name as written, `#` included."""
+    parts = []
+    for part in node.parts:
+        name = part.name
+        if isinstance(part, exp.Identifier):
+            if part.args.get("temporary"):
+                name = "#" + name
+            elif part.args.get("global_"):
+                name = "##" + name
+        elif isinstance(part, exp.Parameter):
+            name = "@" + part.name
+        parts.append(name)
+    if node.args.get("catalog") and not node.args.get("db"):
+        parts.insert(1, "")  # db..table
+    return parts
+
+
+def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[str]) -> str:
+    if isinstance(node.this, exp.Anonymous):
+        return _function(compiler, node.this, node, scope)
+    if node.args.get("pivots"):
+        raise unsupported("PIVOT")
+    parts = table_parts(node)
+    if len(parts) == 1:
+        common = scope.cte(parts[0])
+        if common is not None:
+            return _add(compiler, common.columns, node, parts[0], scope, common.pg_alias)
+    view = system_view(parts)
+    if view is not None:
+        database = parts[-3] if len(parts) == 3 and parts[-3] else compiler.database
+        columns = [
+            Value(f'"{name}"', kind, True, name=name)
+            for name, kind, _ in SYSTEM_VIEWS[view].columns
+        ]
+        call = f'sys."{SYSTEM_VIEWS[view].function}"({literal(database)})'
+        return _add(compiler, columns, node, parts[-1], scope, call)
+    name = object_name(parts, compiler.database)
+    table = compiler.catalog.get(name, ".".join(parts))
+    sql = _add(compiler, table_values(table), node, name.name, scope, table.sql, table.name)
+    _hints(compiler, node, table, scope.sources[-1].pg_alias, row_locks)
+    return sql
+
+
+def system_view(parts: list[str]) -> tuple[str, str] | None:
+    """The key of the system view that a name means, if it means one."""
+    if len(parts) < 2:
+        return None
+    candidate = (parts[-2].lower(), parts[-1].lower())
+    return candidate if candidate in SYSTEM_VIEWS else None
+
+
+def table_values(table: Table) -> list[Value]:
+    """The columns of a table, without an alias in front."""
+    return [
+        Value(
+            column.sql,
+            column.type,
+            column.nullable,
+            collation_kind(column.collation) if column.collation else None,
+            identity=column.identity,
+            computed=column.computed is not None,
+            name=column.name,
+        )
+        for column in table.columns
+    ]
+
+
+def _hints(
+    compiler: Compiler, node: exp.Table, table: Table, alias: str, row_locks: list[str]
+) -> None:
+    hints = {
+        item.name.upper()
+        for hint in node.args.get("hints") or []
+        for item in hint.expressions
+        if isinstance(hint, exp.WithTableHint)
+    }
+    if "TABLOCKX" in hints and table.kind == "U":
+        compiler.locks.append(table.sql)
+    elif hints & {"UPDLOCK", "XLOCK"} and table.kind == "U":
+        row_locks.append(alias)
+
+
+def _add(
+    compiler: Compiler,
+    columns: list[Value],
+    node: exp.Expr,
+    exposed: str,
+    scope: Scope,
+    sql: str,
+    table: ObjectName | None = None,
+) -> str:
+    pg_alias = compiler.alias()
+    alias = node.args.get("alias")
+    names = [column.name for column in alias.columns] if alias is not None else []
+    renamed = [
+        replace(
+            column, sql=f"{pg_alias}.{column.sql}", name=names[n] if n < len(names) else column.name
+        )
+        for n, column in enumerate(columns)
+    ]
+    given = node.alias
+    for source in scope.sources:
+        if source.alias.lower() == (given or exposed).lower() and (given or source.table == table):
+            raise SqlError(
+                1011 if given else 1013,
+                16,
+                f"The correlation name '{given or exposed}' is specified "
+                "multiple times in a FROM clause.",
+            )
+    scope.sources.append(Source(given or exposed, renamed, None if given else table, pg_alias))
+    return f"{sql} AS {pg_alias}"
+
+
+def _derived(compiler: Compiler, query_node: exp.Expr, node: exp.Expr, scope: Scope) -> str:
+    # a derived table does not see its siblings, only the queries around
+    return _add_query(
+        compiler, query_node, node, scope, Scope(parent=scope.parent, ctes=scope.ctes)
+    )
+
+
+def _add_query(
+    compiler: Compiler, query_node: exp.Expr, node: exp.Expr, scope: Scope, inner: Scope
+) -> str:
+    query = compiler.query(query_node, inner)
+    columns = [
+        replace(column, sql=f"c{n + 1}", is_null=False) for n, column in enumerate(query.columns)
+    ]
+    listed = ", ".join(f"c{n + 1}" for n in range(len(columns)))
+    return _add(compiler, columns, node, "", scope, f"({query.sql})") + f"({listed})"
+
+
+def _lateral(compiler: Compiler, node: exp.Lateral, scope: Scope) -> str:
+    inner = node.this
+    if isinstance(inner, exp.Anonymous):
+        return f"LATERAL {_function(compiler, inner, node, scope)}"
+    if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Values):
+        inner = inner.this
+    if isinstance(inner, exp.Values):
+        inner.set("alias", node.args.get("alias"))
+        return f"LATERAL {_values(compiler, inner, scope)}"
+    return f"LATERAL {_add_query(compiler, inner.this, node, scope, scope)}"
+
+
+def _values(compiler: Compiler, node: exp.Values, scope: Scope) -> str:
+    rows = [
+        [compiler.expression(item, scope) for item in (row.expressions or [row])]
+        for row in node.expressions
+    ]
+    columns = [unified([row[n] for row in rows]) for n in range(len(rows[0]))]
+    listed = ", ".join(f"c{n + 1}" for n in range(len(columns)))
+    lines = ", ".join(
+        "(" + ", ".join(convert(v, c.type) for v, c in zip(row, columns, strict=True)) + ")"
+        for row in rows
+    )
+    values = [replace(column, sql=f"c{n + 1}", nullable=True) for n, column in enumerate(columns)]
+    return _add(compiler, values, node, "", scope, f"(VALUES {lines})") + f"({listed})"
+
+
+def _function(compiler: Compiler, call: exp.Anonymous, node: exp.Expr, scope: Scope) -> str:
+    name = call.name.lower()
+    args = [compiler.expression(item, scope) for item in call.expressions]
+    if name == "string_split" and len(args) >= 2:
+        text = text_type(args[0].type.is_unicode, MAX)
+        source = f"string_to_table({convert(args[0], text)}, {convert(args[1], text)})"
+        value = [Value("c1", text, True, name="value")]
+        return _add(compiler, value, node, name, scope, source) + "(c1)"
+    if name == "generate_series" and len(args) in (2, 3):
+        source = f"generate_series({', '.join(convert(arg, BIGINT) for arg in args)})"
+        value = [Value("c1", BIGINT, False, name="value")]
+        return _add(compiler, value, node, name, scope, source) + "(c1)"
+    raise SqlError(208, 16, f"Invalid object name '{call.name}'.")
