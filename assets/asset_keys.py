@@ -13,7 +13,9 @@ import re
 
 import dagster as dg
 
-from resources.tables import SYSTEMS, TableRef
+from resources.connections import system_of
+from resources.errors import InputError
+from resources.tables import TableRef
 
 LONGEST = 240
 """Characters of a part of a key: Dagster's storage has room for 512 in all."""
@@ -29,20 +31,23 @@ _DIGEST_BYTES = 15
 
 
 def asset_key(table: TableRef) -> dg.AssetKey:
-    """The asset of a table: system, schema and table, e.g. `sqlserver/dbo/Order_x0020_Details`."""
-    return dg.AssetKey([table.system, key_part(table.schema), key_part(table.name)])
+    """The asset of a table: connection, schema, table, e.g. `sqlserver/dbo/Order_x0020_Details`."""
+    return dg.AssetKey([table.connection, key_part(table.schema), key_part(table.name)])
 
 
 def table_of(asset: dg.AssetKey) -> TableRef | None:
     """The table of an asset; None if it is none of ours, or its name was too long to be kept."""
     if len(asset.path) != 3:
         return None
-    system, *parts = asset.path
+    connection, *parts = asset.path
     names = [name_of(part) for part in parts]
-    known = [one for one in SYSTEMS if one == system]
-    if not known or None in names:
+    try:
+        system = system_of(connection)
+    except InputError:
         return None
-    return TableRef(known[0], str(names[0]), str(names[1]))
+    if None in names:
+        return None
+    return TableRef(system, str(names[0]), str(names[1]), connection)
 
 
 def key_part(name: str) -> str:

@@ -24,6 +24,7 @@ from assets.planning.resolve import (
     Journey,
     Servers,
     checks_of,
+    connections_of,
     levels_of,
     resolve,
 )
@@ -35,10 +36,7 @@ from assets.running.workers import run_ranges
 from assets.verifying.on_demand import summarise, verify
 from assets.verifying.whole_tables import check_whole_tables, whole_table_specs
 from checks.expectations import CHECK_NAME as EXPECTATIONS
-from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import TableferryError
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 
 CHECK_DESCRIPTIONS = {
@@ -71,8 +69,8 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
     """The assets of all hops of one transfer, computed by one op.
 
     The op handles any set of the transfer's ranges in one run, takes each through all selected
-    hops, and records each as it commits. It needs the resources `postgres`, `sqlserver` and
-    `clickhouse`.
+    hops, and records each as it commits. It needs the connections of its tables as resources, by
+    their names.
     """
     partitions = partitions_of(transfer)
     stations = [transfer.source, *(hop.to for hop in transfer.hops)]
@@ -113,14 +111,10 @@ def transfer_assets(transfer: Transfer) -> dg.AssetsDefinition:
         can_subset=True,
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=transfer.transfer,
+        required_resource_keys=connections_of(transfer),
     )
-    def move(
-        context: dg.AssetExecutionContext,
-        postgres: PostgresResource,
-        sqlserver: SqlServerResource,
-        clickhouse: ClickHouseResource,
-    ) -> Iterator[dg.Output[None]]:
-        servers = Servers(postgres, sqlserver, clickhouse)
+    def move(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
+        servers = Servers.of(transfer, context.resources)
         try:
             if context.selected_asset_keys:
                 outcomes = execute(context, transfer, servers)
@@ -187,7 +181,7 @@ def execute(
         }
         shadows: dict[int, str | None] = {}
         for hop in selected:
-            target = servers.target(hop.plan.target.system)
+            target = servers.target(hop.plan.target)
             # a shadow, a copy of the whole target, only if ranges are to be gathered in it
             moves = any(reason not in SETTLED for reason in reasons[hop.number].values())
             written = hop if moves else hop.in_place
@@ -211,10 +205,12 @@ def execute(
             batch_rows=knobs.batch_rows,
             workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
             identities={
-                system: servers.identity(system)
-                for system in dict.fromkeys(
-                    table.system for hop in selected for table in (hop.plan.source, hop.plan.target)
-                )
+                name: servers.identity(table)
+                for name, table in {
+                    table.connection: table
+                    for hop in selected
+                    for table in (hop.plan.source, hop.plan.target)
+                }.items()
             },
             shadows=shadows,
             refused=_stale_sources(journey, selected, reasons),
@@ -256,7 +252,7 @@ def _prepare(
     Raises:
         SchemaDrift: source and target no longer go together, and the policy does not mend it.
     """
-    endpoint = servers.endpoint(hop.plan.target.system)
+    endpoint = servers.endpoint(hop.plan.target)
     actual, policy = target_columns(endpoint, hop.plan.target), transfer.on_schema_drift
     before = committed_schema(instance, hop.asset)
     notes = require_no_dropped(hop.plan, actual, before, policy)
@@ -264,7 +260,7 @@ def _prepare(
         notes += add_columns(endpoint, hop.plan.target, new_columns(hop.plan, actual))
     else:
         require_no_new(hop.plan, actual, before, policy)
-    return notes + servers.target(hop.plan.target.system).prepare(hop.plan, hop.options)
+    return notes + servers.target(hop.plan.target).prepare(hop.plan, hop.options)
 
 
 def _swap(

@@ -9,11 +9,11 @@ from checks.checksum import both_sides
 from checks.counts import count_by_range
 from checks.verdict import Verdict
 from resources.dialects import qualified, quote
-from resources.digest.fields import declared
 from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.registry import system as _system
 from resources.tables import Column
 from resources.types.planner import compatible
 
@@ -121,9 +121,8 @@ def _examples(
     plan: CopyPlan, target: Endpoint, names: Sequence[str], compared: Sequence[str]
 ) -> list[str]:
     """The first repeated keys, with how often they are there."""
-    system = plan.target.system
     shown = ", ".join(f"MIN({_as_text(plan, name)})" for name in names)
-    limit = (f"TOP {EXAMPLES} ", "") if system == "sqlserver" else ("", f" LIMIT {EXAMPLES}")
+    limit = _system(plan.target.system).dialect.limited(EXAMPLES)
     rows = target.query(
         f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(plan.target)} "
         f"GROUP BY {', '.join(compared)} HAVING COUNT(*) > 1 ORDER BY 1{limit[1]}"
@@ -134,16 +133,11 @@ def _examples(
 def _exact(plan: CopyPlan, column: Column) -> str:
     """The column so that GROUP BY tells apart what differs in case, accents or trailing blanks."""
     name = quote(plan.target.system, column.name)
-    if plan.target.system == "sqlserver" and declared("sqlserver", column.type).kind == "text":
-        return f"({name} + N'.') COLLATE Latin1_General_100_BIN2"
-    return name
+    return _system(plan.target.system).dialect.told_apart(name, column)
 
 
 def _as_text(plan: CopyPlan, name: str) -> str:
-    quoted = quote(plan.target.system, name)
-    if plan.target.system == "clickhouse":
-        return f"toString({quoted})"
-    return f"CAST({quoted} AS {'nvarchar(100)' if plan.target.system == 'sqlserver' else 'text'})"
+    return _system(plan.target.system).dialect.text(quote(plan.target.system, name))
 
 
 def _no_strays(

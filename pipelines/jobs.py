@@ -6,14 +6,11 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Servers
+from assets.planning.resolve import Servers, connections_of
 from assets.running.runs import check_job_name, compare_op_name, move_job_name
 from assets.verifying.on_demand import closing_line, not_committed, verify
 from assets.verifying.whole_tables import check_whole_tables
 from checks.verdict import LEVELS
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAssetJobDefinition:
@@ -44,18 +41,13 @@ def check_job(transfer: Transfer) -> dg.JobDefinition:
         description="Compare source and target of every committed range.",
         # a check beside a move would see some of its rows before and some after
         pool=transfer.transfer,
+        required_resource_keys=connections_of(transfer),
     )
-    def compare(
-        context: dg.OpExecutionContext,
-        config: CheckConfig,
-        postgres: PostgresResource,
-        sqlserver: SqlServerResource,
-        clickhouse: ClickHouseResource,
-    ) -> Mapping[str, int]:
+    def compare(context: dg.OpExecutionContext, config: CheckConfig) -> Mapping[str, int]:
         level = next((known for known in LEVELS if known == config.level), None)
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
-        servers = Servers(postgres, sqlserver, clickhouse)
+        servers = Servers.of(transfer, context.resources)
         found = verify(transfer, servers, context, level=level, names=config.ranges)
         if not config.ranges:
             found += check_whole_tables(context, transfer, servers)

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log.records import Reason
-from assets.planning.resolve import Servers, apply_growth, resolve
+from assets.planning.resolve import Servers, apply_growth, connections_of, resolve
 from assets.running.runs import (
     check_job_name,
     check_schedule_name,
@@ -13,9 +13,6 @@ from assets.running.runs import (
     schedule_name,
 )
 from assets.transfer import decisions_of
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
@@ -38,14 +35,12 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         cron_schedule=cron,
         execution_timezone="UTC",
         description=f"Moves the changed and new ranges of {transfer.source}.",
+        required_resource_keys=connections_of(transfer),
     )
     def tick(
         context: dg.ScheduleEvaluationContext,
-        postgres: PostgresResource,
-        sqlserver: SqlServerResource,
-        clickhouse: ClickHouseResource,
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        servers = Servers(postgres, sqlserver, clickhouse)
+        servers = Servers.of(transfer, context.resources)
         journey = resolve(transfer, servers, context.instance)
         todo = {
             name

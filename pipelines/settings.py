@@ -7,16 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.connection import URL_VARIABLES
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
+from resources.connections import connection_names, set_variable, system_of
+from resources.registry import system
 
-POSTGRES_URL = URL_VARIABLES["postgres"]
-SQLSERVER_URL = URL_VARIABLES["sqlserver"]
-CLICKHOUSE_URL = URL_VARIABLES["clickhouse"]
 TRANSFERS = "TABLEFERRY_TRANSFERS"
-URLS = (POSTGRES_URL, SQLSERVER_URL, CLICKHOUSE_URL)
 
 
 def transfers_folder() -> Path:
@@ -26,16 +20,18 @@ def transfers_folder() -> Path:
 
 
 def resources() -> dict[str, dg.ConfigurableResource]:
-    """The three servers, addressed by the environment when a run starts.
+    """All servers by their connections' names, addressed by the environment when a run starts.
 
     A server without its variable stays unaddressed: only a transfer that needs it complains.
     """
-    return {
-        "postgres": PostgresResource(url=_url(POSTGRES_URL)),
-        "sqlserver": SqlServerResource(url=_url(SQLSERVER_URL)),
-        "clickhouse": ClickHouseResource(url=_url(CLICKHOUSE_URL)),
-    }
+    found: dict[str, dg.ConfigurableResource] = {}
+    for name in connection_names():
+        variable = set_variable(name)
+        url = dg.EnvVar(variable) if variable else None
+        found[name] = system(system_of(name)).resource(url=url)
+    return found
 
 
-def _url(variable: str) -> dg.EnvVar | None:
-    return dg.EnvVar(variable) if os.environ.get(variable) else None
+def configured() -> list[str]:
+    """The connections whose servers the environment names."""
+    return [name for name in connection_names() if set_variable(name)]

@@ -10,52 +10,33 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import dagster as dg
 from pydantic import Field
 
+from resources import registry
 from resources.errors import ConnectionFailed, InputError
-from resources.tables import System
-
-SCHEMES: Mapping[System, tuple[str, ...]] = {
-    "postgres": ("postgresql", "postgres"),
-    "sqlserver": ("mssql", "sqlserver"),
-    "clickhouse": ("http", "https"),
-}
-PORTS: Mapping[str, int] = {
-    "postgresql": 5432,
-    "postgres": 5432,
-    "mssql": 1433,
-    "sqlserver": 1433,
-    "http": 8123,
-    "https": 8443,
-}
-URL_VARIABLES: Mapping[System, str] = {
-    "postgres": "TABLEFERRY_POSTGRES_URL",
-    "sqlserver": "TABLEFERRY_SQLSERVER_URL",
-    "clickhouse": "TABLEFERRY_CLICKHOUSE_URL",
-}
-"""The environment variables that address the servers of a code location and of `ferry`."""
 
 DigestsBy = Literal["auto", "server", "client"]
 """Who computes row digests; `auto` is whoever does at the lower cost."""
 
-DATABASES: Mapping[System, str] = {
-    "postgres": "postgres",
-    "sqlserver": "master",
-    "clickhouse": "default",
-}
-"""The database that each system always has."""
+
+@dataclass(frozen=True)
+class Scheme:
+    """What a URL's scheme stands for: the usual port, and what it says besides, as options."""
+
+    port: int
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ConnectionSettings:
     """How to reach one server. Printing it shows neither user nor password."""
 
-    system: System
+    system: str
     host: str
     port: int
     database: str
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The URL's query parameters, and the scheme for ClickHouse as `secure: yes|no`."""
+    """The URL's query parameters, and what its scheme says (for ClickHouse `secure: yes|no`)."""
 
     @property
     def address(self) -> str:
@@ -80,7 +61,7 @@ class ConnectionSettings:
         )
 
 
-def parse_url(system: System, url: str) -> ConnectionSettings:
+def parse_url(system: str, url: str) -> ConnectionSettings:
     """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
 
     User, password and database may be percent-encoded. A missing port or database means the
@@ -90,15 +71,16 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
         InputError: the URL has another scheme, no host, or a port that is none. The message does
             not repeat the URL, because it may hold a password.
     """
-    expected = (
-        f"a {system} URL should look like {SCHEMES[system][0]}://user:pass@host:port/database"
-    )
+    own = registry.system(system)
+    usual = next(iter(own.schemes))
+    expected = f"a {system} URL should look like {usual}://user:pass@host:port/database"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise InputError(f"{expected}; its host or port cannot be read") from None
-    if parts.scheme not in SCHEMES[system]:
+    scheme = own.schemes.get(parts.scheme)
+    if scheme is None:
         found = f"{parts.scheme!r}" if "://" in url else "no scheme"
         raise InputError(f"{expected}; found {found} instead")
     if "@" in parts.path + parts.query + parts.fragment:
@@ -106,14 +88,12 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
         raise InputError(f"{expected}; special characters in user and password should be %-encoded")
     if not parts.hostname:
         raise InputError(f"{expected}; it names no host")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if system == "clickhouse":
-        options.setdefault("secure", "yes" if parts.scheme == "https" else "no")
+    options = {**scheme.options, **dict(parse_qsl(parts.query, keep_blank_values=True))}
     return ConnectionSettings(
         system=system,
         host=unquote(parts.hostname),
-        port=PORTS[parts.scheme] if port is None else port,
-        database=unquote(parts.path.strip("/")) or DATABASES[system],
+        port=scheme.port if port is None else port,
+        database=unquote(parts.path.strip("/")) or own.database,
         user=None if parts.username is None else unquote(parts.username),
         password=None if parts.password is None else unquote(parts.password),
         options=options,
@@ -121,13 +101,13 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
 
 
 class ServerResource(dg.ConfigurableResource):
-    """The fields that all three databases' resources share: one URL, or separate fields.
+    """The fields that the resources of all systems share: one URL, or separate fields.
 
     Fields that are given separately win over the URL's. Each may be an `EnvVar`, also outside of
     Dagster, where it is looked up when the resource is first used.
     """
 
-    system: ClassVar[System]
+    system: ClassVar[str]
 
     url: str | None = Field(default=None, repr=False, description="Connection URL.")
     host: str | None = Field(default=None, description="Host name or address.")
@@ -152,9 +132,9 @@ class ServerResource(dg.ConfigurableResource):
         if url:
             base = parse_url(self.system, url)
         elif host:
-            base = ConnectionSettings(
-                self.system, host, PORTS[SCHEMES[self.system][0]], DATABASES[self.system]
-            )
+            own = registry.system(self.system)
+            usual = next(iter(own.schemes.values()))
+            base = ConnectionSettings(self.system, host, usual.port, own.database)
         else:
             raise InputError(f"the {self.system} resource should be given url or host")
         return ConnectionSettings(

@@ -14,6 +14,12 @@ from resources.errors import TableferryError
 FIELD, ROW = "\x01tableferry field\x01", "\x01tableferry row\x01"
 """What stands for the terminators in the SQL of a plan, which is made before they are chosen."""
 
+END = "."
+"""Put after every text: freebcp cuts trailing blanks, and an empty field is NULL to both tools."""
+
+END_BYTE = "2e"
+"""The same after every binary value, as hexadecimal digits."""
+
 LENGTH = 9
 """Characters after the first: Microsoft's bcp takes terminators of at most 10."""
 

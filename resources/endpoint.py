@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from resources.connection import ConnectionSettings
 from resources.errors import InputError
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 
 BATCH_ROWS = 65_536
 """Most rows of a batch that `read_arrow` yields."""
@@ -22,7 +22,7 @@ class Endpoint(Protocol):
     on a connection of its own. Drivers' errors arrive as `resources.errors.TableferryError`.
     """
 
-    system: ClassVar[System]
+    system: ClassVar[str]
 
     @property
     def addressed(self) -> bool:
@@ -79,7 +79,7 @@ class Endpoint(Protocol):
         ...
 
 
-def refuse_snapshot(system: System, snapshot: str | None) -> None:
+def refuse_snapshot(system: str, snapshot: str | None) -> None:
     """Raise `InputError` if a snapshot was given to a system that has none to share."""
     if snapshot is not None:
         raise InputError(f"{system} has no snapshots to read from")

@@ -16,9 +16,10 @@ from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
-from resources.keys.sql import MOST_RANGES, range_number, within
+from resources.keys.sql import range_number, within
 from resources.plan import CopyPlan
-from resources.tables import Column, System, TableRef
+from resources.registry import system as _system
+from resources.tables import Column, TableRef
 
 METHODS = {
     "content": "nothing: every value of every copied column counts (64 bits per row, summed)",
@@ -59,13 +60,13 @@ def fingerprints(
     snapshot: str | None = None,
     watermark_column: str | None = None,
 ) -> dict[str, SourceFingerprint]:
-    """Fingerprint many ranges of a hop's source by one aggregate query (one per 500 on SQL Server).
+    """Fingerprint many ranges of a hop's source by one aggregate query (SQL Server: one per 500).
 
     The value does not depend on the order in which the server reads the rows. With up to 16 ranges
     the query selects just these, so that an index on the key serves it.
 
     Args:
-        endpoint: Where `plan.source` is, PostgreSQL or SQL Server.
+        endpoint: Where `plan.source` is.
         plan: The hop; `content` looks at its columns only.
         ranges: Ranges that do not overlap; they need not cover the table.
         method: One of `METHODS`, which says what each can miss.
@@ -79,8 +80,8 @@ def fingerprints(
         InputError: the method is unknown or needs something that the table does not have.
         DigestRefused: the server does not compute the row digest.
     """
-    if endpoint.system not in ("postgres", "sqlserver"):
-        raise InputError(f"{plan.source}: fingerprints should be of a postgres or sqlserver table")
+    own = _system(endpoint.system)
+    own.as_source()
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
     table, system = plan.source, endpoint.system
@@ -98,14 +99,12 @@ def fingerprints(
         key_range.name: SourceFingerprint(0, _value(method, 0, [None] * len(parts)), used)
         for key_range in ranges
     }
-    # else PostgreSQL expects as many groups as there are keys, and sorts the whole table
-    barrier = " OFFSET 0" if system == "postgres" else ""
     for chunk in _chunks(ranges, endpoint.system):
         number_of = range_number(chunk, plan.key.source, system)
         where = within(chunk, plan.key.source, system)
         sql = (
-            f"SELECT r, {_count(system)}{figures} FROM (SELECT {number_of} AS r{selected}"
-            f" FROM {qualified(table)} WHERE {where}{barrier}) AS counted GROUP BY r"
+            f"SELECT r, {own.dialect.count}{figures} FROM (SELECT {number_of} AS r{selected}"
+            f" FROM {qualified(table)} WHERE {where}{own.dialect.barrier}) AS counted GROUP BY r"
         )
         for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:
@@ -114,8 +113,8 @@ def fingerprints(
     return found
 
 
-def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[KeyRange]]:
-    size = MOST_RANGES if system == "sqlserver" else max(1, len(ranges))
+def _chunks(ranges: Sequence[KeyRange], system: str) -> Iterator[Sequence[KeyRange]]:
+    size = _system(system).dialect.most_branches or max(1, len(ranges))
     return (ranges[start : start + size] for start in range(0, len(ranges), size))
 
 
@@ -149,17 +148,10 @@ def _parts(
     endpoint: Endpoint, table: TableRef, key: Column, method: str, watermark_column: str | None
 ) -> list[tuple[str, str]]:
     """Per figure an expression on the row, and the aggregate over it with `{}` in its place."""
-    system = endpoint.system
-    total = "SUM({}::numeric)::text" if system == "postgres" else "SUM(CAST({} AS decimal(38,0)))"
+    system, sql = endpoint.system, _system(endpoint.system).dialect
     match method:
-        case "row_version" if system == "postgres":
-            _refuse_view(endpoint, table, method)
-            # ctid is unique in a table, but not among the partitions of one
-            seed = "xmin::text::bigint + (tableoid::bigint << 32)"
-            return [(f"hashtidextended(ctid, {seed})", total)]
         case "row_version":
-            version = _row_version(endpoint, table)
-            return [(version, total), (version, "MAX({})")]
+            return _system(system).as_source().row_version(endpoint, table)
         case "watermark":
             mark = next((c for c in endpoint.columns(table) if c.name == watermark_column), None)
             if mark is None:
@@ -167,11 +159,10 @@ def _parts(
                     f"{table}: the watermark column {watermark_column!r} does not exist"
                 )
             both = [own_field(system, key), own_field(system, mark)]
-            return [(dialect(endpoint).digest(both, "source"), total)]
+            return [(dialect(endpoint).digest(both, "source"), sql.exact_sum("{}"))]
         case "count_minmax":
-            ends = _ordered(system, key)
-            text = "{}::text" if system == "postgres" else "CAST({} AS nvarchar(50))"
-            return [(ends, text.replace("{}", f"{end}({{}})")) for end in ("MIN", "MAX")]
+            ends = sql.key_extent(quote(system, key.name), key, key_kind(key, system)[0])
+            return [(ends, sql.text(f"{end}({{}})")) for end in ("MIN", "MAX")]
         case "none":
             return []
     raise InputError(f"{table}: fingerprint {method!r} should be one of {', '.join(METHODS)}")
@@ -181,37 +172,3 @@ def _value(method: str, rows: int, values: Sequence[Any]) -> str:
     if method == "none":
         return "none"
     return ":".join([method, str(rows), *("" if value is None else str(value) for value in values)])
-
-
-def _count(system: System) -> str:
-    return "COUNT_BIG(*)" if system == "sqlserver" else "count(*)"
-
-
-def _ordered(system: System, key: Column) -> str:
-    name = quote(system, key.name)
-    if key_kind(key, system)[0] == "uuid":
-        # PostgreSQL has min(uuid) from version 18 on only
-        return f"CAST({name} AS char(36))"
-    if system == "sqlserver" and key.type in ("datetime", "smalldatetime"):
-        # their own text has no seconds
-        return f"CAST({name} AS datetime2(7))"
-    return name
-
-
-def _row_version(endpoint: Endpoint, table: TableRef) -> str:
-    for column in endpoint.columns(table):
-        if column.type in ("timestamp", "rowversion"):
-            return f"CAST({quote(endpoint.system, column.name)} AS bigint)"
-    raise InputError(
-        f"{table}: fingerprint row_version needs a rowversion column, and there is none; "
-        "add one, or use content"
-    )
-
-
-def _refuse_view(endpoint: Endpoint, table: TableRef, method: str) -> None:
-    name = qualified(table).replace("'", "''")
-    kind = endpoint.query(f"SELECT relkind::text FROM pg_class WHERE oid = '{name}'::regclass")
-    if kind[0][0] not in ("r", "p", "m"):
-        raise InputError(
-            f"{table}: fingerprint {method} needs a table, and this is a view; use content"
-        )

@@ -10,9 +10,15 @@ import pyarrow as pa
 from resources.delimited import concatenated
 from resources.dialects import predicate, qualified
 from resources.keys.range import KeyRange
+from resources.registry import system
 from resources.tables import Column, TableRef
 
 WireFormat = Literal["arrow", "text"]
+Format = Literal["arrow", "tab_separated", "delimited"]
+"""What rows are on the wire: record batches, or text in one of two forms. `tab_separated` is
+PostgreSQL's COPY text and ClickHouse's TabSeparated; `delimited` has terminators of its own for
+each attempt, see `resources.delimited`."""
+
 WireChoice = Literal["auto", "arrow", "text"]
 WriteMode = Literal["replace", "append", "upsert", "swap"]
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
@@ -45,6 +51,8 @@ class CopyPlan:
     """Target names of the source's primary key columns, in key order."""
     figures: tuple[str, ...] = ()
     """Target names of the columns of which a checksum also shows sum, least and greatest value."""
+    text_format: Format | None = None
+    """What the wire format `text` is between these two systems; None if they share none."""
     long_calendar: bool = False
     """The target is a ClickHouse whose dates reach from 0001 to 9999, not from 1900 to 2299."""
 
@@ -55,7 +63,7 @@ class CopyPlan:
     def select(self, key_range: KeyRange, wire: WireFormat, *, rows_of: str | None = None) -> str:
         """The query, in the source's SQL, that exports a key range.
 
-        Text for SQL Server is one column of framed rows, see `resources.delimited`.
+        Delimited text is one column of framed rows, see `resources.delimited`.
 
         Args:
             key_range: the rows.
@@ -74,15 +82,11 @@ class CopyPlan:
             )
         table, where = rows_of or qualified(self.source), self.source_range(key_range)
         query = f"SELECT {selected} FROM {table} WHERE {where}"
-        if wire == "text" and self.source.system == "sqlserver":
-            # freebcp has the query described by SET FMTONLY ON, which Babelfish heeds only where it
-            # reads SELECT *; rows in the place of a description keep freebcp busy for ever
-            return f"SELECT * FROM ({query}) AS ferry__rows"
-        return query
+        return system(self.source.system).dialect.exported(query) if wire == "text" else query
 
     def framed(self, wire: WireFormat) -> bool:
         """Whether the rows travel with terminators that are chosen for each attempt."""
-        return wire == "text" and self.target.system == "sqlserver"
+        return wire == "text" and self.text_format == "delimited"
 
     def source_range(self, key_range: KeyRange) -> str:
         """The condition on the source's key."""

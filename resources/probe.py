@@ -16,7 +16,7 @@ from resources.connection import ServerResource
 from resources.dialects import quote
 from resources.endpoint import Endpoint
 from resources.errors import StatementFailed
-from resources.tables import System
+from resources.registry import system as _system
 
 Answer = TypeVar("Answer")
 
@@ -24,12 +24,6 @@ SHOWN = 80
 """Characters of a value that a message shows."""
 
 NUMBER = "ferry__n"
-
-_TEXT: dict[System, str] = {
-    "postgres": "CAST({} AS text)",
-    "sqlserver": "CAST({} AS nvarchar(max))",
-    "clickhouse": "toString({})",
-}
 
 
 @dataclass(frozen=True)
@@ -87,32 +81,21 @@ def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wr
     )
 
 
-def query_of(system: System, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
+def query_of(system: str, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
     """The query that yields (position, result as text) of constants, grouped by expression.
 
     The values of a group are rows of one table, so that no server computes them while it plans: a
     branch that is not taken may not be computed ahead and fail.
     """
-    parts = []
+    parts, sql = [], _system(system).dialect
     for group in groups:
         first = constants[group[0]]
-        text = _TEXT[system].format(f"({first.expression})")
         names = [quote(system, name) for name in (NUMBER, *(name for name, _ in first.values))]
         # PostgreSQL treats a single row as constants, hence a second one that is not looked at
         numbered = [(-1, first), *((position, constants[position]) for position in group)]
-        rows = [[str(number), *(sql for _, sql in one.values)] for number, one in numbered]
-        if system == "clickhouse":
-            table = " UNION ALL ".join(
-                "SELECT "
-                + ", ".join(f"{sql} AS {name}" for sql, name in zip(row, names, strict=True))
-                for row in rows
-            )
-            parts.append(f"SELECT {names[0]}, {text} FROM ({table})")
-        else:
-            table = ", ".join(f"({', '.join(row)})" for row in rows)
-            parts.append(
-                f"SELECT {names[0]}, {text} FROM (VALUES {table}) AS probe({', '.join(names)})"
-            )
+        rows = [[str(number), *(value for _, value in one.values)] for number, one in numbered]
+        text = sql.text(f"({first.expression})")
+        parts.append(f"SELECT {names[0]}, {text} FROM {sql.constants(rows, names)}")
     return " UNION ALL ".join(parts)
 
 

@@ -5,53 +5,64 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
 
+from resources.connections import connection_names, system_of
 from resources.errors import InputError
-
-System = Literal["postgres", "sqlserver", "clickhouse"]
-SYSTEMS: tuple[System, ...] = get_args(System)
 
 
 @dataclass(frozen=True)
 class TableRef:
-    """A table in one system. For ClickHouse the schema is the database.
+    """A table on one server. For ClickHouse the schema is the database.
 
-    Its text is `system://schema.table`. Both names are as the server has them, with blanks and all.
-    The schema ends at the first dot, and the table's name at the end of the text. Where that does
-    not do, a name stands in quotation marks, with those inside of it doubled, as in
+    Its text is `connection://schema.table`, where the name of a system stands for its usual server,
+    and others are named by `TABLEFERRY_CONNECTION_<NAME>`. Schema and table are as the server has
+    them, with blanks and all. The schema ends at the first dot, and the table's name at the end of
+    the text. Where that does not do, a name stands in quotation marks, with those inside of it
+    doubled, as in
     `sqlserver://"my.schema"."the ""best"" orders"`.
     """
 
-    system: System
+    system: str
     schema: str
     name: str
+    connection: str = ""
+    """The server's name; the system's, if not given."""
+
+    def __post_init__(self) -> None:
+        if not self.connection:
+            object.__setattr__(self, "connection", self.system)
 
     @classmethod
     def parse(cls, text: str) -> TableRef:
         """The inverse of `str`; quotation marks may also stand where they need not.
 
         Raises:
-            InputError: the text has another form or names an unknown system.
+            InputError: the text has another form, or names a server that nobody has named.
         """
         found = _REFERENCE.fullmatch(text)
-        system = next((one for one in SYSTEMS if found and one == found["system"]), None)
-        if found is None or system is None:
+        if found is None:
             raise InputError(
-                f"{text!r} should have the form system://schema.table, "
-                f"with a system out of {', '.join(SYSTEMS)}; "
+                f"{text!r} should have the form system://schema.table, with a system or a "
+                f"connection out of {', '.join(connection_names())}; "
                 'a name with a dot or a quotation mark as "order-lines.2024" or "say ""hi"""'
             )
-        return cls(system, _name(found["schema"]), _name(found["table"]))
+        connection = found["connection"].lower()
+        try:
+            system = system_of(connection)
+        except InputError as error:
+            raise InputError(
+                f"{text!r} should have the form system://schema.table: {error}"
+            ) from None
+        return cls(system, _name(found["schema"]), _name(found["table"]), connection)
 
     def __str__(self) -> str:
         schema = f'"{_doubled(self.schema)}"' if _QUOTED_SCHEMA.search(self.schema) else self.schema
         table = f'"{_doubled(self.name)}"' if _QUOTED_TABLE.search(self.name) else self.name
-        return f"{self.system}://{schema}.{table}"
+        return f"{self.connection}://{schema}.{table}"
 
 
 _REFERENCE = re.compile(
-    r"""(?P<system>\w+)://
+    r"""(?P<connection>\w+)://
     (?P<schema> "(?:[^"]|"")+" | [^".][^.]* )
     \.
     (?P<table> "(?:[^"]|"")+" | [^"].* )""",

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from resources.errors import SchemaDrift
 from resources.plan import CopyPlan
-from resources.tables import Column, System
+from resources.tables import Column
 
-Compatible = Callable[[System, Column, Column], str | None]
+Compatible = Callable[[str, Column, Column], str | None]
 
 
 def verify_columns(plan: CopyPlan, actual: Sequence[Column], compatible: Compatible) -> None:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import cast
 
 import pyarrow.compute as pc
 
-from resources.delimited import Framing
+from resources.connection import ServerResource
+from resources.delimited import END, Framing
 from resources.dialects import quote
+from resources.endpoint import Endpoint
 from resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WireFormat
-from resources.postgres.resource import PostgresResource
 from resources.probe import Wrong, remembered, shown
 from resources.refusals import refused_in_query
-from resources.sqlserver.landing_table import END
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.source import read_tab_separated
-from resources.tables import Column, System, TableRef
+from resources.registry import system as _system
+from resources.system import Source
+from resources.tables import Column, TableRef
 from resources.types.conform import conform, way_of
 from resources.types.conversions import Route, plain_type
 from resources.types.kinds import Binary, Kind, Text
 from resources.types.planner import ColumnOverride, plan_copy
 from resources.types.samples import REFUSED, Sample, meaning, samples
 
-Source = PostgresResource | SqlServerResource
 Row = tuple[Sample | None, ...]
 """One value per column; None is NULL."""
 Arrivals = dict[int, list[str | None]]
@@ -53,7 +52,7 @@ class Way:
     target: str
 
 
-def wrong_values(source: Source, wire: WireFormat, plan: CopyPlan) -> tuple[Wrong, ...]:
+def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wrong, ...]:
     """Edge values of a hop's column types that do not leave its source as they must.
 
     Constants take the way of the hop's rows: through its expressions, the driver or the tool, and
@@ -83,24 +82,27 @@ def wrong_values(source: Source, wire: WireFormat, plan: CopyPlan) -> tuple[Wron
         return tuple(found)
 
     subject = (wire, target, plan.long_calendar, tuple(ordered))
-    return remembered(source, subject, ask)
+    return remembered(cast(ServerResource, source), subject, ask)
 
 
 @dataclass(frozen=True)
 class _Probe:
-    source: Source
+    source: Endpoint
     wire: WireFormat
-    target: System
+    target: str
     long_calendar: bool
+
+    @property
+    def _sending(self) -> Source:
+        return _system(self.source.system).as_source()
 
     def wrong(self, ways: Sequence[Way]) -> list[Wrong]:
         """What does not arrive; a failure of all is looked for type by type."""
         plan = self._plan(ways)
         columns = plan.columns[1:]
-        found = [
-            samples(self.source.system, column.source.type, way_of(column, plan))
-            for column in columns
-        ]
+        style = self._sending.style
+        assert style is not None
+        found = [samples(style, column.source.type, way_of(column, plan)) for column in columns]
         good = [[one for one in some if one.expected != REFUSED] for some in found]
         rows: list[Row] = list(zip_longest(*good))
         bad: list[Row] = [
@@ -134,7 +136,7 @@ class _Probe:
         return plan_copy(
             TableRef(self.source.system, "probe", "constants"),
             [
-                Column(KEY, "integer" if self.source.system == "postgres" else "int", False),
+                Column(KEY, "integer", False),
                 *(Column(name, way.source) for name, way in columns.items()),
             ],
             TableRef(self.target, "probe", "constants"),
@@ -182,7 +184,7 @@ class _Probe:
     def _refusals(self, plan: CopyPlan, rows: Sequence[Row]) -> list[object]:
         """What becomes of each row, each by a query of its own, since the query fails."""
         found: list[object] = []
-        with self._asking() as ask:
+        with self._sending.asking(self.source) as ask:
             for row in rows:
                 position, sample = _only(row)
                 one = replace(plan, columns=(plan.columns[0], plan.columns[position + 1]))
@@ -198,21 +200,10 @@ class _Probe:
                     found.append(refused_in_query(str(error)) or error)
         return found
 
-    @contextmanager
-    def _asking(self) -> Iterator[Callable[[str], object]]:
-        if isinstance(self.source, SqlServerResource):
-            with self.source.connection() as connection:
-                yield connection.query
-        else:
-            yield self.source.query
-
     def _tab_separated(self, plan: CopyPlan, table: str) -> Arrivals:
-        if isinstance(self.source, SqlServerResource):
-            stream = read_tab_separated(
-                self.source, plan, EVERYTHING, rows_of=table, silence=SILENT_SECONDS
-            )
-        else:
-            stream = self.source.read_text(plan.select(EVERYTHING, "text", rows_of=table))
+        stream = self._sending.read_text(
+            self.source, plan, EVERYTHING, rows_of=table, silence=SILENT_SECONDS
+        )
         with stream as chunks:
             data = b"".join(chunks)
         return _numbered(
@@ -237,7 +228,7 @@ class _Probe:
         return _numbered(plan, rows)
 
     def _table(self, plan: CopyPlan, rows: Sequence[Row]) -> str:
-        """The constants as a table expression; two rows at least, see `probe.query_of`."""
+        """The constants as a table expression."""
         system = self.source.system
         types = [column.source.type for column in plan.columns]
         lines = []
@@ -247,9 +238,9 @@ class _Probe:
                 f"CAST({literal} AS {type_})"
                 for literal, type_ in zip(literals, types, strict=True)
             )
-            lines.append(f"({', '.join(typed)})")
-        names = ", ".join(quote(system, column.source.name) for column in plan.columns)
-        return f"(VALUES {', '.join(lines)}) AS probe({names})"
+            lines.append(list(typed))
+        names = [quote(system, column.source.name) for column in plan.columns]
+        return _system(system).dialect.constants(lines, names)
 
 
 class _Misshapen(Exception):

@@ -7,12 +7,9 @@ import dagster as dg
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.ledger import records
-from assets.planning.resolve import Servers, apply_growth, find_growth
+from assets.planning.resolve import Servers, apply_growth, connections_of, find_growth
 from assets.running.runs import move_job_name, run_requests, run_under_way
-from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import TableferryError
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
 
 
 def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
@@ -23,14 +20,12 @@ def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
         job_name=move_job_name(transfer.transfer),
         minimum_interval_seconds=60,
         description=f"Adds key ranges for new keys of {transfer.source}, and moves them.",
+        required_resource_keys=connections_of(transfer),
     )
     def new_ranges(
         context: dg.SensorEvaluationContext,
-        postgres: PostgresResource,
-        sqlserver: SqlServerResource,
-        clickhouse: ClickHouseResource,
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        servers = Servers(postgres, sqlserver, clickhouse)
+        servers = Servers.of(transfer, context.resources)
         try:
             growth = find_growth(transfer, servers, context.instance)
         except TableferryError as error:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+from resources.registry import system
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ["pipelines", "sensors", "assets", "checks", "resources"]
@@ -43,3 +46,40 @@ def test_resources_know_no_assets_of_dagster() -> None:
     for path in sorted((ROOT / "resources").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert "AssetKey" not in text and "AssetSpec" not in text, path
+
+
+NAMED = re.compile(r'"(postgres|sqlserver|clickhouse)"')
+MOST_NAMED = 10
+
+
+def test_systems_are_named_in_their_own_folders_only() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.parent.name not in ("postgres", "sqlserver", "clickhouse")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if NAMED.search(line)
+    ]
+    assert len(named) <= MOST_NAMED, "\n".join(named)
+
+
+SAME = {"system", "resource", "dialect", "types", "digest", "errors"}
+
+
+@pytest.mark.parametrize("name", ["postgres", "sqlserver", "clickhouse"])
+def test_the_folders_of_systems_have_the_same_files(name: str) -> None:
+    files = {path.stem for path in (ROOT / "resources" / name).glob("*.py")}
+    own = system(name)
+    assert files >= SAME
+    assert ("source" in files) is (own.source is not None)
+    assert ("target" in files) is (own.loader is not None)
+
+
+@pytest.mark.parametrize(
+    "room", ["resources/types", "resources/keys", "resources/digest", "checks"]
+)
+def test_what_serves_all_systems_imports_none(room: str) -> None:
+    for path in sorted((ROOT / room).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"from resources\.(postgres|sqlserver|clickhouse)\b", text), path

@@ -24,10 +24,10 @@ from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.expectations import ExpectationSpec, kind_problem
 from checks.verdict import CHECK_NAMES, Level
 from checks.whole_table import WHOLE_TABLE_CHECKS
-from resources.clickhouse.ddl import engine_problem
 from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireChoice, WriteMode
-from resources.tables import System, TableRef
+from resources.registry import system, systems
+from resources.tables import TableRef
 from resources.types.planner import is_target_type
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
@@ -118,7 +118,7 @@ class ColumnSpec(Declared):
     """What is special about one column."""
 
     rename: Annotated[str, Field(min_length=1)] | None = None
-    type: Annotated[str | dict[System, str], BeforeValidator(_type)] | None = None
+    type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
     """Target type of the first hop, or one per system."""
     on_overflow: OverflowPolicy = "refuse"
     low_cardinality: bool = False
@@ -148,11 +148,15 @@ class HopSpec(Declared):
 
     @field_validator("engine", "order_by", "partition_by")
     @classmethod
-    def check_clickhouse(cls, value: Any, info: ValidationInfo) -> Any:
-        to = info.data.get("to")
-        if value is not None and to is not None and to.system != "clickhouse":
-            raise ValueError(f"is for ClickHouse targets, not for {to}")
-        if info.field_name == "engine" and value is not None and (why := engine_problem(value)):
+    def check_option(cls, value: Any, info: ValidationInfo) -> Any:
+        to, option = info.data.get("to"), str(info.field_name)
+        loader = None if to is None else system(to.system).loader
+        if value is None or loader is None:
+            return value
+        if option not in loader.options:
+            having = [one.title for one in systems() if one.loader and option in one.loader.options]
+            raise ValueError(f"is for {' and '.join(having)} targets, not for {to}")
+        if why := loader.options[option](value):
             raise ValueError(why)
         return value
 
@@ -249,8 +253,9 @@ class Transfer(Declared):
     @field_validator("source")
     @classmethod
     def check_source(cls, value: TableRef) -> TableRef:
-        if value.system == "clickhouse":
-            raise ValueError("the source should be postgres:// or sqlserver://")
+        if system(value.system).source is None:
+            names = [f"{one.name}://" for one in systems() if one.source]
+            raise ValueError(f"the source should be {' or '.join(names)}")
         return value
 
     @field_validator("hops", mode="before")
@@ -362,8 +367,8 @@ def _hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tupl
     for number, hop in enumerate(hops):
         if str(hop.to) in seen:
             yield (number,), f"{hop.to} stands twice in source and hops"
-        elif hop.to.system not in ("sqlserver", "clickhouse") or (
-            before is not None and before.system == "clickhouse"
+        elif system(hop.to.system).loader is None or (
+            before is not None and system(before.system).source is None
         ):
             yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
         elif before is not None and hop.to.system == before.system:
@@ -373,7 +378,7 @@ def _hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tupl
 
 
 def _column_problems(
-    columns: dict[str, ColumnSpec], hops: list[System]
+    columns: dict[str, ColumnSpec], hops: list[str]
 ) -> Iterator[tuple[Location, str]]:
     """What is wrong with the declared columns.
 
@@ -389,12 +394,14 @@ def _column_problems(
         names[renamed] = name
         if not hops:
             continue
-        if column.low_cardinality and "clickhouse" not in hops:
-            yield (name, "low_cardinality"), "is for ClickHouse targets, and no hop goes there"
+        if column.low_cardinality and not any(system(one).types.low_cardinality for one in hops):
+            having = [one.title for one in systems() if one.types.low_cardinality]
+            why = f"is for {' and '.join(having)} targets, and no hop goes there"
+            yield (name, "low_cardinality"), why
         types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
-        for system, type_ in types.items():
-            if system not in hops:
-                yield (name, "type", system), f"no hop goes to {system}"
-            elif not is_target_type(system, type_):
-                where: Location = () if isinstance(column.type, str) else (system,)
-                yield (name, "type", *where), f"{type_!r} is no {system} type that we can fill"
+        for target, type_ in types.items():
+            if target not in hops:
+                yield (name, "type", target), f"no hop goes to {target}"
+            elif not is_target_type(target, type_):
+                where: Location = () if isinstance(column.type, str) else (target,)
+                yield (name, "type", *where), f"{type_!r} is no {target} type that we can fill"

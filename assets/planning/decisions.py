@@ -42,7 +42,7 @@ def decisions(
     rows: dict[str, int] | None = None
     lost: list[str] = []
     if previous:
-        endpoint = servers.endpoint(hop.plan.target.system)
+        endpoint = servers.endpoint(hop.plan.target)
         actual = target_columns(endpoint, hop.plan.target)
         lost = [column.name for column in new_columns(hop.plan, actual)]
         if actual is not None:
@@ -69,7 +69,7 @@ def decisions(
 
 def target_rows(journey: Journey, plan: CopyPlan, servers: Servers) -> dict[str, int] | None:
     """Rows per range in the plan's target; None if there is no such table, or a column is gone."""
-    endpoint = servers.endpoint(plan.target.system)
+    endpoint = servers.endpoint(plan.target)
     actual = target_columns(endpoint, plan.target)
     if actual is None or new_columns(plan, actual):
         return None

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from assets.declaring.manifest import DriftPolicy
-from resources.clickhouse.nullable import declared_type
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift, TableMissing
 from resources.plan import ColumnPlan, CopyPlan
+from resources.registry import system
 from resources.tables import Column, TableRef
 
 
@@ -39,13 +39,8 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
     notes = []
     for column in columns:
         name = quote(table.system, column.name)
-        if table.system == "clickhouse":
-            nullable = Column(column.name, column.type, nullable=True)
-            endpoint.execute(
-                f"ALTER TABLE {qualified(table)} ADD COLUMN {name} {declared_type(nullable)}"
-            )
-        else:
-            endpoint.execute(f"ALTER TABLE {qualified(table)} ADD {name} {column.type} NULL")
+        sql = system(table.system).dialect.add_column(qualified(table), name, column)
+        endpoint.execute(sql)
         notes.append(f"{table}: added column {column.name!r} ({column.type})")
     return notes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
@@ -16,9 +16,7 @@ from assets.planning.ranges import extend_ranges, plan_ranges, top_bound
 from assets.planning.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.connection import URL_VARIABLES
+from resources.connections import url_variable
 from resources.digest.fields import all_fields
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
@@ -28,10 +26,8 @@ from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
 from resources.plan import CopyPlan, WireFormat
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import Column, System, TableRef
+from resources.registry import system
+from resources.tables import Column, TableRef
 from resources.target import Target, TargetOptions, written_to
 from resources.types.planner import ColumnOverride, plan_copy
 
@@ -41,42 +37,47 @@ ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
 
 @dataclass(frozen=True)
 class Servers:
-    """The three systems that a journey may touch."""
+    """The servers that a journey may touch, by the names of their connections."""
 
-    postgres: PostgresResource
-    sqlserver: SqlServerResource
-    clickhouse: ClickHouseResource
+    endpoints: Mapping[str, Endpoint]
 
-    def endpoint(self, system: System) -> Endpoint:
-        """The resource of a system."""
-        found: dict[System, Endpoint] = {
-            "postgres": self.postgres,
-            "sqlserver": self.sqlserver,
-            "clickhouse": self.clickhouse,
-        }
-        return found[system]
+    @classmethod
+    def of(cls, transfer: Transfer, resources: object) -> Servers:
+        """Those of a transfer, out of Dagster's resources."""
+        return cls({name: getattr(resources, name) for name in connections_of(transfer)})
 
-    def identity(self, system: System) -> str:
+    def endpoint(self, table: TableRef) -> Endpoint:
+        """Where a table is.
+
+        Raises:
+            InputError: nobody said where its connection leads.
+        """
+        if table.connection not in self.endpoints:
+            raise InputError(f"{url_variable(table.connection)} is not set; {table} needs it")
+        return self.endpoints[table.connection]
+
+    def identity(self, table: TableRef) -> str:
         """Which server it is and what it runs, e.g. `postgres at db:5432, database shop, 18.6`.
 
         Raises:
             ConnectionFailed: it does not answer.
         """
-        endpoint = self.endpoint(system)
+        endpoint = self.endpoint(table)
         at = endpoint.settings()
         return f"{at.address}, database {at.database}, {endpoint.ping()}"
 
-    def target(self, system: System) -> Target:
-        """The loader of a system.
+    def target(self, table: TableRef) -> Target:
+        """The loader of a table's server.
 
         Raises:
             InputError: nothing is loaded into that system.
         """
-        if system == "sqlserver":
-            return SqlServerTarget(self.sqlserver)
-        if system == "clickhouse":
-            return ClickHouseTarget(self.clickhouse)
-        raise InputError(f"{system} cannot be a target")
+        return system(table.system).as_target().open(self.endpoint(table))
+
+
+def connections_of(transfer: Transfer) -> set[str]:
+    """The names of the connections that a transfer needs."""
+    return {table.connection for table in (transfer.source, *(hop.to for hop in transfer.hops))}
 
 
 @dataclass(frozen=True)
@@ -185,13 +186,13 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
     Raises:
         InputError: names every variable that is not set, and what needs it.
     """
-    needed: dict[System, TableRef] = {}
+    needed: dict[str, TableRef] = {}
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
-        needed.setdefault(table.system, table)
+        needed.setdefault(table.connection, table)
     missing = [
-        f"{URL_VARIABLES[system]} is not set; transfer {transfer.transfer} needs it for {table}"
-        for system, table in needed.items()
-        if not servers.endpoint(system).addressed
+        f"{url_variable(name)} is not set; transfer {transfer.transfer} needs it for {table}"
+        for name, table in needed.items()
+        if name not in servers.endpoints or not servers.endpoints[name].addressed
     ]
     if missing:
         raise InputError("\n".join(missing))
@@ -204,7 +205,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         TableMissing, InputError, TypeRefused: the declaration and the servers do not go together.
     """
     require_servers(transfer, servers)
-    columns = servers.endpoint(transfer.source.system).columns(transfer.source)
+    columns = servers.endpoint(transfer.source).columns(transfer.source)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
     if transfer.only is not None:
@@ -220,7 +221,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             order_by=", ".join(spec.order_by) if spec.order_by else None,
             partition_by=spec.partition_by,
         )
-        servers.target(spec.to.system).require(plan, options)
+        servers.target(spec.to).require(plan, options)
         hops.append(
             Hop(
                 number=number,
@@ -248,9 +249,9 @@ def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tup
     """
     found = []
     for hop in hops:
-        source = servers.endpoint(hop.plan.source.system)
+        source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         try:
-            wire = chosen_wire(hop.spec.wire, hop.plan, source, servers.sqlserver)
+            wire = chosen_wire(hop.spec.wire, hop.plan, source, target)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
         found.append(replace(hop, wire=wire))
@@ -300,7 +301,7 @@ def resolve_ranges(
     """
     hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
     first = hops[0].plan
-    source = servers.endpoint(transfer.source.system)
+    source = servers.endpoint(transfer.source)
     known = known_ranges(transfer, first.key.source, instance)
     growth = Growth((), ())
     if names is None:
@@ -322,7 +323,7 @@ def fingerprints_of(
 ) -> dict[str, SourceFingerprint]:
     """The fingerprints of a transfer's source rows, by range name, as it declares them."""
     return fingerprints(
-        servers.endpoint(transfer.source.system),
+        servers.endpoint(transfer.source),
         first.plan,
         ranges,
         "watermark" if transfer.watermark else transfer.fingerprint,
@@ -343,7 +344,7 @@ def known_ranges(transfer: Transfer, key: Column, instance: dg.DagsterInstance) 
 def find_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> Growth:
     """The ranges that the keys in the source need and Dagster does not know."""
     key = resolve_hops(transfer, servers)[0].plan.key.source
-    source = servers.endpoint(transfer.source.system)
+    source = servers.endpoint(transfer.source)
     return _growth(transfer, source, key, known_ranges(transfer, key, instance))
 
 
@@ -356,7 +357,7 @@ def apply_growth(
     """
     if growth.retire:
         for hop in resolve_hops(transfer, servers):
-            target = servers.target(hop.plan.target.system)
+            target = servers.target(hop.plan.target)
             # a target that does not exist yet has nothing to forget
             with contextlib.suppress(TableMissing):
                 target.retire(hop.plan, growth.retire, growth.add, hop.options)
@@ -379,8 +380,8 @@ def _plan_hop(
 ) -> CopyPlan:
     """Plan one hop, without the columns that its drift policy lets it ignore."""
     spec = transfer.hops[number - 1]
-    target = servers.endpoint(spec.to.system)
-    version = target.ping() if spec.to.system == "clickhouse" else None
+    target = servers.endpoint(spec.to)
+    version = target.ping() if system(spec.to.system).types.by_release else None
 
     def planned(without: Collection[str]) -> CopyPlan:
         return plan_copy(
@@ -421,7 +422,8 @@ def _overrides(
 
     A type without a system is meant for the first hop; the next one goes on from there.
     """
-    system = transfer.hops[number - 1].to.system
+    target = transfer.hops[number - 1].to.system
+    low_cardinality = system(target).types.low_cardinality is not None
     found: dict[str, ColumnOverride] = {}
     for name, column in transfer.columns.items():
         here = name if number == 1 else column.rename or name
@@ -431,9 +433,9 @@ def _overrides(
         first = column.type if isinstance(column.type, str) and number == 1 else None
         found[here] = ColumnOverride(
             rename=column.rename if number == 1 else None,
-            type=types.get(system, first),
+            type=types.get(target, first),
             on_overflow=column.on_overflow,
-            low_cardinality=column.low_cardinality and system == "clickhouse",
+            low_cardinality=column.low_cardinality and low_cardinality,
         )
     return found
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from resources.endpoint import Endpoint
 from resources.errors import InputError
+from resources.formats import WIRES, formats_between
 from resources.plan import CopyPlan, WireChoice, WireFormat
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
+from resources.registry import system
 from resources.wires import wrong_values
-
-PREFERRED: tuple[WireFormat, ...] = ("arrow", "text")
-"""In which order `auto` tries them: `arrow` carries every type, and needs no tool."""
 
 
 def chosen_wire(
-    declared: WireChoice, plan: CopyPlan, source: Endpoint, sqlserver: SqlServerResource
+    declared: WireChoice, plan: CopyPlan, source: Endpoint, target: Endpoint
 ) -> WireFormat:
-    """The wire format that a hop will use.
+    """The wire format that a hop will use: the declared one, or the first of those that both ends
+    have, in the order of `resources.formats`.
 
     A source is believed only after a probe of edge values, see `resources.wires`.
 
@@ -24,38 +22,42 @@ def chosen_wire(
         declared: the hop's.
         plan: the hop's.
         source: where its rows come from.
-        sqlserver: the SQL Server of the journey, whose bcp the text goes through.
+        target: where they go.
 
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`
             none does; names what kind of value came out wrong, and what came.
         ConnectionFailed: the source is away.
     """
+    both = [WIRES[one] for one in formats_between(plan.source, plan.target)]
     problems: list[str] = []
-    for wire in PREFERRED if declared == "auto" else (declared,):
-        problem = _problem(wire, plan, source, sqlserver)
+    for wire in dict.fromkeys(WIRES.values()) if declared == "auto" else (declared,):
+        problem = _problem(wire, plan, source, target) if wire in both else _lacking(wire, plan)
         if problem is None:
             return wire
         problems.append(f"cannot use the wire format {wire} {problem}")
     raise InputError("; and ".join(problems))
 
 
-def _problem(
-    wire: WireFormat, plan: CopyPlan, source: Endpoint, sqlserver: SqlServerResource
-) -> str | None:
-    """Why a hop cannot use a wire format; None if it can."""
+def _lacking(wire: WireFormat, plan: CopyPlan) -> str:
+    ends = f"{plan.source.system} sends and {plan.target.system} takes"
+    return f"from {plan.source} to {plan.target}: there is no form of it that {ends}"
+
+
+def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
+    """Why a hop cannot use a wire format that both ends have; None if it can."""
+    sending = system(plan.source.system).as_source()
     if wire == "text":
         inexact = [column.source.name for column in plan.columns if column.text_sql is None]
         if inexact:
             return f"for {', '.join(inexact)}: exclude them, or use 'wire: arrow'"
-        if "sqlserver" in (plan.source.system, plan.target.system):
-            try:
-                sqlserver.bcp_tool()
-            except InputError as error:
-                return f"without a tool: {error}"
-    elif plan.source.system != "sqlserver":
-        return None  # PostgreSQL's own binary format, which no server prints
-    assert isinstance(source, PostgresResource | SqlServerResource)
+    try:
+        sending.require_tools(source, wire)
+        system(plan.target.system).as_target().require_tools(target, wire)
+    except InputError as error:
+        return f"without a tool: {error}"
+    if wire not in sending.probed:
+        return None
     wrong = wrong_values(source, wire, plan)
     if not wrong:
         return None

@@ -23,7 +23,7 @@ from resources.artifacts import Artifact
 from resources.crash_points import reached
 from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch
-from resources.sqlserver.source import read_tab_separated
+from resources.registry import system
 from resources.target import RangeLoad, TargetOptions, written_to
 from resources.types.conform import conform, schema
 
@@ -129,7 +129,7 @@ def _export(
     artifacts: list[Artifact],
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """How to open the stream of a range: batches as the target wants them, or text."""
-    servers, plan, source = attempt.work.servers, attempt.hop.plan, attempt.source
+    plan, source = attempt.hop.plan, attempt.source
     wire, snapshot = attempt.hop.wire, attempt.reading.snapshot
     batch_rows = attempt.work.batch_rows
     sql = plan.select(attempt.key_range, wire)
@@ -140,9 +140,8 @@ def _export(
             yield (conform(batch, plan, counts) for batch in reader)
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
-        if plan.source.system == "sqlserver":
-            return read_tab_separated(servers.sqlserver, plan, attempt.key_range, artifacts)
-        return servers.postgres.read_text(sql, snapshot=snapshot)
+        sending = system(plan.source.system).as_source()
+        return sending.read_text(source, plan, attempt.key_range, artifacts, snapshot=snapshot)
 
     @contextmanager
     def framed() -> Iterator[Iterator[bytes]]:

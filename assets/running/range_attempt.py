@@ -41,17 +41,17 @@ class RangeAttempt:
     @property
     def source(self) -> Endpoint:
         """Where the hop reads."""
-        return self.work.servers.endpoint(self.hop.plan.source.system)
+        return self.work.servers.endpoint(self.hop.plan.source)
 
     @property
     def target(self) -> Endpoint:
         """Where the hop writes."""
-        return self.work.servers.endpoint(self.hop.plan.target.system)
+        return self.work.servers.endpoint(self.hop.plan.target)
 
     @property
     def loader(self) -> Target:
         """What writes there."""
-        return self.work.servers.target(self.hop.plan.target.system)
+        return self.work.servers.target(self.hop.plan.target)
 
     @property
     def writer(self) -> Writer:
@@ -91,8 +91,8 @@ class RangeAttempt:
         return self.record(
             state,
             fingerprint=self.reading.value,
-            source_server=self.work.identities[plan.source.system],
-            target_server=self.work.identities[plan.target.system],
+            source_server=self.work.identities[plan.source.connection],
+            target_server=self.work.identities[plan.target.connection],
             attempts=self.number,
             schema=column_schema(plan),
             **more,

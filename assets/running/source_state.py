@@ -14,6 +14,7 @@ from resources.errors import TableferryError
 from resources.fingerprints import SourceFingerprint
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
+from resources.registry import system
 from resources.tables import TableRef
 
 
@@ -142,9 +143,7 @@ class SourceState:
 
 @contextmanager
 def shared_snapshot(transfer: Transfer, servers: Servers) -> Iterator[SharedSnapshot | None]:
-    """One consistent view of a PostgreSQL source for a whole run; SQL Server has none to share."""
-    if transfer.source.system != "postgres":
-        yield None
-        return
-    with servers.postgres.shared_snapshot() as shared:
+    """One consistent view of the source for a whole run, where it has one to share."""
+    sending = system(transfer.source.system).as_source()
+    with sending.shared_snapshot(servers.endpoint(transfer.source)) as shared:
         yield shared

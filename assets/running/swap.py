@@ -71,7 +71,7 @@ def _held_by(
 ) -> set[str]:
     """Of ranges and the tables they were gathered in, those in the table that the hop writes to."""
     plan = hop.written_plan
-    table = servers.target(plan.target.system).identity(plan.target) if gathered else None
+    table = servers.target(plan.target).identity(plan.target) if gathered else None
     if table is None or table not in gathered.values():
         return set()
     rows, expected = target_rows(journey, plan, servers) or {}, journey.rows()
@@ -117,7 +117,7 @@ def promote(
 
 def _put_in_place(work: Work, hop: Hop) -> None:
     """Promote the shadow, and see that the target is now the table that was gathered in."""
-    target = work.servers.target(hop.plan.target.system)
+    target = work.servers.target(hop.plan.target)
     reached("before_swap")
     for attempt in retrying():
         with attempt:

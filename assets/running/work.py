@@ -12,7 +12,6 @@ from assets.planning.resolve import Hop, Journey, Servers
 from assets.running import progress
 from assets.running.source_state import SourceState
 from checks.verdict import Level, Verdict
-from resources.tables import System
 
 SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 """The range is in the target already; there is at most something to check and to record."""
@@ -53,7 +52,7 @@ class Work:
     batch_rows: int
     workers: int
     writers: Mapping[int, Writer]
-    identities: Mapping[System, str]
+    identities: Mapping[str, str]
     """The servers that the run works with, for its records."""
     shadows: Mapping[int, str | None]
     """Identities of the tables that a swap gathers ranges in, by hop."""

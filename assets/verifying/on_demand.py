@@ -201,8 +201,8 @@ def _compared(
     ranges: Sequence[KeyRange],
     level: Level | None,
 ) -> Iterator[dict[str, Verdict]]:
-    source = servers.endpoint(hop.plan.source.system)
-    target = servers.endpoint(hop.plan.target.system)
+    source = servers.endpoint(hop.plan.source)
+    target = servers.endpoint(hop.plan.target)
     compared = {one.name: Comparison(hop.plan, source, target, one) for one in ranges}
     for one_level in (level,) if level else levels_of(transfer):
         found = reconcile_all(hop.plan, source, target, ranges, one_level)

@@ -15,6 +15,7 @@ from assets.verifying.extra_rows import keeps_rows
 from assets.verifying.on_demand import Checked, collected
 from checks.verdict import Verdict
 from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
+from resources.registry import system
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",
@@ -71,8 +72,8 @@ def check_whole_tables(
         about = latest_materialization(context.instance, hop.asset)
         verdicts = whole_table(
             hop.plan,
-            servers.endpoint(hop.plan.source.system),
-            servers.endpoint(hop.plan.target.system),
+            servers.endpoint(hop.plan.source),
+            servers.endpoint(hop.plan.target),
             ranges,
             snapshot=snapshot if hop.first else None,
         )
@@ -93,7 +94,7 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     if verdict.check != TOTAL_ROWS:
         return False
     # the ranges' own checks tell whether a row of the source is missing
-    moving = hop.first and hop.plan.source.system != "postgres"
+    moving = hop.first and not system(hop.plan.source.system).as_source().snapshots
     return moving or (keeps_rows(hop) and _more_in_target(verdict))
 
 

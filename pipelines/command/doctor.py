@@ -7,41 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from assets.planning.resolve import Servers
-from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import InputError, TableferryError
+from resources.formats import WIRES, formats_between
 from resources.plan import WireFormat
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import Column, System, TableRef
+from resources.registry import system, systems
+from resources.tables import Column, TableRef
 from resources.types.planner import plan_copy
 from resources.wires import wrong_values
-
-WIRES: dict[System, Sequence[tuple[WireFormat, System]]] = {
-    "postgres": (("text", "clickhouse"), ("text", "sqlserver")),
-    "sqlserver": (("arrow", "clickhouse"), ("text", "clickhouse")),
-    "clickhouse": (),
-}
-"""The wire formats out of each system that are probed, and where they lead. PostgreSQL's `arrow` is
-its own binary format, which no server prints."""
-
-TYPES: dict[System, Sequence[str]] = {
-    "postgres": (
-        *("boolean", "smallint", "integer", "bigint", "numeric(38,10)", "numeric(18,0)", "real"),
-        *("double precision", "text", "character(10)", "character varying(40)", "date", "uuid"),
-        *("timestamp without time zone", "timestamp with time zone"),
-        *("timestamp(3) without time zone", "time(3) without time zone"),
-    ),
-    "sqlserver": (
-        *("bit", "tinyint", "smallint", "int", "bigint", "decimal(38,10)", "decimal(18,0)"),
-        *("money", "smallmoney", "float(53)", "real", "char(10)", "varchar(40)", "varchar(max)"),
-        *("nchar(10)", "nvarchar(40)", "nvarchar(4000)", "nvarchar(max)", "date", "time(0)"),
-        *("time(3)", "time(7)", "datetime", "smalldatetime", "datetime2(0)", "datetime2(3)"),
-        *("datetime2(6)", "datetime2(7)", "datetimeoffset(0)", "datetimeoffset(3)"),
-        *("datetimeoffset(6)", "datetimeoffset(7)", "uniqueidentifier"),
-    ),
-    "clickhouse": (),
-}
-"""Column types that are sent by way of example; planning sends those of the transfer."""
 
 NOT_AVAILABLE = "not available"
 
@@ -51,7 +23,7 @@ class WireHealth:
     """One wire format out of a server."""
 
     wire: WireFormat
-    to: System
+    to: str
     wrong: tuple[str, ...] = ()
     """Values that did not come out as they must."""
     unavailable: str | None = None
@@ -91,7 +63,7 @@ class WireHealth:
 class ServerHealth:
     """One configured server."""
 
-    name: System
+    name: str
     address: str
     version: str | None = None
     error: str | None = None
@@ -122,18 +94,18 @@ class ServerHealth:
             yield from (f"  {line}" for line in wire.lines())
 
 
-def examine(servers: Servers, configured: Sequence[System]) -> list[ServerHealth]:
+def examine(servers: Servers, configured: Sequence[str]) -> list[ServerHealth]:
     """Reach every configured server, and probe its wires.
 
     Args:
         servers: where they are.
-        configured: those that the environment names.
+        configured: the connections that the environment names.
     """
     return [_server(servers, name) for name in configured]
 
 
-def _server(servers: Servers, name: System) -> ServerHealth:
-    resource: PostgresResource | SqlServerResource | ClickHouseResource = getattr(servers, name)
+def _server(servers: Servers, name: str) -> ServerHealth:
+    resource = servers.endpoints[name]
     address = str(resource.settings())
     try:
         version = resource.ping()
@@ -142,31 +114,36 @@ def _server(servers: Servers, name: System) -> ServerHealth:
     return ServerHealth(name, address, version, wires=tuple(_wires(servers, name)))
 
 
-def _wires(servers: Servers, name: System) -> Iterator[WireHealth]:
-    key = Column("id", "integer" if name == "postgres" else "int", nullable=False)
+def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
+    """The wires that are probed, to each system that rows of this one can go to."""
+    source = servers.endpoints[name]
+    sending = system(source.system).source
+    if sending is None:
+        return
     columns = [
-        key,
-        *(Column(f"c{number}", type_) for number, type_ in enumerate(TYPES[name], start=1)),
+        Column(f"c{number}", type_) for number, type_ in enumerate(("integer", *sending.examples))
     ]
-    for wire, to in WIRES[name]:
-        if wire == "text" and "sqlserver" in (name, to):
-            try:
-                servers.sqlserver.bcp_tool()
-            except InputError as error:
-                yield WireHealth(wire, to, unavailable=str(error))
-                continue
+    own = TableRef(source.system, "doctor", "types", name)
+    for to in systems():
+        if to.loader is None or to.name == source.system:
+            continue
+        # a release without the long calendar has values to refuse
         plan = plan_copy(
-            TableRef(name, "doctor", "types"),
-            columns,
-            TableRef(to, "doctor", "types"),
-            key="id",
-            # a release without the long calendar has values to refuse
-            target_version="26.7",
+            own, columns, TableRef(to.name, "doctor", "types"), key="c0", target_version="26.7"
         )
-        source = servers.postgres if name == "postgres" else servers.sqlserver
-        try:
-            wrong = wrong_values(source, wire, plan)
-        except TableferryError as error:
-            yield WireHealth(wire, to, error=str(error))
-        else:
-            yield WireHealth(wire, to, tuple(map(str, wrong)))
+        for wire in dict.fromkeys(WIRES[one] for one in formats_between(own, plan.target)):
+            if wire not in sending.probed:
+                continue
+            try:
+                sending.require_tools(source, wire)
+                if to.name in servers.endpoints:
+                    to.loader.require_tools(servers.endpoints[to.name], wire)
+            except InputError as error:
+                yield WireHealth(wire, to.name, unavailable=str(error))
+                continue
+            try:
+                wrong = wrong_values(source, wire, plan)
+            except TableferryError as error:
+                yield WireHealth(wire, to.name, error=str(error))
+            else:
+                yield WireHealth(wire, to.name, tuple(map(str, wrong)))

@@ -230,14 +230,14 @@ def differences(
     with difference_file(parquet) as write:
         for one in _chosen_hops(name, hops, hop):
             plan, table = one.plan, str(one.plan.target)
-            target = session.servers.target(plan.target.system)
+            target = session.servers.target(plan.target)
             rejected = target.rejected_table(plan, known[range_name])
             if rejected and not published:
                 plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
             found[table] = drill_down(
                 plan,
-                session.servers.endpoint(plan.source.system),
-                session.servers.endpoint(plan.target.system),
+                session.servers.endpoint(plan.source),
+                session.servers.endpoint(plan.target),
                 known[range_name],
                 limit=limit,
                 sink=write(table),
@@ -255,7 +255,7 @@ def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
         dropped
         for transfer in chosen
         for hop in transfer.hops
-        for dropped in session.servers.target(hop.to.system).clean(hop.to, alive)
+        for dropped in session.servers.target(hop.to).clean(hop.to, alive)
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import cast
 
 import click
 import dagster as dg
@@ -13,11 +14,10 @@ from assets.declaring.transfer_files import TransferFolder, load_transfers
 from assets.planning.resolve import Servers
 from pipelines import event_log
 from pipelines.command.plugins import start_local_stack
-from pipelines.settings import CLICKHOUSE_URL, POSTGRES_URL, SQLSERVER_URL, URLS, transfers_folder
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import System
+from pipelines.settings import configured, transfers_folder
+from resources.connections import connection_names, set_variable, system_of
+from resources.endpoint import Endpoint
+from resources.registry import system
 from sensors.reaper import reap
 
 
@@ -48,7 +48,7 @@ def open_session(
 ) -> Session:
     """Read the transfer files, find the servers, open the Dagster instance.
 
-    With none of the `TABLEFERRY_*_URL` variables set, the local stack is started and used. Runs
+    With no server named in the environment, the local stack is started and used. Runs
     whose process is gone are marked failed first: one that was killed would look alive, and keep
     the next one waiting for its pool slot.
 
@@ -80,27 +80,23 @@ def open_session(
     )
 
 
-def configured_servers() -> tuple[Servers, list[System]]:
+def configured_servers() -> tuple[Servers, list[str]]:
     """The servers, and which of them the environment names; without any, the local stack's.
 
     Raises:
         TableferryError: the local stack does not start.
     """
     use_local_stack()
-    variables: dict[System, str] = {
-        "postgres": POSTGRES_URL,
-        "sqlserver": SQLSERVER_URL,
-        "clickhouse": CLICKHOUSE_URL,
-    }
-    return _servers(), [name for name, variable in variables.items() if os.environ.get(variable)]
+    return _servers(), configured()
 
 
 def _servers() -> Servers:
-    return Servers(
-        PostgresResource(url=os.environ.get(POSTGRES_URL)),
-        SqlServerResource(url=os.environ.get(SQLSERVER_URL)),
-        ClickHouseResource(url=os.environ.get(CLICKHOUSE_URL)),
-    )
+    endpoints = {}
+    for name in connection_names():
+        variable = set_variable(name)
+        url = os.environ[variable] if variable else None
+        endpoints[name] = cast(Endpoint, system(system_of(name)).resource(url=url))
+    return Servers(endpoints)
 
 
 def tell_invalid(declared: TransferFolder) -> None:
@@ -118,6 +114,6 @@ def use_local_stack() -> None:
         InputError: there is no local stack, because tableferry-local is not installed.
         TableferryError: it does not start.
     """
-    if any(os.environ.get(variable) for variable in URLS):
+    if configured():
         return
     os.environ.update(start_local_stack())

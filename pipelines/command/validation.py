@@ -83,7 +83,7 @@ def _problems(transfer: Transfer, session: Session) -> Found:
 def _differences(hop: Hop, session: Session) -> Iterator[str]:
     """Why the target as it is does not take what is planned; nothing if it is still to be made."""
     target = hop.plan.target
-    endpoint = session.servers.endpoint(target.system)
+    endpoint = session.servers.endpoint(target)
     endpoint.ping()
     try:
         actual = {column.name: column for column in endpoint.columns(target)}
@@ -116,7 +116,7 @@ def _place(transfer: Transfer, message: str) -> Location:
 
 def _decimals(transfer: Transfer, session: Session) -> Found:
     """What would hold the bare numeric columns, which have no scale of their own."""
-    source = session.servers.endpoint(transfer.source.system)
+    source = session.servers.endpoint(transfer.source)
     columns = [
         column
         for column in source.columns(transfer.source)

@@ -116,13 +116,11 @@ def _checked_url(text: str) -> str:
 
 def _look(session: Session, transfer: Transfer) -> _Seen:
     servers = session.servers
-    systems = dict.fromkeys(
-        table.system for table in (transfer.source, *(hop.to for hop in transfer.hops))
-    )
+    tables = (transfer.source, *(hop.to for hop in transfer.hops))
     identities: dict[str, str] = {}
-    for system in systems:
+    for name, table in {one.connection: one for one in tables}.items():
         try:
-            identities[system] = servers.identity(system)
+            identities[name] = servers.identity(table)
         except TableferryError as error:
             return _Seen(identities, not_seen=str(error))
     try:
@@ -140,7 +138,7 @@ def _drift(session: Session, hop: Hop) -> str:
     if committed is None:
         return ""
     changes = schema_changes(hop.plan, committed)
-    actual = target_columns(session.servers.endpoint(hop.plan.target.system), hop.plan.target)
+    actual = target_columns(session.servers.endpoint(hop.plan.target), hop.plan.target)
     if actual is None:
         return "the table is gone"
     before = {column.name for column in committed.columns}

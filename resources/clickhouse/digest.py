@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import NAN_BITS, NULL, Algorithm
+from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
 from resources.digest.fields import Field, declared
 from resources.tables import Column
 
@@ -12,6 +12,28 @@ _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
 
 ENCODINGS = ("bytes",)
 """How a text becomes UTF-8 bytes: it is bytes already."""
+
+CONSTANTS = {
+    "a large integer": ("Int64", "toInt64(-9223372036854775807)"),
+    "true": ("Bool", "true"),
+    "a long decimal": ("Decimal(38, 10)", f"toDecimal128('{LONG_DECIMAL}', 10)"),
+    "a short decimal": ("Decimal(12, 4)", "toDecimal64('-0.5', 4)"),
+    "a float": ("Float64", "toFloat64('0.1')"),
+    "negative zero": ("Float64", "toFloat64('-0.0')"),
+    "NaN": ("Float32", "toFloat32('nan')"),
+    "a date": ("Date32", "toDate32('1900-01-01')"),
+    "a time": ("String", "'23:59:59.999999'"),
+    "a timestamp": (
+        "DateTime64(6, 'UTC')",
+        "toDateTime64('1900-01-01 00:00:00.000001', 6, 'UTC')",
+    ),
+    "an instant": ("DateTime64(6, 'UTC')", "toDateTime64('1969-12-31 23:00:00.000001', 6, 'UTC')"),
+    "a uuid": ("UUID", f"toUUID('{UUID}')"),
+    "a text with blanks": ("String", "'~,: '"),
+    "a text": ("String", f"'{SAMPLE}'"),
+    "bytes": ("String", "unhex('00ff10')"),
+}
+"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
 
 
 def whole(field: Field, column: Column, x: str) -> str | None:
@@ -74,6 +96,11 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding:
     return text(field, column, x)
 
 
+def sent_exactly(field: Field, column: Column) -> bool:
+    """Nothing is taken for exact: the server writes what a client digests."""
+    return False
+
+
 def row(values: Sequence[str]) -> str:
     """The text of a row of framed values."""
     joined = ", ',', ".join(f"ifNull({value}, '{NULL}')" for value in values)
@@ -83,11 +110,6 @@ def row(values: Sequence[str]) -> str:
 def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
     """The digest of a row's text, an Int64."""
     return f"reinterpretAsInt64(reverse(substring({_HASHES[algorithm]}({row_text}), 1, 8)))"
-
-
-def total(number: str) -> str:
-    """The exact sum of 64-bit integers, as text."""
-    return f"toString(sum(toInt128({number})))"
 
 
 def exact_sum(field: Field, x: str) -> str:

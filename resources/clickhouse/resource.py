@@ -24,7 +24,7 @@ from resources.errors import (
     InputError,
     TableMissing,
 )
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 
 Compression = Literal["none", "lz4", "zstd"]
 
@@ -71,7 +71,7 @@ class ClickHouseResource(ServerResource):
         >>> ClickHouseResource(url="http://reader:secret@localhost:8123/warehouse").ping()
     """
 
-    system: ClassVar[System] = "clickhouse"
+    system: ClassVar[str] = "clickhouse"
 
     secure: bool | None = Field(default=None, description="HTTPS instead of HTTP.")
     verify: bool | None = Field(default=None, description="Verify the server's certificate.")

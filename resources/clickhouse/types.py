@@ -1,4 +1,4 @@
-"""What ClickHouse columns hold."""
+"""What the columns of each ClickHouse type hold, and which type we choose for what."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from resources.types.kinds import (
     unsigned,
 )
 from resources.types.slot import Slot
+from resources.types.type_map import ColumnType, TypeMap
 
 CALENDAR = days("1900-01-01"), days("2299-12-31")
 """Date32 and DateTime64 of every release; an older one shows another date for a value outside."""
@@ -55,6 +56,8 @@ ORDER = ("Int16", "Int32", "Int64")
 """The integers that we choose by ourselves, narrowest first."""
 
 SHORT_DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
+WIDE_INTEGERS = ("Int128", "Int256", "UInt128", "UInt256")
+MOST_DIGITS = 76
 
 
 def has_long_calendar(version: str) -> bool:
@@ -72,6 +75,49 @@ def _release(version: str) -> tuple[int, int]:
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
+def read(declared: str) -> ColumnType:
+    """Read a declared type, with or without Nullable and LowCardinality."""
+    name, arguments = reader.clickhouse(reader.unwrap(declared)[0])
+    item = arguments[0] if name == "Array" and len(arguments) == 1 else None
+    return ColumnType(name, _kind(name, arguments), item)
+
+
+def _kind(name: str, arguments: list[str]) -> Kind | None:
+    numbers = [int(argument) for argument in arguments if argument.isdecimal()]
+    first = numbers[0] if numbers else None
+    if name in INTEGERS:
+        return INTEGERS[name]
+    if name in WIDE_INTEGERS:
+        return Decimal(76, 0)
+    match name:
+        case "Bool":
+            return Boolean()
+        case "Float32" | "Float64":
+            return Float(32 if name == "Float32" else 64)
+        case "Decimal":
+            precision, scale = (numbers + [10, 0][len(numbers) :])[:2]
+            return Decimal(precision, scale)
+        case "String" | "Enum8" | "Enum16":
+            return Text()
+        case "FixedString":
+            return Binary(first, fixed=True) if first else None
+        case "UUID":
+            return Uuid()
+        case "Date":
+            return Date(0, 65535)
+        case "Date32":
+            return Date(*LONG_CALENDAR)
+        case "DateTime":
+            return Timestamp(0, 0, (2**32 - 1) * 1_000_000, "utc")
+        case "DateTime64":
+            return Timestamp(3 if first is None else first, *microseconds(*LONG_CALENDAR), "utc")
+        case "Time" | "Time64":
+            return Time(first or 0)
+        case "Array" if len(arguments) == 1:
+            return Array(read(arguments[0]).kind or Text())
+    return Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
+
+
 def slot(declared: str, long_calendar: bool = False) -> Slot | None:
     """What a ClickHouse column of a type holds, and the Arrow type that ArrowStream takes for it.
 
@@ -82,61 +128,56 @@ def slot(declared: str, long_calendar: bool = False) -> Slot | None:
     Returns:
         None if nothing of ours can be stored in such a column exactly.
     """
-    inner, _, _ = reader.unwrap(declared)
-    name, arguments = reader.clickhouse(inner)
-    if name in INTEGERS:
-        return Slot(INTEGERS[name], ARROW_INTEGERS[name])
-    if name == "Bool":
-        return Slot(Boolean(), pa.bool_())
-    if name in ("Float32", "Float64"):
-        single = name == "Float32"
-        return Slot(Float(32 if single else 64), pa.float32() if single else pa.float64())
-    if name == "Decimal" or name in SHORT_DECIMALS:
-        return _decimal(name, arguments)
-    if name == "String":
-        return Slot(Text(), pa.string())
-    if name == "FixedString" and _number(arguments):
-        return Slot(Binary(_number(arguments), fixed=True), pa.binary())
-    if name == "UUID":
-        return Slot(Uuid(), pa.binary(16))
-    if name == "Date":
-        return Slot(Date(0, 65535), pa.date32())
-    if name == "Date32":
-        return Slot(Date(*(LONG_CALENDAR if long_calendar else CALENDAR)), pa.date32())
-    if name == "DateTime64" and arguments and arguments[0] in set("01234567"):
-        return _timestamp(int(arguments[0]), arguments[1:], long_calendar)
-    if name == "Array" and len(arguments) == 1:
-        item = slot(arguments[0], long_calendar)
-        if item and reader.unwrap(arguments[0])[1]:
-            return Slot(Array(item.kind), pa.list_(item.arrow))
+    type_ = read(declared)
+    calendar = LONG_CALENDAR if long_calendar else CALENDAR
+    match type_.kind:
+        case Integer() as kind:
+            return Slot(kind, ARROW_INTEGERS[type_.name])
+        case Boolean() as kind:
+            return Slot(kind, pa.bool_())
+        case Float(bits) as kind:
+            return Slot(kind, pa.float32() if bits == 32 else pa.float64())
+        case Decimal() as kind if type_.name not in WIDE_INTEGERS:
+            return _decimal(kind, _arguments(declared))
+        case Text() as kind if type_.name == "String":
+            return Slot(kind, pa.string(), takes_bytes=True)
+        case Binary() as kind:
+            return Slot(kind, pa.binary())
+        case Uuid() as kind:
+            return Slot(kind, pa.binary(16))
+        case Date() as kind:
+            return Slot(kind if type_.name == "Date" else Date(*calendar), pa.date32())
+        case Timestamp(digits) if type_.name == "DateTime64":
+            return _timestamp(digits, _arguments(declared), calendar)
+        case Array():
+            item = slot(str(type_.item), long_calendar)
+            if item and reader.unwrap(str(type_.item))[1]:
+                return Slot(Array(item.kind), pa.list_(item.arrow), nullable=False)
     return None
 
 
-def _number(arguments: list[str]) -> int | None:
-    return int(arguments[0]) if len(arguments) == 1 and re.fullmatch(r"\d+", arguments[0]) else None
+def _arguments(declared: str) -> list[str]:
+    return reader.clickhouse(reader.unwrap(declared)[0])[1]
 
 
-def _decimal(name: str, arguments: list[str]) -> Slot | None:
+def _decimal(kind: Decimal, arguments: list[str]) -> Slot | None:
+    precision, scale = kind.precision or 0, kind.scale or 0
     if not all(argument.isdigit() for argument in arguments):
         return None
-    numbers = [int(argument) for argument in arguments]
-    if name == "Decimal":
-        precision, scale = (numbers + [10, 0][len(numbers) :])[:2]
-    else:
-        precision, scale = SHORT_DECIMALS[name], (numbers or [0])[0]
-    if not 1 <= precision <= 76 or not 0 <= scale <= precision:
+    if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
         return None
     arrow = pa.decimal128 if precision <= 38 else pa.decimal256
-    return Slot(Decimal(precision, scale), arrow(precision, scale))
+    return Slot(kind, arrow(precision, scale))
 
 
-def _timestamp(digits: int, zone: list[str], long_calendar: bool) -> Slot | None:
-    if zone and zone[0].strip("'") not in ("UTC", "Etc/UTC"):
+def _timestamp(digits: int, arguments: list[str], calendar: tuple[int, int]) -> Slot | None:
+    if arguments[:1] != [str(digits)] or digits > 7:
+        return None
+    if arguments[1:] and arguments[1].strip("'") not in ("UTC", "Etc/UTC"):
         return None
     # seven digits have no Arrow unit of their own range; ClickHouse reads them from text
     arrow = pa.timestamp("us") if digits < 7 else pa.string()
-    low, high = microseconds(*(LONG_CALENDAR if long_calendar else CALENDAR))
-    return Slot(Timestamp(digits, low, high, "utc"), arrow)
+    return Slot(Timestamp(digits, *microseconds(*calendar), "utc"), arrow)
 
 
 def default(kind: Kind) -> str | None:
@@ -158,7 +199,9 @@ def default(kind: Kind) -> str | None:
                     return name
             return "UInt64"
         case Decimal(precision, scale):
-            return f"Decimal({precision}, {scale})" if precision and precision <= 76 else None
+            return (
+                f"Decimal({precision}, {scale})" if precision and precision <= MOST_DIGITS else None
+            )
         case Float(bits):
             return f"Float{bits}"
         case Text() | Binary() | Time():
@@ -173,3 +216,19 @@ def default(kind: Kind) -> str | None:
             inner = default(item)
             return inner and f"Array(Nullable({inner}))"
     return None
+
+
+TYPES = TypeMap(
+    read=read,
+    slot=slot,
+    default=default,
+    text="String",
+    most_digits=MOST_DIGITS,
+    decimal="Decimal({}, {})".format,
+    plain=lambda declared: reader.unwrap(declared)[0],
+    low_cardinality="LowCardinality({})".format,
+    wall_clocks_as_utc=True,
+    by_release=True,
+    has_long_calendar=has_long_calendar,
+    reads_floats=reads_floats_exactly,
+)

@@ -43,6 +43,10 @@ NAN_BITS = 0x7FF8000000000000
 SAMPLE = "ä€😀~,:"
 """What a server must turn into the same UTF-8 bytes as everybody."""
 
+UUID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+LONG_DECIMAL = "-9876543210987654321098765432.109876543"
+"""Others of the values that each server is tried with: see `digest.probe`."""
+
 
 def definition(algorithm: Algorithm) -> str:
     """What is stored with a fingerprint, to know whether another one can be compared with it."""

@@ -5,42 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 
-from resources.clickhouse import digest as clickhouse
 from resources.digest.definition import Algorithm
 from resources.digest.fields import Field, Side
-from resources.postgres import digest as postgres
-from resources.sqlserver import digest as sqlserver
-from resources.tables import System
-
-WRITERS: dict[System, ModuleType] = {
-    "postgres": postgres,
-    "sqlserver": sqlserver,
-    "clickhouse": clickhouse,
-}
-"""Modules of the same functions, which say what each does."""
+from resources.registry import system as _system
 
 
 @dataclass(frozen=True)
 class Dialect:
     """How one server computes digests."""
 
-    system: System
+    system: str
     algorithm: Algorithm
     encoding: str
     """How it turns texts into UTF-8 bytes: one of its writer's `ENCODINGS`."""
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """SQL of the digest of a row of these columns, a 64-bit integer."""
-        writer = WRITERS[self.system]
+        writer = _system(self.system).digest
         values = [self.framed(field, side, field.value(side, self.system)) for field in fields]
-        return str(writer.digest(writer.row(values), self.algorithm, self.encoding))
+        return writer.digest(writer.row(values), self.algorithm, self.encoding)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """SQL of a value's canonical form as it stands in a row."""
-        column, writer = field.column(side), WRITERS[self.system]
-        return str(writer.framed(field, column, value, self.algorithm, self.encoding))
+        column, writer = field.column(side), _system(self.system).digest
+        return writer.framed(field, column, value, self.algorithm, self.encoding)
 
     def shown(self, field: Field, side: Side) -> str:
         """SQL of what a person is shown of a value: see `values.shown`."""
@@ -49,7 +38,7 @@ class Dialect:
             return value
         if field.kind == "array":
             return self.framed(field, side, value)
-        return str(WRITERS[self.system].text(field, field.column(side), value))
+        return _system(self.system).digest.text(field, field.column(side), value)
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ class RowDigest:
         for field in self.fields:
             column, value = field.column(self.side), field.value(self.side, system)
             own = self.side == "target" or field.rendered is None
-            exact = own and bool(WRITERS[system].sent_exactly(field, column))
+            exact = own and _system(system).digest.sent_exactly(field, column)
             found.append((value if exact else self.dialect.framed(field, self.side, value), exact))
         return tuple(found)
 
@@ -88,7 +77,6 @@ class RowDigest:
         return ", ".join(f"{sql} AS ferry__{at}" for at, (sql, _) in enumerate(self.sent))
 
 
-def key_number(field: Field, side: Side, system: System) -> str | None:
+def key_number(field: Field, side: Side, system: str) -> str | None:
     """SQL of a 64-bit integer that sorts like the column; None if its kind has none."""
-    found = WRITERS[system].whole(field, field.column(side), field.value(side, system))
-    return None if found is None else str(found)
+    return _system(system).digest.whole(field, field.column(side), field.value(side, system))

@@ -7,12 +7,13 @@ from typing import Literal
 
 import pyarrow as pa
 
+from resources import registry
 from resources.dialects import quote
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift
 from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, System
-from resources.types import declared as words
+from resources.tables import Column
+from resources.types import kinds
 from resources.types.conversions import source_export
 from resources.types.export import Refusal
 
@@ -22,49 +23,18 @@ Kind = Literal[
     "array",
 ]  # fmt: skip
 
-_NAMES: dict[System, dict[Kind, str]] = {
-    "postgres": {
-        "integer": "smallint, integer, bigint, int2, int4, int8, oid, int",
-        "decimal": "numeric, decimal, money",
-        "float": "real, double precision, float4, float8",
-        "boolean": "boolean, bool",
-        "text": "text, character varying, varchar, character, char, bpchar, citext, name",
-        "bytes": "bytea",
-        "date": "date",
-        "time": "time, time without time zone",
-        "timestamp": "timestamp, timestamptz, timestamp without time zone, "
-        "timestamp with time zone",
-        "uuid": "uuid",
-    },
-    "sqlserver": {
-        "integer": "tinyint, smallint, int, bigint",
-        "decimal": "decimal, numeric, money, smallmoney",
-        "float": "real, float",
-        "boolean": "bit",
-        "text": "char, varchar, nchar, nvarchar, text, ntext, xml, sysname",
-        "bytes": "binary, varbinary, image, rowversion, timestamp",
-        "date": "date",
-        "time": "time",
-        "timestamp": "datetime, smalldatetime, datetime2, datetimeoffset",
-        "uuid": "uniqueidentifier",
-    },
-    "clickhouse": {
-        "integer": "Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64",
-        "decimal": "Int128, Int256, UInt128, UInt256, "
-        "Decimal, Decimal32, Decimal64, Decimal128, Decimal256",
-        "float": "Float32, Float64",
-        "boolean": "Bool",
-        "text": "String, FixedString, Enum8, Enum16",
-        "date": "Date, Date32",
-        "time": "Time, Time64",
-        "timestamp": "DateTime, DateTime64",
-        "uuid": "UUID",
-        "array": "Array",
-    },
-}
-_KINDS: dict[System, dict[str, Kind]] = {
-    system: {name: kind for kind, names in kinds.items() for name in names.split(", ")}
-    for system, kinds in _NAMES.items()
+_KINDS: dict[type[kinds.Kind], Kind] = {
+    kinds.Integer: "integer",
+    kinds.Boolean: "boolean",
+    kinds.Decimal: "decimal",
+    kinds.Float: "float",
+    kinds.Text: "text",
+    kinds.Binary: "bytes",
+    kinds.Date: "date",
+    kinds.Time: "time",
+    kinds.Timestamp: "timestamp",
+    kinds.Uuid: "uuid",
+    kinds.Array: "array",
 }
 
 
@@ -103,36 +73,29 @@ class Field:
     def column(self, side: Side) -> Column:
         return self.source if side == "source" else self.target
 
-    def value(self, side: Side, system: System) -> str:
+    def value(self, side: Side, system: str) -> str:
         """SQL of the column's value on one side, as it should stand in the target."""
         if side == "source" and self.rendered is not None:
             return f"({self.rendered})"
         return quote(system, self.column(side).name)
 
 
-def declared(system: System, type_text: str) -> Declared:
+def declared(system: str, type_text: str) -> Declared:
     """Take a declared type apart, e.g. `numeric(38,10)` or `DateTime64(6, 'UTC')`."""
-    if system == "clickhouse":
-        inner = words.unwrap(type_text)[0]
-        name, arguments = words.clickhouse(inner)
-        zoned = any(argument.startswith("'") for argument in arguments)
-        numbers = tuple(int(argument) for argument in arguments if argument.isdecimal())
-    else:
-        parsed = words.read(type_text)
-        if parsed.array:
-            return Declared("array", type_text)
-        name, numbers = parsed.name, parsed.numbers
-        zoned = name in ("timestamp with time zone", "timestamptz", "datetimeoffset")
-    kind = _KINDS[system].get(name)
-    precision, scale = _size(system, name, kind, numbers)
-    return Declared(
-        kind,
-        name,
-        precision,
-        scale,
-        padded=kind == "text" and name in ("character", "char", "bpchar", "nchar"),
-        zoned=kind == "timestamp" and zoned,
-    )
+    found = registry.system(system).types.read(type_text)
+    own = None if found.kind is None else _KINDS[type(found.kind)]
+    match found.kind:
+        case kinds.Decimal(precision, scale):
+            return Declared(own, found.name, precision, scale or 0)
+        case kinds.Text(units, characters, padded=padded):
+            return Declared(own, found.name, characters or units, padded=padded)
+        case kinds.Binary(length):
+            return Declared(own, found.name, length)
+        case kinds.Time(digits):
+            return Declared(own, found.name, scale=digits)
+        case kinds.Timestamp(digits, zone=zone):
+            return Declared(own, found.name, scale=digits, zoned=zone != "none")
+    return Declared(own, found.name)
 
 
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
@@ -153,7 +116,7 @@ def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
     return tuple(_field(plan, by_name[name]) for name in names)
 
 
-def own_field(system: System, column: Column) -> Field:
+def own_field(system: str, column: Column) -> Field:
     """A column that is looked at on its own side only."""
     own = declared(system, column.type)
     return Field(
@@ -221,7 +184,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     )
 
 
-def _as_text(system: System, column: Column) -> str:
+def _as_text(system: str, column: Column) -> str:
     """What a target's text column gets, without the guards that may stop an export."""
     export = source_export(system, column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
@@ -239,8 +202,13 @@ def _kind(source: Declared, target: Declared, column: ColumnPlan) -> Kind:
 
 
 def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
-    item_source = Column(column.source.name, column.source.type.rpartition("[")[0])
-    item_target = Column(column.target.name, words.clickhouse(column.target.type)[1][0])
+    item_source, item_target = (
+        replace(one, type=str(registry.system(system).types.read(one.type).item))
+        for one, system in (
+            (column.source, plan.source.system),
+            (column.target, plan.target.system),
+        )
+    )
     item = _field(plan, replace(column, source=item_source, target=item_target))
     return Field(
         name=column.target.name,
@@ -249,37 +217,6 @@ def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
         target=column.target,
         item=replace(item, rendered=None),
     )
-
-
-def _size(
-    system: System, name: str, kind: Kind | None, numbers: tuple[int, ...]
-) -> tuple[int | None, int]:
-    first = numbers[0] if numbers else None
-    if kind == "decimal":
-        return _decimal_size(system, name, numbers)
-    if kind in ("time", "timestamp"):
-        fixed = {
-            "datetime": 3,
-            "smalldatetime": 0,
-            "DateTime": 0,
-            "Time": 0,
-            "DateTime64": 3,
-        }
-        default = fixed.get(name, 7 if system == "sqlserver" else 6)
-        return None, default if first is None else first
-    return first if first and first > 0 else None, 0
-
-
-def _decimal_size(system: System, name: str, numbers: tuple[int, ...]) -> tuple[int | None, int]:
-    if name in ("money", "smallmoney"):
-        return 19, 2 if system == "postgres" else 4
-    if name.startswith("Decimal") and name != "Decimal":
-        return {"32": 9, "64": 18, "128": 38, "256": 76}[name[7:]], numbers[0] if numbers else 0
-    if name.endswith(("Int128", "Int256")):
-        return 76, 0
-    if not numbers:
-        return (None, 0) if system == "postgres" else (18 if system == "sqlserver" else 10, 0)
-    return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
 def _is_bytes(type_: pa.DataType) -> bool:

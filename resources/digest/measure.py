@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.dialects import qualified
-from resources.digest.expressions import WRITERS, RowDigest
+from resources.digest.expressions import RowDigest
 from resources.digest.fields import Field, Side
 from resources.digest.placement import client_computes, digested
 from resources.digest.values import shown
@@ -15,7 +15,8 @@ from resources.endpoint import BATCH_ROWS, Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number, within
-from resources.tables import Column, System, TableRef
+from resources.registry import system as _system
+from resources.tables import Column, TableRef
 
 ROWS, DIGEST = "rows", "digest"
 """Names of the row count and of the sum of the row digests among the figures."""
@@ -42,7 +43,7 @@ class Grouped:
     where: str
 
     @classmethod
-    def by_range(cls, ranges: Sequence[KeyRange], key: Column, system: System) -> Grouped:
+    def by_range(cls, ranges: Sequence[KeyRange], key: Column, system: str) -> Grouped:
         """The rows of some ranges, each a group, numbered by its position."""
         return cls(range_number(ranges, key, system), within(ranges, key, system))
 
@@ -146,24 +147,22 @@ def measuring(
 ) -> str:
     """The query of `measure`, in the table's SQL."""
     system = table.system
-    writer = WRITERS[system]
+    writer, dialect = _system(system).digest, _system(system).dialect
     inner = [f"{grouped.group} AS {_ALIAS}g"]
-    outer = [f"{_ALIAS}g", "COUNT_BIG(*)" if system == "sqlserver" else "count(*)"]
+    outer = [f"{_ALIAS}g", dialect.count]
     if digest is not None:
         inner.append(f"{digest} AS {_ALIAS}d")
-        outer.append(writer.total(f"{_ALIAS}d"))
+        outer.append(dialect.exact_sum(f"{_ALIAS}d"))
     for number, field in enumerate(figures):
         name = f"{_ALIAS}f{number}"
         inner.append(f"{field.value(side, system)} AS {name}")
         if field.kind in SUMMED:
             outer.append(writer.exact_sum(field, name))
         outer += [writer.text(field, field.column(side), f"{end}({name})") for end in _ENDS]
-    # else PostgreSQL merges both levels, expects as many groups as rows, and sorts them all
-    barrier = " OFFSET 0" if system == "postgres" else ""
     selected = ", ".join(f"{sql} AS {_ALIAS}c{index}" for index, sql in enumerate(outer))
     return (
-        f"SELECT {selected} FROM (SELECT {', '.join(inner)} "
-        f"FROM {qualified(table)} WHERE {grouped.where}{barrier}) q GROUP BY {_ALIAS}g"
+        f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {qualified(table)} "
+        f"WHERE {grouped.where}{dialect.barrier}) q GROUP BY {_ALIAS}g"
     )
 
 

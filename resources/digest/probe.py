@@ -10,13 +10,22 @@ from typing import Literal, NamedTuple, cast
 
 from resources.connection import ServerResource
 from resources.dialects import quote
-from resources.digest.definition import ALGORITHMS, NAN_BITS, NULL, SAMPLE, Algorithm
-from resources.digest.expressions import WRITERS, Dialect, RowDigest
+from resources.digest.definition import (
+    ALGORITHMS,
+    LONG_DECIMAL,
+    NAN_BITS,
+    NULL,
+    SAMPLE,
+    UUID,
+    Algorithm,
+)
+from resources.digest.expressions import Dialect, RowDigest
 from resources.digest.fields import Field, Kind
 from resources.endpoint import Endpoint
 from resources.errors import TableferryError
 from resources.probe import Constant, probed, remembered
-from resources.tables import Column, System
+from resources.registry import system as _system
+from resources.tables import Column
 
 SHOWN = 3
 """Of the wrong results that a message names."""
@@ -32,8 +41,6 @@ class Value(NamedTuple):
     kind: Kind
     scale: int
     form: str
-    sql: dict[System, tuple[str, str]]
-    """Declared type and literal, of the systems that have such a value."""
 
 
 def _hashed(algorithm: Algorithm, data: bytes) -> int:
@@ -41,89 +48,25 @@ def _hashed(algorithm: Algorithm, data: bytes) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-_UUID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
-_WIDE = "-9876543210987654321098765432.109876543"
-_TABLE = f"""
-integer, 0 -> -9223372036854775807
-  postgres bigint: (-9223372036854775807)
-  sqlserver bigint: CAST(-9223372036854775807 AS bigint)
-  clickhouse Int64: toInt64(-9223372036854775807)
-boolean, 0 -> 1
-  postgres boolean: true
-  sqlserver bit: CAST(1 AS bit)
-  clickhouse Bool: true
-decimal, 10 -> {_WIDE}0
-  postgres numeric(38,10): ({_WIDE})::numeric(38,10)
-  sqlserver decimal(38,10): CAST({_WIDE} AS decimal(38,10))
-  clickhouse Decimal(38, 10): toDecimal128('{_WIDE}', 10)
-decimal, 4 -> -0.5000
-  postgres numeric(12,4): (-0.5)::numeric(12,4)
-  sqlserver decimal(12,4): CAST(-0.5 AS decimal(12,4))
-  clickhouse Decimal(12, 4): toDecimal64('-0.5', 4)
-float, 0 -> 4591870180066957722
-  postgres double precision: 0.1::float8
-  sqlserver float(53): CAST(0.1E0 AS float(53))
-  clickhouse Float64: toFloat64('0.1')
-float, 0 -> {-(2**63)}
-  postgres double precision: '-0.0'::float8
-  clickhouse Float64: toFloat64('-0.0')
-float, 0 -> {NAN_BITS}
-  postgres real: 'NaN'::real
-  clickhouse Float32: toFloat32('nan')
-date, 0 -> -25567
-  postgres date: date '1900-01-01'
-  sqlserver date: CAST('19000101' AS date)
-  clickhouse Date32: toDate32('1900-01-01')
-time, 6 -> 86399999999
-  postgres time without time zone: time '23:59:59.999999'
-  sqlserver time(6): CAST('23:59:59.999999' AS time(6))
-  clickhouse String: '23:59:59.999999'
-timestamp, 6 -> -2208988799999999
-  postgres timestamp without time zone: timestamp '1900-01-01 00:00:00.000001'
-  sqlserver datetime2(6): CAST('1900-01-01T00:00:00.000001' AS datetime2(6))
-  clickhouse DateTime64(6, 'UTC'): toDateTime64('1900-01-01 00:00:00.000001', 6, 'UTC')
-timestamp, 6 -> -3599999999
-  postgres timestamp with time zone: timestamptz '1970-01-01 01:00:00.000001+02'
-  sqlserver datetimeoffset(6): CAST('1970-01-01T01:00:00.000001+02:00' AS datetimeoffset(6))
-  clickhouse DateTime64(6, 'UTC'): toDateTime64('1969-12-31 23:00:00.000001', 6, 'UTC')
-uuid, 0 -> {_UUID}
-  postgres uuid: uuid '{_UUID}'
-  sqlserver uniqueidentifier: CAST('{_UUID}' AS uniqueidentifier)
-  clickhouse UUID: toUUID('{_UUID}')
-text, 0 -> 4:~,:\N{SPACE}
-  postgres character(4): '~,: '::character(4)
-  sqlserver nvarchar(20): CAST(N'~,: ' AS nvarchar(20))
-  clickhouse String: '~,: '
-text, 0 -> {len(SAMPLE.encode())}:{SAMPLE}
-  postgres text: '{SAMPLE}'::text
-  sqlserver nvarchar(20): CAST(N'{SAMPLE}' AS nvarchar(20))
-  clickhouse String: '{SAMPLE}'
-text, 0 -> {NULL}
-  postgres text: NULL::text
-  sqlserver nvarchar(20): CAST(NULL AS nvarchar(20))
-bytes, 0 -> 3:#
-  postgres bytea: decode('00ff10', 'hex')
-  sqlserver varbinary(20): CAST(0x00FF10 AS varbinary(20))
-  clickhouse String: unhex('00ff10')
-"""
-
-
-def _values() -> tuple[Value, ...]:
-    found: list[Value] = []
-    for line in _TABLE.strip("\n").split("\n"):
-        if not line.startswith("  "):
-            head, _, form = line.partition(" -> ")
-            kind, _, scale = head.partition(", ")
-            found.append(Value(cast(Kind, kind), int(scale), form, {}))
-            continue
-        system, _, rest = line.strip().partition(" ")
-        type_, _, literal = rest.partition(": ")
-        found[-1].sql[cast(System, system)] = type_, literal
-    return tuple(found)
-
-
-VALUES = _values()
-"""Every kind with values that systems are known to treat differently."""
+VALUES = {
+    "a large integer": Value("integer", 0, "-9223372036854775807"),
+    "true": Value("boolean", 0, "1"),
+    "a long decimal": Value("decimal", 10, f"{LONG_DECIMAL}0"),
+    "a short decimal": Value("decimal", 4, "-0.5000"),
+    "a float": Value("float", 0, "4591870180066957722"),
+    "negative zero": Value("float", 0, str(-(2**63))),
+    "NaN": Value("float", 0, str(NAN_BITS)),
+    "a date": Value("date", 0, "-25567"),
+    "a time": Value("time", 6, "86399999999"),
+    "a timestamp": Value("timestamp", 6, "-2208988799999999"),
+    "an instant": Value("timestamp", 6, "-3599999999"),
+    "a uuid": Value("uuid", 0, UUID),
+    "a text with blanks": Value("text", 0, "4:~,: "),
+    "a text": Value("text", 0, f"{len(SAMPLE.encode())}:{SAMPLE}"),
+    "NULL": Value("text", 0, NULL),
+    "bytes": Value("bytes", 0, "3:#"),
+}
+"""By name: values of every kind, those included that systems are known to treat differently."""
 
 
 def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> Dialect:
@@ -138,7 +81,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> Dialect:
     candidates = [
         Dialect(endpoint.system, one, encoding)
         for one in ((algorithm,) if algorithm else ALGORITHMS)
-        for encoding in WRITERS[endpoint.system].ENCODINGS
+        for encoding in _system(endpoint.system).digest.ENCODINGS
     ]
     for found in candidates:
         if not probed(server, "digest", constants(found)[-1:]):
@@ -198,20 +141,20 @@ def summed_constants(
         tens: of the power of ten that the number of rows, 2, is multiplied by.
     """
     row = constants(found)[-1]
-    names = ", ".join(quote(found.system, name) for name, _ in row.values)
-    values = ", ".join(sql for _, sql in row.values)
+    names = [quote(found.system, name) for name, _ in row.values]
+    values = [sql for _, sql in row.values]
     # two, as PostgreSQL treats a single row as constants
-    tables = [f"(VALUES ({values}), ({values})) AS probe({names})"]
+    tables = [_system(found.system).dialect.constants([values, values], names)]
     digits = ", ".join(f"({digit})" for digit in range(10))
     tables += [f"(VALUES {digits}) AS d{place}(n)" for place in range(tens)]
     source = " CROSS JOIN ".join(tables)
     if who == "server":
-        total = WRITERS[found.system].total(row.expression)
+        total = _system(found.system).dialect.exact_sum(row.expression)
         return 2 * 10**tens, int(endpoint.query(f"SELECT {total} FROM {source}")[0][0])
     # polars takes half a second to import
     from resources.digest.client import summed
 
-    digest = RowDigest(found, tuple(field for field, _ in _framed(found)), "target")
+    digest = RowDigest(found, tuple(field for field, _, _ in _framed(found)), "target")
     query = f"SELECT 0 AS ferry__g, {digest.selected} FROM {source}"
     with endpoint.read_arrow(query) as reader:
         return summed(digest, reader)[0]
@@ -221,27 +164,31 @@ def constants(found: Dialect) -> list[Constant]:
     """What a server must make of each of `VALUES`, and at last of a row of all of them."""
     asked: list[Constant] = []
     framed = _framed(found)
-    literals = tuple((field.name, value.sql[found.system][1]) for field, value in framed)
+    literals = tuple((field.name, literal) for field, _, literal in framed)
     forms: list[str] = []
-    for (field, value), literal in zip(framed, literals, strict=True):
+    for field, value, sql in framed:
         hashed = _hashed(found.algorithm, b"\x00\xff\x10")
         forms.append(value.form.replace("#", str(hashed)))
         form = found.framed(field, "target", quote(found.system, field.name))
         expected = None if value.form == NULL else forms[-1]
-        asked.append(Constant(f"{field.target.type} {value.form}", form, expected, (literal,)))
+        asked.append(
+            Constant(f"{field.target.type} {value.form}", form, expected, ((field.name, sql),))
+        )
     row = str(_hashed(found.algorithm, ",".join(forms).encode()))
-    digest = found.digest([field for field, _ in framed], "target")
+    digest = found.digest([field for field, _, _ in framed], "target")
     return [*asked, Constant("the digest of a row", digest, row, literals)]
 
 
-def _framed(found: Dialect) -> list[tuple[Field, Value]]:
-    """The columns of a row of all values that a server has."""
-    columns: list[tuple[Field, Value]] = []
-    for number, value in enumerate(VALUES):
+def _framed(found: Dialect) -> list[tuple[Field, Value, str]]:
+    """The columns of a row of all values that a server has, with their literals."""
+    columns: list[tuple[Field, Value, str]] = []
+    constants = _system(found.system).digest.CONSTANTS
+    for number, (name, value) in enumerate(VALUES.items()):
         # a database in another encoding may have no such characters
         known = found.encoding != "converted" or value.form.isascii()
-        if found.system in value.sql and known:
-            column = Column(f"c{number}", value.sql[found.system][0])
+        if name in constants and known:
+            type_, literal = constants[name]
+            column = Column(f"c{number}", type_)
             field = Field(column.name, value.kind, column, column, scale=value.scale)
-            columns.append((field, value))
+            columns.append((field, value, literal))
     return columns

@@ -3,53 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import uuid
-from collections.abc import Mapping
 
+from resources import registry
 from resources.errors import InputError
 from resources.keys.range import Bound, KeyKind
-from resources.tables import Column, System
+from resources.tables import Column
+from resources.types.kinds import Date, Integer, Timestamp, Uuid
+from resources.types.type_map import ColumnType
 
-INTEGERS: Mapping[System, Mapping[str, int]] = {
-    "postgres": {"smallint": 5, "integer": 10, "bigint": 19},
-    "sqlserver": {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19},
-    "clickhouse": {
-        "Int8": 3,
-        "UInt8": 3,
-        "Int16": 5,
-        "UInt16": 5,
-        "Int32": 10,
-        "UInt32": 10,
-        "Int64": 19,
-        "UInt64": 20,
-    },
-}
-"""Decimal digits of each integer type's largest value."""
-
-OTHERS: Mapping[System, Mapping[str, KeyKind]] = {
-    "postgres": {
-        "date": "date",
-        "timestamp without time zone": "timestamp",
-        "timestamp with time zone": "timestamp",
-        "uuid": "uuid",
-    },
-    "sqlserver": {
-        "date": "date",
-        "datetime": "timestamp",
-        "smalldatetime": "timestamp",
-        "datetime2": "timestamp",
-        "datetimeoffset": "timestamp",
-        "uniqueidentifier": "uuid",
-    },
-    "clickhouse": {
-        "Date": "date",
-        "Date32": "date",
-        "DateTime": "timestamp",
-        "DateTime64": "timestamp",
-        "UUID": "uuid",
-    },
-}
 LARGEST = {3: 255, 5: 2**15 - 1, 10: 2**31 - 1, 19: 2**63 - 1, 20: 2**64 - 1}
 """By digits: the largest bound of a range, so that its literal has the column's own type."""
 
@@ -58,18 +20,21 @@ _EPOCH = dt.datetime(1, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
-def key_kind(column: Column, system: System) -> tuple[KeyKind, int]:
+def key_kind(column: Column, system: str) -> tuple[KeyKind, int]:
     """What kind of key a column is, and to how many digits its integers are padded.
 
     Raises:
         InputError: its type has no order that all systems agree on, for example text.
     """
-    # timestamp(3) with time zone -> timestamp with time zone; DateTime64(6, 'UTC') -> DateTime64
-    bare = re.sub(r"\([^)]*\)", "", column.type).strip()
-    if bare in INTEGERS[system]:
-        return "integer", INTEGERS[system][bare]
-    if bare in OTHERS[system]:
-        return OTHERS[system][bare], DEFAULT_DIGITS
+    match registry.system(system).types.read(column.type):
+        case ColumnType(kind=Integer(high=high)):
+            return "integer", len(str(high))
+        case ColumnType(kind=Date()):
+            return "date", DEFAULT_DIGITS
+        case ColumnType(kind=Timestamp()):
+            return "timestamp", DEFAULT_DIGITS
+        case ColumnType(kind=Uuid()):
+            return "uuid", DEFAULT_DIGITS
     raise InputError(
         f"the key {column.name!r} is of type {column.type}; "
         "a key should be an integer, date, timestamp or uuid column"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from resources.dialects import predicate, quote
 from resources.keys.range import Bound, KeyRange
-from resources.tables import Column, System
+from resources.tables import Column
 
 MOST_RANGES = 500
 """Of one query: SQL Server allows ten nested CASE, and a balanced tree over these needs nine.
@@ -16,7 +16,7 @@ ENUMERATED = 16
 """Up to this many ranges are selected one by one, so that what lies between them is not read."""
 
 
-def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
+def range_number(ranges: Sequence[KeyRange], column: Column, system: str) -> str:
     """SQL of the position in `ranges` of the range that holds the row; -1 for none of them.
 
     A balanced tree of CASE, so that many ranges cost a few comparisons per row.
@@ -61,7 +61,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
     return sql
 
 
-def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
+def within(ranges: Sequence[KeyRange], column: Column, system: str) -> str:
     """A condition that at least all rows of the ranges meet, cheap for the server to decide."""
     if len(ranges) <= ENUMERATED:
         return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from resources.delimited import END, END_BYTE
 from resources.dialects import quote
 from resources.plan import OverflowPolicy
 from resources.postgres.copy_text import condition_of, guarded
 from resources.refusals import Where
-from resources.sqlserver.landing_table import END, END_BYTE
 from resources.tables import Column, TableRef
 from resources.types.conversions import Route
 from resources.types.decimals import ToDecimal

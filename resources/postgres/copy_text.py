@@ -7,7 +7,7 @@ import datetime as dt
 from resources.dialects import quote, string_literal
 from resources.plan import OverflowPolicy
 from resources.refusals import MARK, SHOWN, Where
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 from resources.types.conversions import Route
 from resources.types.decimals import ToDecimal
 from resources.types.kinds import (
@@ -53,14 +53,14 @@ def guarded(expression: str, condition: str, where: Where, reason: str, type_: s
 
 
 def text_expression(
-    column: Column, way: Route, source: TableRef, target: System, key: str, policy: OverflowPolicy
+    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
 ) -> str | None:
-    """The expression for text rows, its guard included; None if there is no exact one.
+    """The expression for tab-separated rows, its guard included; None if there is no exact one.
 
     Opt-ins change values and count what they changed, which a query that streams cannot tell; so
     those columns travel as record batches.
     """
-    if (source.system, target) != ("postgres", "clickhouse") or policy in ("null", "clamp"):
+    if policy in ("null", "clamp"):
         return None
     name = quote(source.system, column.name)
     if way.as_text or isinstance(way.source.kind, Text):

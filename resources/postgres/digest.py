@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import NAN_BITS, NULL, Algorithm
+from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
 from resources.digest.fields import Field, declared
 from resources.tables import Column
 
@@ -13,6 +13,26 @@ _AT_A_TIME = 16
 
 ENCODINGS = ("plain", "converted")
 """How a text becomes UTF-8 bytes: it is UTF-8 already, or it is converted."""
+
+CONSTANTS = {
+    "a large integer": ("bigint", "(-9223372036854775807)"),
+    "true": ("boolean", "true"),
+    "a long decimal": ("numeric(38,10)", f"({LONG_DECIMAL})::numeric(38,10)"),
+    "a short decimal": ("numeric(12,4)", "(-0.5)::numeric(12,4)"),
+    "a float": ("double precision", "0.1::float8"),
+    "negative zero": ("double precision", "'-0.0'::float8"),
+    "NaN": ("real", "'NaN'::real"),
+    "a date": ("date", "date '1900-01-01'"),
+    "a time": ("time without time zone", "time '23:59:59.999999'"),
+    "a timestamp": ("timestamp without time zone", "timestamp '1900-01-01 00:00:00.000001'"),
+    "an instant": ("timestamp with time zone", "timestamptz '1970-01-01 01:00:00.000001+02'"),
+    "a uuid": ("uuid", f"uuid '{UUID}'"),
+    "a text with blanks": ("character(4)", "'~,: '::character(4)"),
+    "a text": ("text", f"'{SAMPLE}'::text"),
+    "NULL": ("text", "NULL::text"),
+    "bytes": ("bytea", "decode('00ff10', 'hex')"),
+}
+"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
 
 
 def whole(field: Field, column: Column, x: str) -> str | None:
@@ -91,6 +111,11 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding:
     return text(field, column, x)
 
 
+def sent_exactly(field: Field, column: Column) -> bool:
+    """Nothing is taken for exact: the server writes what a client digests."""
+    return False
+
+
 def row(values: Sequence[str]) -> str:
     """The text of a row of framed values."""
     return _joined([f"coalesce({value}, '{NULL}')" for value in values])
@@ -104,11 +129,6 @@ def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
         utf8 = f"convert_to({row_text}, 'UTF8')" if encoding == "converted" else row_text
         first = f"left(md5({utf8}), 16)"
     return f"('x' || {first})::bit(64)::bigint"
-
-
-def total(number: str) -> str:
-    """The exact sum of bigints, as text."""
-    return f"sum({number})::text"
 
 
 def exact_sum(field: Field, x: str) -> str:

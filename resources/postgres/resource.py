@@ -21,7 +21,7 @@ from resources.kept import KeptConnections
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class PostgresResource(ServerResource):
         ... )
     """
 
-    system: ClassVar[System] = "postgres"
+    system: ClassVar[str] = "postgres"
 
     def ping(self) -> str:
         """The server's version, for example `18.6`.

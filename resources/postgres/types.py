@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resources.types.declared import Declared, read
+from resources.types import declared as reader
+from resources.types.declared import Declared
 from resources.types.export import Export, Refusal
 from resources.types.kinds import (
     MICROSECONDS_PER_DAY,
@@ -14,6 +15,8 @@ from resources.types.kinds import (
     Date,
     Decimal,
     Float,
+    Integer,
+    Kind,
     Text,
     Time,
     Timestamp,
@@ -21,6 +24,7 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
+from resources.types.type_map import ColumnType, TypeMap
 
 # 4713-11-24 BC and 5874897-12-31, the ends of `date`; 294276-12-31 ends `timestamp`. The infinities
 # are outside of them. (datatype/timestamp.h)
@@ -34,9 +38,24 @@ TIMESTAMPS = Timestamp(
 INTEGERS = {
     "smallint": signed(16),
     "integer": signed(32),
-    "int": signed(32),
     "bigint": signed(64),
     "oid": unsigned(32),
+}
+ALIASES = {
+    "int2": "smallint",
+    "int": "integer",
+    "int4": "integer",
+    "int8": "bigint",
+    "decimal": "numeric",
+    "float4": "real",
+    "float8": "double precision",
+    "bool": "boolean",
+    "char": "character",
+    "bpchar": "character",
+    "varchar": "character varying",
+    "time": "time without time zone",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
 }
 # The longest text of a type, where it has one. An interval: '-178000000 years -11 mons
 # -2147483648 days -2562047788:00:54.775808'; an inet: an IPv4-mapped IPv6 address with its mask.
@@ -62,6 +81,58 @@ OUTPUT = {"inet": "inet_out", "cidr": "cidr_out"}
 """Types whose cast to text differs from what they print: inet::text always shows the mask."""
 
 
+def read(declared: str) -> ColumnType:
+    """Read a declared type as `format_type` prints it; an array is all name."""
+    type_ = reader.read(declared)
+    name = ALIASES.get(type_.name, type_.name)
+    kind = _kind(name, type_)
+    if not type_.array:
+        return ColumnType(name, kind)
+    return ColumnType(declared, Array(kind or Text()), declared.rpartition("[")[0])
+
+
+def _kind(name: str, type_: Declared) -> Kind | None:
+    if name in INTEGERS:
+        return INTEGERS[name]
+    length = type_.numbers[0] if type_.numbers else None
+    match name:
+        case "numeric":
+            return _numeric(type_)
+        case "money":
+            return Decimal(19, 2)
+        case "real" | "double precision":
+            return Float(32 if name == "real" else 64)
+        case "boolean":
+            return Boolean()
+        case "bytea":
+            return Binary()
+        case "date":
+            return DATES
+        case "time without time zone":
+            return Time(type_.number(0, 6), midnight=True)
+        case "timestamp without time zone":
+            return replace(TIMESTAMPS, digits=type_.number(0, 6))
+        case "timestamp with time zone":
+            return replace(TIMESTAMPS, digits=type_.number(0, 6), zone="utc")
+        case "uuid":
+            return Uuid()
+        case "character" | "character varying":
+            return Text(length and 2 * length, length, padded=name == "character")
+        case "text" | "citext":
+            return Text()
+        case "name":
+            return Text(BOUNDED_TEXT[name])
+    return None
+
+
+def _numeric(type_: Declared) -> Decimal:
+    if not type_.numbers:
+        return Decimal(None, None, nan=True)
+    precision, scale = type_.numbers[0], type_.number(1, 0)
+    # from version 15 on the scale may be negative (left of the point) or exceed the precision
+    return Decimal(max(precision, precision - scale, scale), max(scale, 0), nan=True)
+
+
 def export(declared: str) -> Export | Refusal:
     """How a column of a PostgreSQL type is selected, and what it can hold.
 
@@ -69,66 +140,39 @@ def export(declared: str) -> Export | Refusal:
         declared: as `format_type` prints it, a domain resolved to its base type; `enum` and
             `composite` stand for themselves.
     """
-    read_type = read(declared)
-    if read_type.array:
-        return _array(declared, read_type)
-    return _scalar(declared, read_type)
+    type_ = read(declared)
+    return _scalar(declared) if type_.item is None else _array(declared, type_.item)
 
 
-def _scalar(declared: str, type_: Declared) -> Export | Refusal:
-    name = type_.name
-    if name in INTEGERS:
-        # ADBC reads oid as a signed integer, so that it would wrap from 2^31 on
-        return Export(INTEGERS[name], "{}::bigint" if name == "oid" else "{}", "{}", "{}::text")
-    if name == "numeric":
-        return _numeric(type_)
-    if name in ("real", "double precision"):
-        bits = 32 if name == "real" else 64
-        return Export(Float(bits), "{}", "{}", "{}::text")  # type: ignore[arg-type]
-    if name == "money":
-        return Export(Decimal(19, 2), "{}::numeric::text", "{}::numeric", "{}::numeric::text")
-    if name == "boolean":
-        return Export(Boolean(), "{}", "{}", "{}::text")
-    if name == "bytea":
-        return Export(Binary(), "{}", None, "encode({}, 'hex')")
-    if name == "date":
-        return Export(DATES, "{}", "{}", "{}::text")
-    if name == "time without time zone":
-        digits = type_.number(0, 6)
-        # to_char prints 24:00:00 as such, where Arrow's time cannot
-        pattern = "HH24:MI:SS" + (f".FF{digits}" if digits else "")
-        text = f"to_char({{}}, '{pattern}')"
-        return Export(Time(digits, midnight=True), "{}", text, text)
-    if name in ("timestamp without time zone", "timestamp with time zone"):
-        kind = replace(TIMESTAMPS, digits=type_.number(0, 6))
-        zoned = name.endswith("with time zone")
-        return Export(replace(kind, zone="utc") if zoned else kind, "{}", "{}", "{}::text")
-    if name == "uuid":
-        return Export(Uuid(), "{}", "{}", "{}::text")
-    if name in ("character", "character varying"):
-        # not ::text, which would cut char's padding
-        if not type_.numbers:
-            return Export(Text(), "{}", "{}", "{}")
-        length = type_.numbers[0]
-        return Export(Text(2 * length, length), "{}", "{}", "{}")
+def _scalar(declared: str) -> Export | Refusal:
+    type_ = read(declared)
+    name, kind = type_.name, type_.kind
+    match kind:
+        case Integer() | Float() | Boolean() | Date() | Timestamp() | Uuid():
+            # ADBC reads oid as a signed integer, so that it would wrap from 2^31 on
+            return Export(kind, "{}::bigint" if name == "oid" else "{}", "{}", "{}::text")
+        case Decimal() if name == "money":
+            return Export(kind, "{}::numeric::text", "{}::numeric", "{}::numeric::text")
+        case Decimal(precision):
+            # trailing zeros carry no value, but would count as digits
+            text = "{}" if precision else "trim_scale({})"
+            return Export(kind, f"{text}::text", text, f"{text}::text")
+        case Binary():
+            return Export(kind, "{}", None, "encode({}, 'hex')")
+        case Time(digits):
+            # to_char prints 24:00:00 as such, where Arrow's time cannot
+            pattern = "HH24:MI:SS" + (f".FF{digits}" if digits else "")
+            text = f"to_char({{}}, '{pattern}')"
+            return Export(kind, "{}", text, text)
+        case Text() if name in ("character", "character varying"):
+            # not ::text, which would cut char's padding
+            return Export(kind, "{}", "{}", "{}")
     if name in TEXT or name.startswith("interval") or name in RANGES:
-        return _text(type_)
+        return _text(name, reader.read(declared))
     return _refused(declared, name)
 
 
-def _numeric(type_: Declared) -> Export:
-    if not type_.numbers:
-        # trailing zeros carry no value, but would count as digits
-        text = "trim_scale({})"
-        return Export(Decimal(None, None, nan=True), f"{text}::text", text, f"{text}::text")
-    precision, scale = type_.numbers[0], type_.number(1, 0)
-    # from version 15 on the scale may be negative (left of the point) or exceed the precision
-    kind = Decimal(max(precision, precision - scale, scale), max(scale, 0), nan=True)
-    return Export(kind, "{}::text", "{}", "{}::text")
-
-
-def _text(type_: Declared) -> Export:
-    name = type_.name
+def _text(name: str, type_: Declared) -> Export:
     if name in ("bit", "bit varying"):
         length = type_.numbers[0] if type_.numbers else (1 if name == "bit" else None)
         return Export(Text(length), "{}::text", "{}::text", "{}::text")
@@ -142,21 +186,21 @@ def _text(type_: Declared) -> Export:
     return Export(Text(units), text, text, text)
 
 
-def _array(declared: str, type_: Declared) -> Export | Refusal:
-    item = _scalar(declared, replace(type_, array=False))
+def _array(declared: str, item_type: str) -> Export | Refusal:
+    item = _scalar(item_type)
     as_json = "array_to_json({})::text"
     if isinstance(item, Refusal):
         return Refusal(f"an array {item.why}", item.as_text)
     if isinstance(item.kind, Time):
         return Refusal("an array of times of day", as_json, "JSON")
-    name = type_.name
+    own = name = reader.read(declared).name
     if isinstance(item.kind, Decimal) or (isinstance(item.kind, Text) and item.arrow != "{}"):
         name = "text"
-    elif type_.name == "oid":
+    elif own == "oid":
         name = "bigint"
     return Export(
         Array(item.kind),
-        "{}" if name == type_.name else f"{{}}::{name}[]",
+        "{}" if name == own else f"{{}}::{name}[]",
         None,
         as_json,
         # ADBC flattens the dimensions, and refuses another lower bound without a name
@@ -170,3 +214,19 @@ def _array(declared: str, type_: Declared) -> Export | Refusal:
 def _refused(declared: str, name: str) -> Refusal:
     why = "of a composite type" if name in ("composite", "record") else "of a type we do not know"
     return Refusal(why, "{}::text", "what psql prints")
+
+
+EPOCH_DAYS = 10_957
+"""From 1970-01-01 to 2000-01-01, which ADBC adds to PostgreSQL's own count, wrapping around."""
+
+
+def calendar(number: int, per_day: int, bits: int) -> int | str:
+    """What a date or timestamp of ADBC is: see `TypeMap.calendar`."""
+    epoch = EPOCH_DAYS * per_day
+    own = (number - epoch + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+    if own in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1):
+        return "infinity" if own > 0 else "-infinity"
+    return own + epoch
+
+
+TYPES = TypeMap(read=read, export=export, decimals_as_text=True, infinities=True, calendar=calendar)

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from resources.dialects import qualified, quote, string_literal
 from resources.plan import CopyPlan
+from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from resources.tables import Column, TableRef
 from resources.target import row_identity
+from resources.types.kinds import Decimal, Text
 
 KEY_BYTES = 900
 """Most bytes of a clustered index key (SQL Server's maximum capacity specifications)."""
 
-_FIXED_BYTES = {
-    "bit": 1,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "bigint": 8,
-    "decimal": 17,
-    "numeric": 17,
-    "money": 8,
-    "smallmoney": 4,
-    "date": 3,
-    "time": 5,
-    "datetime": 8,
-    "smalldatetime": 4,
-    "datetime2": 8,
-    "datetimeoffset": 10,
-    "uniqueidentifier": 16,
-}
-_TYPE = re.compile(r"(\w+)(?:\s*\(\s*(\w+))?")
-_DECIMAL = re.compile(
-    r"(?:decimal|dec|numeric)\s*(?:\(\s*\d+\s*(?:,\s*(\d+)\s*)?\))?", re.IGNORECASE
-)
-TEXT_TYPES = ("char", "varchar", "nchar", "nvarchar")
 
 BINARY_ORDER = "Latin1_General_BIN2"
 """Compares text by code points, so that case and accents tell rows apart."""
@@ -62,7 +40,7 @@ def create_table(plan: CopyPlan, table: TableRef) -> list[str]:
         lines.append(f"PRIMARY KEY ({names(primary_key)})")
     statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
     key = plan.key.target
-    if primary_key[:1] != [key.name] and _bytes(key) is not None:
+    if primary_key[:1] != [key.name] and index_bytes(key.type) is not None:
         digest = hashlib.blake2b(str(table).encode(), digest_size=6).hexdigest()
         index = quote("sqlserver", f"ix_{digest}_key")
         statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({names([key.name])})")
@@ -229,7 +207,7 @@ def _same_row(plan: CopyPlan) -> str:
 
 def _equal(column: Column) -> str:
     name = quote("sqlserver", column.name)
-    if _base(column) not in TEXT_TYPES:
+    if not _is_text(column):
         return f"t.{name} = s.{name}"
     # = ignores trailing blanks under every collation; the length in bytes does not
     return (
@@ -244,39 +222,27 @@ def _definition(column: Column) -> str:
 
 
 def _widest(type_: str) -> str:
-    found = _DECIMAL.fullmatch(type_.strip())
-    return f"decimal(38,{found[1] or 0})" if found else type_
+    found = read(type_)
+    if not isinstance(found.kind, Decimal) or found.name in MONEY:
+        return type_
+    return f"decimal({MOST_DIGITS},{found.kind.scale})"
 
 
 def _primary_key(plan: CopyPlan) -> list[str]:
     identity = list(row_identity(plan))
     by_name = {column.name: column for column in plan.target_columns}
     columns = [by_name[name] for name in identity]
-    sizes = [_bytes(column) for column in columns]
+    sizes = [index_bytes(column.type) for column in columns]
     if any(
-        size is None or column.nullable or _base(column) in TEXT_TYPES
+        size is None or column.nullable or _is_text(column)
         for column, size in zip(columns, sizes, strict=True)
     ):
         return []
     return identity if sum(size or 0 for size in sizes) <= KEY_BYTES else []
 
 
-def _base(column: Column) -> str:
-    match = _TYPE.match(column.type.strip().lower())
-    return match[1] if match else ""
-
-
-def _bytes(column: Column) -> int | None:
-    """Bytes of the column in an index key; None if it cannot be in one."""
-    match = _TYPE.match(column.type.strip().lower())
-    if not match:
-        return None
-    base, size = match[1], match[2]
-    if base in _FIXED_BYTES:
-        return _FIXED_BYTES[base]
-    if base in (*TEXT_TYPES, "binary", "varbinary") and size and size.isdigit():
-        return int(size) * (2 if base in ("nchar", "nvarchar") else 1)
-    return None
+def _is_text(column: Column) -> bool:
+    return isinstance(read(column.type).kind, Text)
 
 
 def _text(value: str) -> str:

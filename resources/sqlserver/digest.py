@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import NULL, Algorithm
+from resources.digest.definition import LONG_DECIMAL, NULL, SAMPLE, UUID, Algorithm
 from resources.digest.fields import Field, declared
 from resources.tables import Column
 
@@ -22,6 +22,27 @@ _EPOCH = "CAST('19700101' AS {})"
 
 ENCODINGS = ("collation", "nvarchar")
 """How a text becomes UTF-8 bytes; which of them a server has is found by trying."""
+
+CONSTANTS = {
+    "a large integer": ("bigint", "CAST(-9223372036854775807 AS bigint)"),
+    "true": ("bit", "CAST(1 AS bit)"),
+    "a long decimal": ("decimal(38,10)", f"CAST({LONG_DECIMAL} AS decimal(38,10))"),
+    "a short decimal": ("decimal(12,4)", "CAST(-0.5 AS decimal(12,4))"),
+    "a float": ("float(53)", "CAST(0.1E0 AS float(53))"),
+    "a date": ("date", "CAST('19000101' AS date)"),
+    "a time": ("time(6)", "CAST('23:59:59.999999' AS time(6))"),
+    "a timestamp": ("datetime2(6)", "CAST('1900-01-01T00:00:00.000001' AS datetime2(6))"),
+    "an instant": (
+        "datetimeoffset(6)",
+        "CAST('1970-01-01T01:00:00.000001+02:00' AS datetimeoffset(6))",
+    ),
+    "a uuid": ("uniqueidentifier", f"CAST('{UUID}' AS uniqueidentifier)"),
+    "a text with blanks": ("nvarchar(20)", "CAST(N'~,: ' AS nvarchar(20))"),
+    "a text": ("nvarchar(20)", f"CAST(N'{SAMPLE}' AS nvarchar(20))"),
+    "NULL": ("nvarchar(20)", "CAST(NULL AS nvarchar(20))"),
+    "bytes": ("varbinary(20)", "CAST(0x00FF10 AS varbinary(20))"),
+}
+"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
 
 
 def whole(field: Field, column: Column, x: str) -> str | None:
@@ -123,11 +144,6 @@ def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
     whole_text = f"CAST({row_text} AS nvarchar(max))" if encoding == "nvarchar" else row_text
     hashed = f"SUBSTRING(HASHBYTES('{_HASHES[algorithm]}', {whole_text}), 1, 8)"
     return f"CAST(CAST({hashed} AS binary(8)) AS bigint)"
-
-
-def total(number: str) -> str:
-    """The exact sum of bigints, as text."""
-    return f"CAST(SUM(CAST({number} AS decimal(38,0))) AS varchar(40))"
 
 
 def exact_sum(field: Field, x: str) -> str:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources.sqlserver.types import MAX_UNITS, slot
+from resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
 from resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
-
-END = "."
-"""Put after every text: freebcp cuts trailing blanks, and an empty field is NULL to both tools."""
-
-END_BYTE = "2e"
-"""The same after every binary value, as hexadecimal digits."""
-
-MAX_BYTES = 8000
 
 
 @dataclass(frozen=True)

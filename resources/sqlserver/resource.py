@@ -23,7 +23,7 @@ from resources.errors import InputError, StatementFailed, TableMissing
 from resources.kept import KeptConnections
 from resources.sqlserver.bcp import BcpTool, Encryption, find_tool, silent_seconds
 from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 
 Encrypt = Literal["yes", "no", "strict"]
 
@@ -83,7 +83,7 @@ class SqlServerResource(ServerResource):
         >>> SqlServerResource(url="mssql://sa:secret@localhost:1433/shop").ping()
     """
 
-    system: ClassVar[System] = "sqlserver"
+    system: ClassVar[str] = "sqlserver"
 
     encrypt: str | None = Field(default=None, description="yes (default), no or strict.")
     trust_server_certificate: bool | None = Field(

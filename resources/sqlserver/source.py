@@ -1,151 +1,119 @@
-"""Text out of SQL Server: bcp writes a query's rows into a pipe, as ClickHouse reads them."""
+"""How rows leave SQL Server: the driver's record batches, or what bcp writes into a pipe."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import logging
-import os
-import secrets
-import select
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
-from resources.artifacts import Artifact, workspace
-from resources.errors import ValueRefused
+from resources.artifacts import Artifact
+from resources.dialects import quote, string_literal
+from resources.endpoint import Endpoint
+from resources.errors import InputError
 from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.sqlserver.bcp import LOOK_SECONDS, Running, require_rows, running
+from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from resources.registry import system
+from resources.sqlserver.queryout import read_tab_separated
 from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.tsv_text import EMPTY
-from resources.types.steps import REPLACEMENT, Unreplaced
-
-logger = logging.getLogger(__name__)
-
-CHUNK_BYTES = 1 << 20
-REFUSED = (
-    (b"\0", "holds the character U+0000, which bcp cannot tell from an empty text"),
-    (REPLACEMENT.encode(), Unreplaced.reason),
-)
-"""Bytes that bcp writes for what it cannot write, and why a value that holds them is refused."""
+from resources.sqlserver.tsv_text import tab_separated
+from resources.system import Source
+from resources.tables import Column, TableRef
+from resources.types.conversions import Route
+from resources.types.samples import SECOND, ConstantStyle
 
 
-@contextmanager
-def read_tab_separated(
-    resource: SqlServerResource,
-    plan: CopyPlan,
-    key_range: KeyRange,
-    artifacts: list[Artifact] | None = None,
-    *,
-    rows_of: str | None = None,
-    silence: float | None = None,
-) -> Iterator[Iterator[bytes]]:
-    """Stream a key range as TabSeparated chunks of about 1 MiB that end at row ends.
+def _text(text: str) -> str:
+    literal = string_literal("sqlserver", text)
+    for character in "\t\n\r":
+        literal = literal.replace(character, f"' + NCHAR({ord(character)}) + N'")
+    return f"({literal})"
 
-    The file that bcp writes is a named pipe, so that nothing is on disk and the pipe's own buffer
-    is all that is ahead of the reader. The chunks end without an error only if the tool ended well,
-    complained of nothing, and counted as many rows as came.
 
-    Args:
-        resource: the server.
-        plan: the hop.
-        key_range: the rows to read.
-        artifacts: gets an entry for what was read, as soon as all of it was.
-        rows_of: see `CopyPlan.select`.
-        silence: seconds that the tool may be silent; those of the resource if not given.
+def require_bcp(resource: SqlServerResource, wire: WireFormat) -> None:
+    """Find bcp, without which no text goes in or out.
 
     Raises:
-        ValueRefused: a text that bcp cannot write as it is.
-        StatementFailed: the server or the tool complained, or the tool hangs.
-        ReceiptMismatch: the tool counted another number of rows.
+        InputError: it is not installed.
     """
-    tool, settings, encryption = resource.bcp_tool(), resource.settings(), resource.encryption()
-    empty = f"~{secrets.token_hex(16)}"
-    sql = plan.select(key_range, "text", rows_of=rows_of).replace(EMPTY, empty)
-    task, timeout = f"{plan.source} range {key_range.name}", silence or resource.bcp_silence()
-    with workspace(resource.artifact_folder_path()) as folder:
-        pipe = folder / "rows.tsv"
-        os.mkfifo(pipe, 0o600)
-        command = tool.command(sql, "queryout", pipe, None, settings, encryption)
-        conf = tool.configuration(settings, encryption) if tool.kind == "freebcp" else ""
-
-        def chunks() -> Iterator[bytes]:
-            rows, size, digest = 0, 0, hashlib.sha256()
-            for chunk in _whole_rows(_read(pipe, work)):
-                for mark, reason in REFUSED:
-                    if mark in chunk:
-                        raise _refused(plan, chunk, mark, reason)
-                data = chunk.replace(empty.encode(), b"")
-                rows, size = rows + data.count(b"\n"), size + len(data)
-                digest.update(data)
-                yield data
-            require_rows(tool, work.wait(settings), rows, task)
-            artifact = Artifact(pipe, rows, size, digest.hexdigest())
-            logger.info("%s: %s", task, artifact)
-            if artifacts is not None:
-                artifacts.append(artifact)
-
-        work: Running
-        with running(tool, command, settings, conf, folder, task=task, timeout=timeout) as work:
-            yield chunks()
+    if wire == "text":
+        resource.bcp_tool()
 
 
-def _read(pipe: Path, work: Running) -> Iterator[bytes]:
-    """What the tool writes into the pipe, until it has ended."""
-    process = work.process
-    # opened without waiting for a writer, who may die before it opens its end
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        poll = select.poll()
-        poll.register(reader, select.POLLIN)
-        while True:
-            ended = process.poll() is not None
-            if poll.poll(LOOK_SECONDS * 1000):
-                try:
-                    data = os.read(reader, CHUNK_BYTES)
-                except BlockingIOError:
-                    continue
-                if data:
-                    yield data
-                    # it could not go on while the reader of these rows took its time
-                    work.hear()
-                    continue
-                if not ended:
-                    # hung up: the writer has closed its end and will end, too
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(LOOK_SECONDS)
-            if ended:
-                return
-            work.require_alive()
-    finally:
-        os.close(reader)
+class SqlServerSource(Source):
+    """See `Source`."""
 
-
-def _whole_rows(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    kept: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        size += len(piece)
-        end = piece.rfind(b"\n") + 1
-        if size < CHUNK_BYTES or not end:
-            kept.append(piece)
-            continue
-        yield b"".join([*kept, piece[:end]])
-        kept, size = [piece[end:]], len(piece) - end
-    rest = b"".join(kept)
-    if rest:
-        yield rest
-
-
-def _refused(plan: CopyPlan, chunk: bytes, mark: bytes, reason: str) -> ValueRefused:
-    """The error that names the first value with bytes that must not be."""
-    at = chunk.index(mark)
-    start, end = chunk.rfind(b"\n", 0, at) + 1, chunk.find(b"\n", at)
-    fields = chunk[start : end if end >= 0 else None].decode(errors="replace").split("\t")
-    position = chunk.count(b"\t", start, at)
-    key = fields[plan.columns.index(plan.key)]
-    return ValueRefused(
-        str(plan.source), plan.columns[position].source.name, key, fields[position][:200], reason
+    sends = ("arrow", "tab_separated")
+    probed = ("arrow", "text")
+    style = ConstantStyle(
+        text=_text,
+        booleans=("0", "1"),
+        utc="+00:00",
+        texts={
+            **dict.fromkeys(("char", "varchar", "text"), False),
+            **dict.fromkeys(("nchar", "nvarchar", "ntext"), True),
+        },
+        largest={"money": "922337203685477.5807", "smallmoney": "214748.3647"},
+        # datetime counts in thirds of a hundredth, smalldatetime in minutes
+        steps={"datetime": SECOND, "smalldatetime": 60 * SECOND},
+        fractions={"datetime": ("003", "007")},
+        seventh="CASE WHEN DATEPART(nanosecond, {0}) % 1000 <> 0 THEN {0} END",
     )
+    examples = (
+        *("bit", "tinyint", "smallint", "int", "bigint", "decimal(38,10)", "decimal(18,0)"),
+        *("money", "smallmoney", "float(53)", "real", "char(10)", "varchar(40)", "varchar(max)"),
+        *("nchar(10)", "nvarchar(40)", "nvarchar(4000)", "nvarchar(max)", "date", "time(0)"),
+        *("time(3)", "time(7)", "datetime", "smalldatetime", "datetime2(0)", "datetime2(3)"),
+        *("datetime2(6)", "datetime2(7)", "datetimeoffset(0)", "datetimeoffset(3)"),
+        *("datetimeoffset(6)", "datetimeoffset(7)", "uniqueidentifier"),
+    )
+
+    def require_tools(self, resource: SqlServerResource, wire: WireFormat) -> None:
+        """Text needs bcp."""
+        require_bcp(resource, wire)
+
+    def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
+        """The counter of a rowversion column."""
+        for column in endpoint.columns(table):
+            if column.type in ("timestamp", "rowversion"):
+                version = f"CAST({quote('sqlserver', column.name)} AS bigint)"
+                return [
+                    (version, system("sqlserver").dialect.exact_sum("{}")),
+                    (version, "MAX({})"),
+                ]
+        raise InputError(
+            f"{table}: fingerprint row_version needs a rowversion column, and there is none; "
+            "add one, or use content"
+        )
+
+    def text_sql(
+        self,
+        format: Format,
+        column: Column,
+        way: Route,
+        table: TableRef,
+        key: str,
+        policy: OverflowPolicy,
+    ) -> str | None:
+        """The expression of a field; None if there is no exact one."""
+        return tab_separated(column, way, table, key, policy)
+
+    def read_text(
+        self,
+        resource: SqlServerResource,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        artifacts: list[Artifact] | None = None,
+        *,
+        snapshot: str | None = None,
+        rows_of: str | None = None,
+        silence: float | None = None,
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """By bcp queryout."""
+        return read_tab_separated(
+            resource, plan, key_range, artifacts, rows_of=rows_of, silence=silence
+        )
+
+    @contextmanager
+    def asking(self, resource: SqlServerResource) -> Iterator[Callable[[str], object]]:
+        """One connection for all: logging in takes longer than such a query."""
+        with resource.connection() as connection:
+            yield connection.query

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
-from resources.types.declared import Declared, read
+from resources.types import declared as reader
+from resources.types.declared import Declared
 from resources.types.export import Export, Refusal
 from resources.types.kinds import (
     Array,
@@ -25,6 +28,7 @@ from resources.types.kinds import (
     unsigned,
 )
 from resources.types.slot import Slot
+from resources.types.type_map import ColumnType, TypeMap
 
 FIRST_DAY, LAST_DAY = days("0001-01-01"), days("9999-12-31")
 DATES = Date(FIRST_DAY, LAST_DAY)
@@ -45,6 +49,7 @@ MAX_UNITS = 4000
 """UTF-16 units of the longest nvarchar(n); nvarchar(max) takes more."""
 MAX_BYTES = 8000
 """Bytes of the longest binary(n) and varbinary(n)."""
+MOST_DIGITS = 38
 ALIASES = {
     "integer": "int",
     "dec": "decimal",
@@ -61,8 +66,90 @@ METHODS = {
 }
 
 
-def _name(type_: Declared) -> str:
-    return ALIASES.get(type_.name, type_.name)
+def read(declared: str) -> ColumnType:
+    """Read a declared type, for example `nvarchar(max)` or `datetime2(3)`."""
+    type_ = reader.read(declared)
+    name = ALIASES.get(type_.name, type_.name)
+    return ColumnType(name, _kind(name, type_))
+
+
+def _kind(name: str, type_: Declared) -> Kind | None:
+    if name in INTEGERS:
+        return INTEGERS[name]
+    if name in MONEY:
+        return MONEY[name]
+    match name:
+        case "bit":
+            return Boolean()
+        case "decimal" | "numeric":
+            return Decimal(type_.number(0, 18), type_.number(1, 0))
+        case "float" | "real":
+            single = name == "real" or type_.number(0, 53) <= 24
+            return Float(32 if single else 64, finite=True)
+        case "char" | "varchar":
+            return Text(_length(type_), padded=name == "char")
+        case "nchar" | "nvarchar":
+            return Text(_length(type_), replaced=True, padded=name == "nchar")
+        case "text":
+            return Text()
+        case "ntext" | "xml":
+            return Text(replaced=True)
+        case "sysname":
+            return Text(128, replaced=True)
+        case "binary" | "varbinary":
+            return Binary(_length(type_), fixed=name == "binary")
+        case "image":
+            return Binary()
+        case "timestamp":
+            return Binary(8, fixed=True)
+        case "date":
+            return DATES
+        case "time":
+            return Time(type_.number(0, 7))
+        case "datetime":
+            return Timestamp(3, *microseconds(days("1753-01-01"), LAST_DAY))
+        case "smalldatetime":
+            return Timestamp(0, *microseconds(days("1900-01-01"), days("2079-06-06")))
+        case "datetime2":
+            return Timestamp(type_.number(0, 7), *microseconds(FIRST_DAY, LAST_DAY))
+        case "datetimeoffset":
+            return Timestamp(type_.number(0, 7), *microseconds(FIRST_DAY, LAST_DAY), "offset")
+        case "uniqueidentifier":
+            return Uuid()
+    return None
+
+
+def _length(type_: Declared) -> int | None:
+    length = type_.number(0, 1)
+    return None if length == -1 else length
+
+
+def index_bytes(declared: str) -> int | None:
+    """Bytes that a value takes in an index at most; None for what no index takes, and floats.
+
+    https://learn.microsoft.com/sql/t-sql/data-types/data-types-transact-sql
+    """
+    type_ = read(declared)
+    match type_.kind:
+        case Boolean():
+            return 1
+        case Integer(low, high):
+            return (high - low).bit_length() // 8
+        case Decimal():
+            return {"money": 8, "smallmoney": 4}.get(type_.name, 17)
+        case Date():
+            return 3
+        case Time():
+            return 5
+        case Timestamp(zone=zone):
+            return {"smalldatetime": 4}.get(type_.name, 8 if zone == "none" else 10)
+        case Uuid():
+            return 16
+        case Text(units, replaced=wide) if units is not None:
+            return units * (2 if wide else 1)
+        case Binary(length):
+            return length
+    return None
 
 
 def export(declared: str) -> Export | Refusal:
@@ -73,71 +160,39 @@ def export(declared: str) -> Export | Refusal:
     nvarchar without a style prints ISO (CAST and CONVERT, style 121).
     """
     type_ = read(declared)
-    name = _name(type_)
-    if name in INTEGERS:
-        return _export(INTEGERS[name], "{}", 20)
-    if name == "bit":
-        return _export(Boolean(), "{}", 1)
-    if name in MONEY:
-        # money's own cast to text rounds to two decimals
-        as_text = f"CAST(CAST({{}} AS decimal({MONEY[name].precision},4)) AS nvarchar(41))"
-        return Export(MONEY[name], "{}", None, as_text, Text(41))
-    if name in ("decimal", "numeric"):
-        return _export(Decimal(type_.number(0, 18), type_.number(1, 0)), "{}", 41)
-    if name in ("float", "real"):
-        bits = 32 if name == "real" or type_.number(0, 53) <= 24 else 64
-        # no cast to text is exact without a style; for wire text see resources.sqlserver.tsv_text
-        return Export(Float(bits, finite=True), "{}", None, None)  # type: ignore[arg-type]
-    if name in ("char", "varchar", "text"):
-        return _text(Text(_units(type_, name)))
-    if name in ("nchar", "nvarchar", "ntext", "xml", "sysname"):
-        return _text(Text(_units(type_, name), replaced=True))
-    if name in ("binary", "varbinary", "image"):
-        length = None if name == "image" or type_.number(0, 1) == -1 else type_.number(0, 1)
-        return Export(Binary(length, fixed=name == "binary"), "{}", None, None)
-    if name == "date":
-        return _export(DATES, "{}", 10)
-    if name == "time":
-        digits = type_.number(0, 7)
-        as_text = _decimals("CAST({} AS nvarchar(16))", len("hh:mm:ss"), digits)
-        return Export(Time(digits), "{}", as_text, as_text, Text(16))
-    if name in ("datetime2", "datetimeoffset", "datetime", "smalldatetime"):
-        return _timestamp(name, type_)
-    if name == "uniqueidentifier":
-        return _export(Uuid(), "{}", 36)
-    why = "of a type whose values other systems cannot hold"
-    return Refusal(why, *METHODS[name]) if name in METHODS else Refusal(why)
+    name, kind = type_.name, type_.kind
+    if name in METHODS or kind is None:
+        why = "of a type whose values other systems cannot hold"
+        return Refusal(why, *METHODS[name]) if name in METHODS else Refusal(why)
+    match kind:
+        case Decimal() if name in MONEY:
+            # money's own cast to text rounds to two decimals
+            as_text = f"CAST(CAST({{}} AS decimal({kind.precision},4)) AS nvarchar(41))"
+            return Export(kind, "{}", None, as_text, Text(41))
+        case Float() | Binary():
+            # no cast of a float is exact without a style; for wire text see `tsv_text`
+            return Export(kind, "{}", None, None)
+        case Text():
+            return Export(kind, "{}", None, "{}", kind)
+        case Time(digits):
+            as_text = _decimals("CAST({} AS nvarchar(16))", len("hh:mm:ss"), digits)
+            return Export(kind, "{}", as_text, as_text, Text(16), text_of_arrow=True)
+        case Timestamp():
+            return _timestamp(name, kind)
+    units = {Integer: 20, Boolean: 1, Decimal: 41, Date: 10, Uuid: 36}[type(kind)]
+    return Export(kind, "{}", None, f"CAST({{}} AS nvarchar({units}))", Text(units))
 
 
-def _export(kind: Kind, arrow: str, units: int) -> Export:
-    return Export(kind, arrow, None, f"CAST({{}} AS nvarchar({units}))", Text(units))
-
-
-def _text(kind: Text) -> Export:
-    return Export(kind, "{}", None, "{}", kind)
-
-
-def _units(type_: Declared, name: str) -> int | None:
-    if name in ("text", "ntext", "xml") or type_.number(0, 1) == -1:
-        return None
-    return 128 if name == "sysname" else type_.number(0, 1)
-
-
-def _timestamp(name: str, type_: Declared) -> Export:
-    digits = {"datetime": 3, "smalldatetime": 0}.get(name, type_.number(0, 7))
-    first = {"datetime": "1753-01-01", "smalldatetime": "1900-01-01"}.get(name, "0001-01-01")
-    last = "2079-06-06" if name == "smalldatetime" else "9999-12-31"
-    low, high = microseconds(days(first), days(last))
+def _timestamp(name: str, kind: Timestamp) -> Export:
     text = "CAST({} AS nvarchar(27))"
     if name != "datetime2":
         # the wall clock of an offset; the older types' text is in English words, without seconds
-        text = f"CAST(CAST({{}} AS datetime2({digits})) AS nvarchar(27))"
-    as_text = _decimals(text, len("yyyy-mm-dd hh:mm:ss"), digits)
-    if name == "datetimeoffset":
+        text = f"CAST(CAST({{}} AS datetime2({kind.digits})) AS nvarchar(27))"
+    as_text = _decimals(text, len("yyyy-mm-dd hh:mm:ss"), kind.digits)
+    if kind.zone == "offset":
         as_text = f"{as_text} + RIGHT(CAST({{}} AS nvarchar(34)), {len(' +hh:mm')})"
-        return Export(Timestamp(digits, low, high, "offset"), as_text, text, as_text, Text(34))
-    arrow = as_text if digits == 7 else "{}"
-    return Export(Timestamp(digits, low, high), arrow, text, as_text, Text(27))
+        return Export(kind, as_text, text, as_text, Text(34))
+    return Export(kind, as_text if kind.digits == 7 else "{}", text, as_text, Text(27))
 
 
 def _decimals(text: str, whole: int, digits: int) -> str:
@@ -154,62 +209,47 @@ def _decimals(text: str, whole: int, digits: int) -> str:
     return f"LEFT({text} + {point} + N'{'0' * digits}', {whole + 1 + digits})"
 
 
-def slot(declared: str) -> Slot | None:
+def slot(declared: str, long_calendar: bool = False) -> Slot | None:
     """What a SQL Server column of a type holds, and the Arrow type that bulk copy takes for it.
 
     Returns:
         None if nothing of ours can be stored in such a column.
     """
     type_ = read(declared)
-    name = _name(type_)
-    if name in INTEGERS:
-        return Slot(INTEGERS[name], ARROW_INTEGERS[name])
-    if name == "bit":
-        return Slot(Boolean(), pa.bool_())
-    if name in ("decimal", "numeric"):
-        return _decimal(Decimal(type_.number(0, 18), type_.number(1, 0)))
-    if name in MONEY:
-        # the range ends before 19 digits do: +-922337203685477.5807
-        return None
-    if name in ("float", "real"):
-        single = name == "real" or type_.number(0, 53) <= 24
-        floats = pa.float32() if single else pa.float64()
-        return Slot(Float(32 if single else 64, finite=True), floats)
-    if name in ("nvarchar", "nchar"):
-        fixed = name == "nchar"
-        length = type_.number(0, 1)
-        if length == -1:
-            return Slot(Text(), pa.string())
-        if not 1 <= length <= MAX_UNITS:
-            return None
-        return Slot(Text(length), pa.string(), padded=fixed)
-    if name in ("varbinary", "binary"):
-        length = type_.number(0, 1)
-        if name == "varbinary" and length == -1:
-            return Slot(Binary(), pa.binary())
-        if not 1 <= length <= MAX_BYTES:
-            return None
-        return Slot(Binary(length, fixed=name == "binary"), pa.binary())
-    if name == "date":
-        return Slot(DATES, pa.date32())
-    if name in ("time", "datetime2", "datetimeoffset") and not 0 <= type_.number(0, 7) <= 7:
-        return None
-    if name == "time":
-        return Slot(Time(type_.number(0, 7)), pa.time64("us"))
-    if name in ("datetime2", "datetimeoffset"):
-        low, high = microseconds(FIRST_DAY, LAST_DAY)
-        if name == "datetime2":
-            return Slot(Timestamp(type_.number(0, 7), low, high), pa.timestamp("us"))
-        kind = Timestamp(type_.number(0, 7), low, high, "utc")
-        return Slot(kind, pa.timestamp("us", tz="UTC"))
-    if name == "uniqueidentifier":
-        return Slot(Uuid(), pa.binary(16))
+    match type_.kind:
+        case Integer() as kind:
+            return Slot(kind, ARROW_INTEGERS[type_.name])
+        case Boolean() as kind:
+            return Slot(kind, pa.bool_())
+        case Decimal() as kind if type_.name not in MONEY:
+            # whose range ends before 19 digits do: +-922337203685477.5807
+            return _decimal(kind)
+        case Float(bits) as kind:
+            return Slot(kind, pa.float32() if bits == 32 else pa.float64())
+        case Text(units) as kind if type_.name in ("nvarchar", "nchar"):
+            kind = replace(kind, replaced=False)
+            fixed = type_.name == "nchar"
+            good = not fixed if units is None else 1 <= units <= MAX_UNITS
+            return Slot(kind, pa.string()) if good else None
+        case Binary(length, fixed) as kind if type_.name in ("varbinary", "binary"):
+            good = not fixed if length is None else 1 <= length <= MAX_BYTES
+            return Slot(kind, pa.binary()) if good else None
+        case Date() as kind:
+            return Slot(kind, pa.date32())
+        case Time(digits) as kind if 0 <= digits <= 7:
+            return Slot(kind, pa.time64("us"))
+        case Timestamp(digits) as kind if type_.name == "datetime2" and 0 <= digits <= 7:
+            return Slot(kind, pa.timestamp("us"))
+        case Timestamp(digits) as kind if type_.name == "datetimeoffset" and 0 <= digits <= 7:
+            return Slot(replace(kind, zone="utc"), pa.timestamp("us", tz="UTC"))
+        case Uuid() as kind:
+            return Slot(kind, pa.binary(16))
     return None
 
 
 def _decimal(kind: Decimal) -> Slot | None:
     precision, scale = kind.precision or 0, kind.scale or 0
-    if not 1 <= precision <= 38 or not 0 <= scale <= precision:
+    if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
         return None
     return Slot(kind, pa.decimal128(precision, scale))
 
@@ -226,7 +266,9 @@ def default(kind: Kind) -> str | None:
                     return name
             return "decimal(20,0)"
         case Decimal(precision, scale):
-            return f"decimal({precision},{scale})" if precision and precision <= 38 else None
+            return (
+                f"decimal({precision},{scale})" if precision and precision <= MOST_DIGITS else None
+            )
         case Float(bits):
             return "real" if bits == 32 else "float(53)"
         case Text(units, characters):
@@ -245,3 +287,25 @@ def default(kind: Kind) -> str | None:
         case Array():
             return "nvarchar(max)"
     return None
+
+
+def _arrives_as(wanted: pa.DataType, sent: Kind) -> pa.DataType:
+    """The driver sends long texts and bytes, since bulky columns of a batch may exceed 2 GB."""
+    if isinstance(sent, Uuid):
+        return pa.large_string()
+    large: dict[pa.DataType, pa.DataType] = {
+        pa.string(): pa.large_string(),
+        pa.binary(): pa.large_binary(),
+    }
+    return large.get(wanted, wanted)
+
+
+TYPES = TypeMap(
+    read=read,
+    export=export,
+    arrives_as=_arrives_as,
+    slot=slot,
+    default=default,
+    text="nvarchar(max)",
+    most_digits=MOST_DIGITS,
+)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from resources.dialects import quote
-from resources.tables import Column, System
+from resources.registry import system as _system
+from resources.tables import Column
 from resources.types.conversions import default_type, source_export
 from resources.types.export import Export, Refusal
 from resources.types.kinds import Array, Decimal
 
-MOST_DIGITS = {"clickhouse": 76, "sqlserver": 38}
 
-
-def text_type(target: System) -> str:
+def text_type(target: str) -> str:
     """The target's type for text of any length."""
-    return "String" if target == "clickhouse" else "nvarchar(max)"
+    return _system(target).types.text
 
 
-def no_decimal(export: Export, column: Column, target: System) -> str:
+def no_decimal(export: Export, column: Column, target: str) -> str:
     """A numeric column for whose digits the target has no type of its own."""
     kind = export.kind
-    example = "Decimal(76, 10)" if target == "clickhouse" else "decimal(38,10)"
+    types = _system(target).types
+    example = types.decimal(types.most_digits, 10)
     if isinstance(kind, Array):
-        kind, example = kind.item, f"Array(Nullable({example}))"
+        array = types.default(Array(Decimal(types.most_digits, 10)))
+        kind, example = kind.item, array or example
     if isinstance(kind, Decimal) and kind.precision is None:
         return (
             f"it has no declared precision and scale; {_declare(column, example)} or what your "
@@ -29,13 +30,13 @@ def no_decimal(export: Export, column: Column, target: System) -> str:
             "its text"
         )
     return (
-        f"its digits are more than the {MOST_DIGITS[target]} of {target}; "
+        f"its digits are more than the {types.most_digits} of {target}; "
         f"{_declare(column, text_type(target))} for its text, or {example} or another smaller type "
         "(a value that does not fit is refused by name)"
     )
 
 
-def alternative(source: System, column: Column, target: System) -> str:
+def alternative(source: str, column: Column, target: str) -> str:
     """What would work for a column, with the SQL that would be selected."""
     export = source_export(source, column.type)
     leave_out = f"leave it out with exclude: [{column.name}]"

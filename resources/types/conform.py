@@ -7,15 +7,13 @@ import datetime as dt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from resources import registry
 from resources.errors import SchemaDrift, ValueRefused
 from resources.plan import ColumnPlan, CopyPlan
 from resources.refusals import SHOWN
 from resources.types.conversions import Route, plain_type, route
 from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
 from resources.types.steps import Violation, plain, relax
-
-POSTGRES_EPOCH_DAYS = 10_957
-"""From 1970-01-01 to 2000-01-01, which ADBC adds to PostgreSQL's own count, wrapping around."""
 
 
 def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.RecordBatch:
@@ -118,22 +116,15 @@ def shown(value: pa.Scalar, system: str) -> object:
 
 
 def _day(number: int, system: str) -> str:
-    if system == "postgres":
-        own = (number - POSTGRES_EPOCH_DAYS + 2**31) % 2**32 - 2**31
-        if own in (-(2**31), 2**31 - 1):
-            return "infinity" if own > 0 else "-infinity"
-        number = own + POSTGRES_EPOCH_DAYS
-    return _civil(number)
+    found = registry.system(system).types.calendar(number, 1, 32)
+    return found if isinstance(found, str) else _civil(found)
 
 
 def _moment(number: int, system: str) -> str:
-    if system == "postgres":
-        epoch = POSTGRES_EPOCH_DAYS * MICROSECONDS_PER_DAY
-        own = (number - epoch + 2**63) % 2**64 - 2**63
-        if own in (-(2**63), 2**63 - 1):
-            return "infinity" if own > 0 else "-infinity"
-        number = own + epoch
-    days, rest = divmod(number, MICROSECONDS_PER_DAY)
+    found = registry.system(system).types.calendar(number, MICROSECONDS_PER_DAY, 64)
+    if isinstance(found, str):
+        return found
+    days, rest = divmod(found, MICROSECONDS_PER_DAY)
     day, era, bc = _civil(days).partition(" BC")
     return f"{day} {(dt.datetime.min + dt.timedelta(microseconds=rest)).time()}{era}{bc}"
 

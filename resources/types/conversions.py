@@ -8,11 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from resources.clickhouse import types as clickhouse
-from resources.postgres import types as postgres
-from resources.sqlserver import types as sqlserver
-from resources.tables import System
-from resources.types import declared
+from resources.registry import system as _system
 from resources.types.decimals import DecimalCast, ToDecimal
 from resources.types.export import Export, Refusal
 from resources.types.kinds import (
@@ -47,6 +43,7 @@ from resources.types.steps import (
     Within,
 )
 from resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
+from resources.types.type_map import TypeMap
 
 UNGUARDED = (Cast, View, TimeText, ParseTimestamp)
 LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1
@@ -73,30 +70,24 @@ class NoRoute(Exception):
     """The target type cannot hold the source type; the message says why."""
 
 
-def source_export(system: System, type_: str) -> Export | Refusal:
+def source_export(system: str, type_: str) -> Export | Refusal:
     """How a source column of a declared type is selected."""
-    if system == "postgres":
-        return postgres.export(type_)
-    if system == "sqlserver":
-        return sqlserver.export(type_)
-    raise NoRoute("ClickHouse is a target only")
+    return _system(system).types.export(type_)
 
 
-def target_slot(system: System, type_: str, long_calendar: bool = False) -> Slot | None:
+def target_slot(system: str, type_: str, long_calendar: bool = False) -> Slot | None:
     """What a target column of a declared type holds."""
-    if system == "sqlserver":
-        return sqlserver.slot(type_)
-    return clickhouse.slot(type_, long_calendar) if system == "clickhouse" else None
+    return _system(system).types.slot(type_, long_calendar)
 
 
-def default_type(system: System, kind: Kind) -> str | None:
+def default_type(system: str, kind: Kind) -> str | None:
     """The target type that we choose for a kind of values."""
-    return sqlserver.default(kind) if system == "sqlserver" else clickhouse.default(kind)
+    return _system(system).types.default(kind)
 
 
 @lru_cache(maxsize=4096)
 def route(
-    source: System, source_type: str, target: System, target_type: str, long_calendar: bool = False
+    source: str, source_type: str, target: str, target_type: str, long_calendar: bool = False
 ) -> Route:
     """The way from a declared source type to a declared target type.
 
@@ -119,31 +110,40 @@ def route(
             raise NoRoute(f"it is {export.why}")
         export = Export(Text(), export.as_text, None, export.as_text)
     kind = export.kind
-    if isinstance(kind, Binary) and slot.kind == Text() and target == "clickhouse":
-        slot = Slot(Binary(), pa.binary())  # String is bytes
+    if isinstance(kind, Binary) and slot.takes_bytes:
+        slot = Slot(Binary(), pa.binary())
     as_text = isinstance(slot.kind, Text) and not isinstance(kind, Text)
-    if as_text and source == "sqlserver" and isinstance(kind, Time):
-        as_text = False  # Arrow has all seven decimals here
+    as_text = as_text and not export.text_of_arrow
     if as_text and export.as_text is None:
         if isinstance(kind, Binary):
             raise NoRoute("bytes are no text")
         as_text = False
     sent: Kind = (export.text_kind or Text()) if as_text else kind
-    arrow = slot.arrow
-    if source == "sqlserver":
-        # the driver sends them so, and bulky columns of a batch may exceed 2 GB
-        large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-        arrow = pa.large_string() if isinstance(sent, Uuid) else large.get(arrow, arrow)
-    steps = _steps(sent, slot, arrow, source, target)
-    if isinstance(sent, Array) and target == "clickhouse":
+    arrow = _system(source).types.arrives_as(slot.arrow, sent)
+    steps = _steps(sent, slot, arrow, _Sides.of(source, target))
+    if isinstance(sent, Array) and not slot.nullable:
         steps.insert(0, Present())
     return Route(export, slot, arrow, tuple(steps), as_text)
 
 
-def _steps(
-    kind: Kind, slot: Slot, arrow: pa.DataType, source: System, target: System
-) -> list[Step]:
-    name = {"clickhouse": "ClickHouse", "sqlserver": "SQL Server"}.get(target, target)
+@dataclass(frozen=True)
+class _Sides:
+    """The two systems of a way, as far as its steps depend on them."""
+
+    source_name: str
+    source: TypeMap
+    target_title: str
+    target: TypeMap
+
+    @classmethod
+    def of(cls, source: str, target: str) -> _Sides:
+        own, other = _system(source), _system(target)
+        return cls(own.name, own.types, other.title, other.types)
+
+
+def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[Step]:
+    source, title = sides.source, sides.target_title
+    infinities = source.infinities
     match kind, slot.kind:
         case Boolean(), Boolean() | Integer():
             return [Cast(arrow)]
@@ -158,8 +158,7 @@ def _steps(
                 return [Within(-limit, limit, f"is outside of {-limit}..{limit}"), _scaled(arrow)]
             return [_scaled(arrow)]
         case Decimal(), Decimal(precision, scale):
-            if source == "postgres":
-                # text, which the same step parses
+            if source.decimals_as_text:
                 return [ToDecimal(precision or 38, scale or 0, _digits_fit(kind, slot.kind))]
             fits = _digits_fit(kind, slot.kind)
             reason = f"does not fit into decimal({precision},{scale}) without rounding"
@@ -168,7 +167,7 @@ def _steps(
             digits = len(str(max(-first, last)))
             within = Within(first, last, f"is outside of {first}..{last}")
             integer = DecimalCast(pa.decimal128(38, 0), "is not a whole number")
-            first_step = ToDecimal(38, 0) if source == "postgres" else integer
+            first_step = ToDecimal(38, 0) if source.decimals_as_text else integer
             if digits > 18:
                 narrow = DecimalCast(arrow, f"is outside of {first}..{last}")
                 return [first_step, narrow]
@@ -188,9 +187,9 @@ def _steps(
             )
             return [*([Length(length or 0, fixed)] if bounded else []), Cast(arrow)]
         case Date(), Date(low, high):
-            return [*_dates(kind, low, high, name), Cast(arrow)]
+            return [*_dates(kind, low, high, title, infinities), Cast(arrow)]
         case Date(), Integer():
-            return [*_dates(kind, kind.low, kind.high, source), View(arrow)]
+            return [*_dates(kind, kind.low, kind.high, sides.source_name, infinities), View(arrow)]
         case Time(), Time(digits):
             return _times(kind, digits, arrow)
         case Time(), Integer():
@@ -198,13 +197,16 @@ def _steps(
         case Time(digits), Text():
             return [TimeText(digits, arrow)]
         case Timestamp(), Timestamp():
-            return _timestamps(kind, slot.kind, arrow, source, name)
+            return _timestamps(kind, slot.kind, arrow, sides)
         case Timestamp(zone="none" | "utc"), Integer() if kind.digits <= 6:
-            return [*_moments(kind, kind.low, kind.high, source), View(arrow)]
+            return [
+                *_moments(kind, kind.low, kind.high, sides.source_name, infinities),
+                View(arrow),
+            ]
         case Uuid(), Uuid():
             return [Cast(arrow)]
         case Array(item), Array(room):
-            inner = _steps(item, Slot(room, arrow.value_type), arrow.value_type, source, target)
+            inner = _steps(item, Slot(room, arrow.value_type), arrow.value_type, sides)
             return [Items(step) for step in inner]
         case ((Integer() | Float() | Boolean()), Text()):
             return [Cast(arrow)]
@@ -221,14 +223,14 @@ def _digits_fit(kind: Decimal, room: Decimal) -> bool:
     return kind.precision is not None and (room.scale or 0) >= scale and whole >= precision - scale
 
 
-def _dates(kind: Date, low: int, high: int, holder: str) -> list[Step]:
-    if kind.low >= low and kind.high <= high and holder != "postgres":
+def _dates(kind: Date, low: int, high: int, holder: str, infinities: bool) -> list[Step]:
+    if kind.low >= low and kind.high <= high and not infinities:
         return []
     return [Within(low, high, f"is outside of {holder}'s {_day(low)} to {_day(high)}")]
 
 
-def _moments(kind: Timestamp, low: int, high: int, holder: str) -> list[Step]:
-    if kind.low >= low and kind.high <= high and holder != "postgres":
+def _moments(kind: Timestamp, low: int, high: int, holder: str, infinities: bool) -> list[Step]:
+    if kind.low >= low and kind.high <= high and not infinities:
         return []
     first, last = _day(low // MICROSECONDS_PER_DAY), _day(high // MICROSECONDS_PER_DAY)
     high = min(high, 2**63 - 1)
@@ -251,27 +253,25 @@ def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
     return [*steps, Cast(arrow)]
 
 
-def _timestamps(
-    kind: Timestamp, room: Timestamp, arrow: pa.DataType, source: System, name: str
-) -> list[Step]:
-    if source == "sqlserver" and (kind.zone == "offset" or kind.digits == 7):
+def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Sides) -> list[Step]:
+    if kind.zone == "offset" or kind.digits == 7:
         # without a fraction, so that it sorts before the same second with any number of decimals
         low, high = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")], _iso(room.high) + "9"
         first, last = low[:10], high[:10]
         steps: list[Step] = [UtcOffset()] if kind.zone == "offset" else []
         if room.low > kind.low or room.high < kind.high:
-            reason = f"is outside of {name}'s {first} to {last}"
+            reason = f"is outside of {sides.target_title}'s {first} to {last}"
             steps.append(TextWithin(low, high, reason))
         if pa.types.is_timestamp(arrow):
             if kind.digits == 7:
                 raise NoRoute(f"it has 7 decimals of a second, the target {room.digits}")
             steps.append(ParseTimestamp())
         return [*steps, Cast(arrow)]
-    if kind.zone == "none" and room.zone == "utc" and name != "ClickHouse":
+    if kind.zone == "none" and room.zone == "utc" and not sides.target.wall_clocks_as_utc:
         raise NoRoute("a wall clock has no UTC offset")
     if kind.zone == "utc" and room.zone == "none":
         raise NoRoute("an instant is no wall clock")
-    steps = _moments(kind, room.low, room.high, name)
+    steps = _moments(kind, room.low, room.high, sides.target_title, sides.source.infinities)
     if kind.digits > room.digits:
         unit = 10 ** (6 - room.digits)
         steps.append(Whole(unit, f"has more than {room.digits} decimals of a second"))
@@ -316,6 +316,6 @@ def holds(room: Kind, kind: Kind) -> bool:
     return room == kind
 
 
-def plain_type(target: System, type_: str) -> str:
+def plain_type(target: str, type_: str) -> str:
     """A target type as given by the user, without what nullability and options add."""
-    return declared.unwrap(type_)[0] if target == "clickhouse" else " ".join(type_.split())
+    return _system(target).types.plain(type_)

@@ -22,6 +22,8 @@ class Export:
     where the client makes it of the record batch."""
     text_kind: Kind | None = None
     """What `as_text` yields, if that is not plain text of any length."""
+    text_of_arrow: bool = False
+    """The record batch has all of the value, so that the client can make the text of it."""
     refuse: str | None = None
     """A condition under which `arrow` would lose something unseen, so that the query must fail."""
     refuse_text: str | None = None

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from resources.clickhouse.types import has_long_calendar, reads_floats_exactly
 from resources.dialects import quote
 from resources.errors import ColumnsRefused, InputError, TypeRefused
-from resources.plan import ColumnPlan, CopyPlan, OverflowPolicy
-from resources.postgres.bcp_text import bcp_expression
-from resources.postgres.copy_text import guarded, text_expression
+from resources.formats import formats_between
+from resources.plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
 from resources.refusals import Where
-from resources.sqlserver.tsv_text import tab_separated
-from resources.tables import Column, System, TableRef
+from resources.registry import system as _system
+from resources.tables import Column, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
 from resources.types.conversions import (
     NoRoute,
@@ -26,7 +24,7 @@ from resources.types.conversions import (
     target_slot,
 )
 from resources.types.export import Refusal
-from resources.types.kinds import Array, Float
+from resources.types.kinds import Float
 
 
 @dataclass(frozen=True)
@@ -63,14 +61,20 @@ def plan_copy(
         key: source name of the column whose ranges are moved.
         overrides: by source column name.
         exclude: source columns to leave out.
-        target_version: of a ClickHouse target, as `ping` tells it; without it, dates are held to
-            what every release keeps, and floats do not travel as text.
+        target_version: as `ping` tells it, of a target whose types depend on it; without it,
+            ClickHouse's dates are held to what every release keeps, and floats do not travel as
+            text.
 
     Raises:
         TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
         ColumnsRefused: named columns do not exist, or options do not fit their columns.
-        InputError: two columns get the same name, or the key is excluded.
+        InputError: two columns get the same name, the key is excluded, or one of the systems does
+            not take its part.
     """
+    text_format = next(
+        (one for one in formats_between(source, target) if one != "arrow"),
+        None,
+    )
     overrides = overrides or {}
     names = {column.name for column in source_columns}
     unknown = [name for name in dict.fromkeys([key, *overrides, *exclude]) if name not in names]
@@ -84,13 +88,15 @@ def plan_copy(
     refused: dict[str, str] = {}
     refusal: type[ColumnsRefused] = ColumnsRefused
     key_sql = quote(source.system, key)
-    version = (target_version or "") if target.system == "clickhouse" else ""
+    version = target_version or ""
     for column in source_columns:
         if column.name in exclude:
             continue
         override = overrides.get(column.name, ColumnOverride())
         try:
-            plans.append(_plan_column(source, column, target.system, override, key_sql, version))
+            plans.append(
+                _plan_column(source, column, target.system, override, key_sql, version, text_format)
+            )
         except NoRoute as error:
             refused[column.name] = f"column {column.name!r} of type {column.type}: {error}"
             refusal = TypeRefused
@@ -110,16 +116,17 @@ def plan_copy(
         tuple(plans),
         by_source[key],
         primary_key,
-        long_calendar=has_long_calendar(version),
+        text_format=text_format,
+        long_calendar=_system(target.system).types.has_long_calendar(version),
     )
 
 
-def is_target_type(system: System, type_: str) -> bool:
+def is_target_type(system: str, type_: str) -> bool:
     """Whether columns of a declared type can be filled in that system."""
     return target_slot(system, plain_type(system, type_)) is not None
 
 
-def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
+def compatible(target_system: str, planned: Column, actual: Column) -> str | None:
     """Whether an existing target column takes everything that the planned one would.
 
     Returns:
@@ -143,12 +150,14 @@ def compatible(target_system: System, planned: Column, actual: Column) -> str | 
 def _plan_column(
     table: TableRef,
     column: Column,
-    target: System,
+    target: str,
     override: ColumnOverride,
     key_sql: str,
     version: str,
+    text_format: Format | None,
 ) -> ColumnPlan:
-    source, long_calendar = table.system, has_long_calendar(version)
+    source, sending, types = table.system, _system(table.system).as_source(), _system(target).types
+    long_calendar = types.has_long_calendar(version)
     target_type = _target_type(source, column, target, override)
     try:
         way = route(source, column.type, target, target_type, long_calendar)
@@ -163,7 +172,7 @@ def _plan_column(
     )
     refuse = way.source.refuse_text if way.as_text else way.source.refuse
     if refuse:
-        expression = guarded(
+        expression = sending.guarded(
             expression,
             refuse.replace("{}", name),
             Where(str(table), column.name, key_sql, name),
@@ -173,15 +182,15 @@ def _plan_column(
     nullable = column.nullable or override.on_overflow == "null"
     final = target_type
     if override.low_cardinality:
-        final = f"LowCardinality({target_type})"
-    if isinstance(way.slot.kind, Array) and target == "clickhouse":
-        nullable = False
-    text_sql = _text_sql(column, way, table, target, key_sql, override.on_overflow)
-    if isinstance(way.slot.kind, Float) and target == "clickhouse":
-        text_sql = text_sql if reads_floats_exactly(version) else None
+        assert types.low_cardinality is not None
+        final = types.low_cardinality(target_type)
+    text_sql = None
+    if text_format and (not isinstance(way.slot.kind, Float) or types.reads_floats(version)):
+        policy = override.on_overflow
+        text_sql = sending.text_sql(text_format, column, way, table, key_sql, policy)
     return ColumnPlan(
         source=column,
-        target=Column(override.rename or column.name, final, nullable),
+        target=Column(override.rename or column.name, final, nullable and way.slot.nullable),
         arrow_sql=expression,
         arrow_type=way.arrow,
         text_sql=text_sql,
@@ -189,23 +198,13 @@ def _plan_column(
     )
 
 
-def _text_sql(
-    column: Column, way: Route, table: TableRef, target: System, key: str, policy: OverflowPolicy
-) -> str | None:
-    if (table.system, target) == ("postgres", "sqlserver"):
-        return bcp_expression(column, way, table, key, policy)
-    if (table.system, target) == ("sqlserver", "clickhouse"):
-        return tab_separated(column, way, table, key, policy)
-    return text_expression(column, way, table, target, key, policy)
-
-
 def _can_overflow(way: Route, override: ColumnOverride) -> bool:
     return way.guarded or override.on_overflow == "text"
 
 
-def _target_type(source: System, column: Column, target: System, override: ColumnOverride) -> str:
-    if override.low_cardinality and target != "clickhouse":
-        raise InputError(f"column {column.name!r}: low_cardinality is for ClickHouse targets")
+def _target_type(source: str, column: Column, target: str, override: ColumnOverride) -> str:
+    if override.low_cardinality and _system(target).types.low_cardinality is None:
+        raise InputError(f"column {column.name!r}: {target} has no type for low_cardinality")
     if override.type is not None:
         if override.on_overflow == "text":
             raise InputError(f"column {column.name!r}: 'on_overflow: text' chooses the type itself")
@@ -229,8 +228,7 @@ def _target_type(source: System, column: Column, target: System, override: Colum
 def _check_names(source: TableRef, target: TableRef, plans: Sequence[ColumnPlan]) -> None:
     seen: dict[str, str] = {}
     for plan in plans:
-        # SQL Server's usual collations do not tell names apart by case
-        name = plan.target.name.casefold() if target.system == "sqlserver" else plan.target.name
+        name = _system(target.system).dialect.folded(plan.target.name)
         if name in seen:
             raise InputError(
                 f"{source} -> {target}: columns {seen[name]!r} and {plan.source.name!r} would both "

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from resources.dialects import string_literal
-from resources.tables import System
 from resources.types.conversions import Route
 from resources.types.declared import read
 from resources.types.kinds import (
@@ -34,13 +32,7 @@ from resources.types.kinds import (
 REFUSED = "a refusal"
 """In the place of what arrives: nothing may."""
 
-NARROW = ("char", "varchar", "text")
-"""SQL Server's types of one byte per character, in a code page that we do not know."""
-
-MONEY = {"money": "922337203685477.5807", "smallmoney": "214748.3647"}
-"""Their largest values, which are not all of a precision."""
-
-MILLISECOND = 1000
+SECOND = 1_000_000
 UUIDS = ("00112233-4455-6677-8899-aabbccddeeff", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 FLOATS = (0.1, -1.5, 123456.789, 1e22, 1.7976931348623157e308, 2.2250738585072014e-308)
 TEXTS = {
@@ -79,11 +71,37 @@ class Sample:
     """The literal is NULL where the server cannot hold the value; then nothing can be lost."""
 
 
-def samples(system: System, declared: str, way: Route) -> list[Sample]:
+@dataclass(frozen=True)
+class ConstantStyle:
+    """How a system writes constants, and what is odd about some of its types."""
+
+    text: Callable[[str], str]
+    """A text constant, without any control character in the SQL."""
+    booleans: tuple[str, str]
+    """Constants of false and true."""
+    utc: str
+    """What a timestamp in UTC ends with."""
+    texts: Mapping[str, bool]
+    """The text types that are sampled, and whether they hold every character; others have rules of
+    their own for what they hold, or a code page that we do not know."""
+    free_notation: bool = False
+    """Text made of anything but texts and times is as the server likes."""
+    largest: Mapping[str, str] = field(default_factory=dict)
+    """Of decimal types that end before their digits do."""
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """Of timestamp types: microseconds between moments that they tell apart, where the digits do
+    not say so."""
+    fractions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of such types: fractions that arrive as they are, all the same."""
+    seventh: str = "{}"
+    """Of a value of seven decimals: NULL on a server that holds six."""
+
+
+def samples(style: ConstantStyle, declared: str, way: Route) -> list[Sample]:
     """Edge values of a source column of a declared type, for a target as its route describes it.
 
     Args:
-        system: the source's, `sqlserver` or `postgres`.
+        style: the source's.
         declared: the column's type.
         way: where it goes; its slot says which values have to be refused.
 
@@ -93,29 +111,31 @@ def samples(system: System, declared: str, way: Route) -> list[Sample]:
     kind, room = way.source.kind, way.slot.kind
     as_text = isinstance(room, Text)
     if as_text:
-        if isinstance(kind, Float) or (system == "postgres" and not isinstance(kind, Text | Time)):
-            return []  # its notation is free
+        if isinstance(kind, Float) or (style.free_notation and not isinstance(kind, Text | Time)):
+            return []
         room = kind
     match kind:
         case Boolean():
-            pairs = [("false", "0"), ("true", "1")]
-            if system == "postgres":
-                return [Sample(name, f"'{name}'", digit) for name, digit in pairs]
-            return [Sample(name, digit, digit) for name, digit in pairs]
+            return [
+                Sample(name, literal, digit)
+                for name, literal, digit in zip(
+                    ("false", "true"), style.booleans, ("0", "1"), strict=True
+                )
+            ]
         case Integer():
             return list(_integers(kind, room))
         case Decimal():
-            return list(_decimals(kind, room, MONEY.get(declared)))
+            return list(_decimals(kind, room, style.largest.get(declared)))
         case Float():
             return list(_floats(kind))
         case Text():
-            return list(_texts(system, declared, kind))
+            return list(_texts(style, declared, kind))
         case Date():
             return list(_dates(kind, room))
         case Time():
-            return list(_times(kind))
+            return list(_times(style, declared, kind))
         case Timestamp():
-            return list(_timestamps(system, declared, kind, room))
+            return list(_timestamps(style, declared, kind, room))
         case Uuid():
             return [Sample(one, f"'{one}'", one.upper() if as_text else one) for one in UUIDS]
     return []
@@ -195,37 +215,21 @@ def _floats(kind: Float) -> Iterator[Sample]:
         yield Sample(repr(value), f"'{value!r}'", repr(value))
 
 
-def _texts(system: System, declared: str, kind: Text) -> Iterator[Sample]:
-    type_ = read(declared)
-    name, room = type_.name, kind.characters or kind.units
-    wide = {} if system == "sqlserver" and name in NARROW else WIDE_TEXTS
-    if name not in (*NARROW, "nchar", "nvarchar", "ntext", "character", "character varying"):
-        # types with rules of their own for what they hold
+def _texts(style: ConstantStyle, declared: str, kind: Text) -> Iterator[Sample]:
+    name, room = read(declared).name, kind.characters or kind.units
+    if name not in style.texts:
         return
-    fixed = name in ("char", "nchar", "character")
-    for what, value in (TEXTS | wide).items():
+    fixed = kind.padded
+    for what, value in (TEXTS | (WIDE_TEXTS if style.texts[name] else {})).items():
         units = len(value.encode("utf-16-le")) // 2
         if room is None or units <= room:
             arrives = value.ljust(room) if fixed and room else value
             if fixed and units < len(value.encode()):
                 # padded in units by one server and in characters by the other
                 continue
-            yield Sample(what, _literal(system, value), arrives)
+            yield Sample(what, style.text(value), arrives)
     if room and room > 1:
-        yield Sample("nothing but backslashes", _literal(system, "\\" * room), "\\" * room)
-
-
-def _literal(system: System, text: str) -> str:
-    """The text without any control character in the SQL."""
-    if system == "postgres":
-        escaped = text.replace("\\", "\\\\").replace("'", "''")
-        for character, escape in (("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
-            escaped = escaped.replace(character, escape)
-        return f"E'{escaped}'"
-    literal = string_literal(system, text)
-    for character in "\t\n\r":
-        literal = literal.replace(character, f"' + NCHAR({ord(character)}) + N'")
-    return f"({literal})"
+        yield Sample("nothing but backslashes", style.text("\\" * room), "\\" * room)
 
 
 def _dates(kind: Date, room: Kind) -> Iterator[Sample]:
@@ -238,26 +242,25 @@ def _dates(kind: Date, room: Kind) -> Iterator[Sample]:
             yield Sample(text, f"'{text}'", text if low <= value <= high else REFUSED)
 
 
-def _times(kind: Time) -> Iterator[Sample]:
+def _times(style: ConstantStyle, declared: str, kind: Time) -> Iterator[Sample]:
     texts = ("00:00:00.000000", "12:34:56.100000", "12:34:56.123456", "23:59:59.999999")
     for cut in dict.fromkeys(_cut(text, kind.digits) for text in texts):
         yield Sample(cut, f"'{cut}'", cut)
     if kind.digits == 7:
-        yield _seventh("time(7)", "12:34:56.1234567", "12:34:56.1234567")
+        yield _seventh(style, declared, "12:34:56.1234567", "12:34:56.1234567")
 
 
-def _timestamps(system: System, declared: str, kind: Timestamp, room: Kind) -> Iterator[Sample]:
+def _timestamps(
+    style: ConstantStyle, declared: str, kind: Timestamp, room: Kind
+) -> Iterator[Sample]:
     type_ = read(declared).name
     known = room if isinstance(room, Timestamp) else kind
     digits = min(kind.digits, known.digits, 6)
-    # datetime counts in thirds of a hundredth, smalldatetime in minutes
-    unit = {"datetime": MILLISECOND * 1000, "smalldatetime": 60 * MILLISECOND * 1000}.get(
-        type_, 10 ** (6 - digits)
-    )
+    unit = style.steps.get(type_, 10 ** (6 - digits))
     first = (dt.date.min - EPOCH).days * MICROSECONDS_PER_DAY
     last = ((dt.date.max - EPOCH).days + 1) * MICROSECONDS_PER_DAY - 1
     low, high = max(kind.low, first), min(kind.high, last)
-    values = {0, 1_000_000_000 * MILLISECOND * 1000}
+    values = {0, 1_000_000_000 * SECOND}
     for end in (low, known.low):
         values |= {-(-end // unit) * unit, -(-end // unit) * unit - unit}
     for end in (high, known.high):
@@ -265,16 +268,16 @@ def _timestamps(system: System, declared: str, kind: Timestamp, room: Kind) -> I
     for value in sorted(values):
         if low <= value <= high and value % unit == 0:
             good = known.low <= value <= known.high
-            yield _moment(system, kind, room, _cut(_iso(value), kind.digits), good)
-    for fraction in ("003", "007") if type_ == "datetime" else ():
-        yield _moment(system, kind, room, f"2024-01-02 12:34:56.{fraction}", True)
-    if digits > 0 and type_ != "datetime":
+            yield _moment(style, kind, room, _cut(_iso(value), kind.digits), good)
+    for fraction in style.fractions.get(type_, ()):
+        yield _moment(style, kind, room, f"2024-01-02 12:34:56.{fraction}", True)
+    if digits > 0 and type_ not in style.fractions:
         text = _cut("2024-01-02 12:34:56.123456"[: 20 + digits], kind.digits)
-        yield _moment(system, kind, room, text, True)
+        yield _moment(style, kind, room, text, True)
     if kind.digits == 7 and known.digits == 7:
         text = "2024-01-02 12:34:56.1234567"
-        one = _moment(system, kind, room, text, True)
-        yield _seventh(declared, one.literal.strip("'"), one.expected)
+        one = _moment(style, kind, room, text, True)
+        yield _seventh(style, declared, one.literal.strip("'"), one.expected)
     if kind.zone == "offset":
         for zone in ("+05:30", "-08:00", "+14:00"):
             text = _cut("2024-01-02 12:34:56.5", kind.digits)
@@ -283,16 +286,15 @@ def _timestamps(system: System, declared: str, kind: Timestamp, room: Kind) -> I
             yield Sample(f"{text} {zone}", f"'{text.replace(' ', 'T')}{zone}'", arrives)
 
 
-def _moment(system: System, kind: Timestamp, room: Kind, text: str, good: bool) -> Sample:
-    zone = "" if kind.zone == "none" else "+00:00" if system == "sqlserver" else "+00"
+def _moment(style: ConstantStyle, kind: Timestamp, room: Kind, text: str, good: bool) -> Sample:
+    zone = "" if kind.zone == "none" else style.utc
     offset = isinstance(room, Timestamp) and room.zone == "offset"
     arrives = text + f" {zone}" * offset if good else REFUSED
     return Sample(text, f"'{text.replace(' ', 'T')}{zone}'", arrives)
 
 
-def _seventh(declared: str, literal: str, arrives: str) -> Sample:
-    value = f"CAST('{literal}' AS {declared})"
-    held = f"CASE WHEN DATEPART(nanosecond, {value}) % 1000 <> 0 THEN {value} END"
+def _seventh(style: ConstantStyle, declared: str, literal: str, arrives: str) -> Sample:
+    held = style.seventh.format(f"CAST('{literal}' AS {declared})")
     return Sample("a seventh digit", held, arrives, optional=True)
 
 

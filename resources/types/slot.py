@@ -11,11 +11,11 @@ from resources.types.kinds import Kind
 
 @dataclass(frozen=True)
 class Slot:
-    """The values that a target type holds, and the Arrow type in which the sink takes them.
-
-    `padded`: the server fills shorter text up with blanks.
-    """
+    """The values that a target type holds, and the Arrow type in which the sink takes them."""
 
     kind: Kind
     arrow: pa.DataType
-    padded: bool = False
+    takes_bytes: bool = False
+    """A text type that takes any bytes, too."""
+    nullable: bool = True
+    """Whether columns of the type can be NULL."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines.command.session import open_session
-from resources.tables import System, TableRef, staging_prefix
+from resources.tables import TableRef, staging_prefix
 from tests.integration import ferry_process, looking
 from tests.integration.conftest import Ferry
 
@@ -88,7 +88,7 @@ def rows_of(ferry: Ferry, system: str) -> list[Row]:
     return ask_sqlserver(ferry, SELECT.format(t=f"dbo.{ferry.table}"))
 
 
-def staging_tables(ferry: Ferry, system: System) -> list[str]:
+def staging_tables(ferry: Ferry, system: str) -> list[str]:
     """Whatever of the transfer lies about in a target besides the table, locks included."""
     if system == "clickhouse":
         found = ask_clickhouse(ferry, "SELECT name FROM system.tables")

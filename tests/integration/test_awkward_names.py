@@ -28,7 +28,7 @@ from resources.keys.range import KeyRange
 from resources.plan import WriteMode
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.target import SqlServerTarget
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 from resources.target import Target, TargetOptions
 from resources.types.planner import plan_copy
 from tests.servers import Servers
@@ -68,7 +68,7 @@ PARTS = [name for name in NAMES if name not in ("Order Details", "a]b", "it's")]
 """Columns besides those with a part of their own: the key, the primary key's second, a renamed."""
 
 
-def sources(system: System = "postgres") -> TableRef:
+def sources(system: str = "postgres") -> TableRef:
     return TableRef(system, f's. "ab" it\'s 😀 {SUFFIX}', ALL_IN_ONE)
 
 
@@ -172,7 +172,7 @@ def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
     assert {view["state"] for view in again["ranges"]} == {"skip"}
 
     damaged = quote("clickhouse", "back`tick")
-    session.servers.clickhouse.execute(
+    session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE {qualified(last)} UPDATE {damaged} = 'damaged' WHERE `Order Details` = 7 "
         "SETTINGS mutations_sync = 2"
     )
@@ -214,7 +214,7 @@ def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
-def test_any_name_is_a_table_schema_and_column_of_a_target(system: System, stack: Servers) -> None:
+def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: Servers) -> None:
     """Each by itself, written in place and by a swap, whose shadow has a name of its own."""
     resource: SqlServerResource | ClickHouseResource
     target: Target

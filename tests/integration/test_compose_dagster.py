@@ -206,7 +206,9 @@ def deployed(stack: Servers, folder: Path, table: str, database: str) -> Iterato
         finally:
             for container in started:
                 container.kill()
-            session.servers.clickhouse.execute(f"DROP TABLE IF EXISTS warehouse.{table}")
+            session.servers.endpoints["clickhouse"].execute(
+                f"DROP TABLE IF EXISTS warehouse.{table}"
+            )
             session.instance.dispose()
 
 
@@ -220,7 +222,9 @@ def test_a_run_from_the_ui_moves_the_table_and_shows_what_it_prints(deployment: 
     run = deployment.ended(deployment.launch())
     assert run.status is dg.DagsterRunStatus.SUCCESS, deployment.said(run.run_id)
     servers = deployment.session.servers
-    moved = servers.clickhouse.query(f"SELECT count(*) FROM warehouse.{deployment.table}")
+    moved = servers.endpoints["clickhouse"].query(
+        f"SELECT count(*) FROM warehouse.{deployment.table}"
+    )
     assert moved == [(ROWS,)]
 
     captured = deployment.session.instance.all_logs(

@@ -131,8 +131,8 @@ def test_the_demo_moves_with_these_users(session: Session) -> None:
                 f"SELECT count(*) FROM {table.schema}.{table.name}"
             )
             assert found == [(ROWS[transfer.source.name],)], table
-    assert servers.postgres.query("SELECT current_user") == [("ferry",)]
-    assert servers.clickhouse.query("SELECT currentUser()") == [("ferry",)]
+    assert servers.endpoints["postgres"].query("SELECT current_user") == [("ferry",)]
+    assert servers.endpoints["clickhouse"].query("SELECT currentUser()") == [("ferry",)]
 
 
 WAYS = {
@@ -158,9 +158,9 @@ def test_every_way_of_writing_needs_no_more(
         view = runner.run(again, table, force=force)
         assert view.good, view.errors
     runner.clean(again, [table])
-    found = again.servers.clickhouse.query(f"SELECT count(*) FROM warehouse.{table}")
+    found = again.servers.endpoints["clickhouse"].query(f"SELECT count(*) FROM warehouse.{table}")
     assert found == [(ROWS["airports"],)]
-    names = again.servers.clickhouse.query("SELECT name FROM system.tables")
+    names = again.servers.endpoints["clickhouse"].query("SELECT name FROM system.tables")
     assert not [name for (name,) in names if "__ferry" in name]
     again.instance.dispose()
 

@@ -70,7 +70,7 @@ def test_what_a_dead_swap_put_in_place_is_proven_before_it_is_recorded(benches: 
         bench.change()
         crash(benches.command, ferry.table, "after_swap", "--profile", "safe")
         reopen(ferry)
-        ferry.session.servers.clickhouse.execute(
+        ferry.session.servers.endpoints["clickhouse"].execute(
             f"ALTER TABLE warehouse.{ferry.table} UPDATE amount = 0 WHERE id = 300 "
             "SETTINGS mutations_sync = 2"
         )

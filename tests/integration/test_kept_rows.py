@@ -87,7 +87,7 @@ def test_kept_rows_are_counted_and_make_no_check_fail(ferry: Make, system: str, 
 def test_kept_rows_hide_no_damage(ferry: Make, damage: str) -> None:
     one = upserted(ferry, "clickhouse")
     assert one.run().good
-    server = one.session.servers.clickhouse
+    server = one.session.servers.endpoints["clickhouse"]
     server.execute(
         damage.format(t=f"warehouse.{one.table}"),
         {"mutations_sync": 2, "insert_allow_materialized_columns": 1},

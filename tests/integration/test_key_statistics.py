@@ -10,10 +10,10 @@ import pytest
 
 from assets.planning.ranges import extend_ranges, plan_ranges, top_bound
 from resources.dialects import predicate
-from resources.keys import statistics
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import KeyStatistics, key_statistics
+from resources.postgres import statistics as postgres_statistics
 from resources.postgres.resource import PostgresResource
 from resources.tables import Column, TableRef
 from tests.servers import own
@@ -153,9 +153,9 @@ def test_a_large_table_is_sampled_and_its_ends_are_exact(
         "id bigint NOT NULL, t text",
         "SELECT g * g::bigint, repeat('x', 50) FROM generate_series(1, 200000) g",
     )
-    monkeypatch.setattr(statistics, "EXACT_BYTES", 1 << 20)
-    monkeypatch.setattr(statistics, "EXACT_ROWS", 10_000)
-    monkeypatch.setattr(statistics, "SAMPLE_BYTES", 4 << 20)
+    monkeypatch.setattr(postgres_statistics, "EXACT_BYTES", 1 << 20)
+    monkeypatch.setattr(postgres_statistics, "EXACT_ROWS", 10_000)
+    monkeypatch.setattr(postgres_statistics, "SAMPLE_BYTES", 4 << 20)
     stats, _, found = planned(source, key, {"count": 5})
     assert stats.rows != 200_000, "counted, not sampled"
     assert 150_000 < stats.rows < 250_000

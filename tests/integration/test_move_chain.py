@@ -28,10 +28,17 @@ def both(ferry: Ferry) -> list[list[tuple[Any, ...]]]:
     servers = ferry.session.servers
     query = "SELECT id, name, amount FROM {schema}.{t} ORDER BY id"
     return [
-        [tuple(row) for row in servers.sqlserver.query(query.format(schema="dbo", t=ferry.table))],
         [
             tuple(row)
-            for row in servers.clickhouse.query(query.format(schema="warehouse", t=ferry.table))
+            for row in servers.endpoints["sqlserver"].query(
+                query.format(schema="dbo", t=ferry.table)
+            )
+        ],
+        [
+            tuple(row)
+            for row in servers.endpoints["clickhouse"].query(
+                query.format(schema="warehouse", t=ferry.table)
+            )
         ],
     ]
 
@@ -101,7 +108,7 @@ def test_the_other_write_modes(ferry: Make, write: str) -> None:
 def test_damage_to_the_middle_table_is_found_and_mended(ferry: Make) -> None:
     one = ferry(CHAIN, *TABLE, ranges="{rows: 200}")
     assert one.run().good
-    one.session.servers.sqlserver.execute(
+    one.session.servers.endpoints["sqlserver"].execute(
         f"UPDATE dbo.{one.table} SET amount = amount + 0.01 WHERE id = 7"
     )
     bad = [
@@ -131,7 +138,7 @@ def test_names_and_values_that_need_care_cross_both_hops(ferry: Make) -> None:
         'SELECT id, "order", "größe []`", CAST("Two Words" AS varchar(30)) '
         f"FROM dbo.{one.table} ORDER BY id"
     )
-    assert [tuple(row)[:3] for row in servers.sqlserver.query(quoted)] == [
+    assert [tuple(row)[:3] for row in servers.endpoints["sqlserver"].query(quoted)] == [
         (1, "tab\tline\nback\\slash", " "),
         (2, "", "😀"),
         (3, None, ""),

@@ -32,7 +32,7 @@ Make = Callable[..., Ferry]
 
 
 def target(ferry: Ferry) -> list[tuple[object, ...]]:
-    found = ferry.session.servers.clickhouse.query(
+    found = ferry.session.servers.endpoints["clickhouse"].query(
         f"SELECT id, name, amount FROM warehouse.{ferry.table} ORDER BY id"
     )
     return [tuple(row) for row in found]
@@ -147,7 +147,7 @@ def test_a_refused_value_stops_its_range_alone_and_is_named(ferry: Make) -> None
 def test_a_damaged_target_is_found_shown_and_mended(ferry: Make) -> None:
     one = ferry(DIRECT, *TABLE, ranges="{rows: 250}")
     assert one.run().good
-    one.session.servers.clickhouse.execute(
+    one.session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE warehouse.{one.table} UPDATE name = 'damaged' WHERE id = 77 "
         "SETTINGS mutations_sync = 2"
     )
@@ -177,7 +177,7 @@ def test_rows_that_differ_are_named_by_their_whole_primary_key(ferry: Make, tmp_
         columns="{line: {rename: position}}",
     )
     assert one.run().good
-    one.session.servers.clickhouse.execute(
+    one.session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE warehouse.{one.table} UPDATE note = 'y' WHERE id = 3 AND position = 4 "
         "SETTINGS mutations_sync = 2"
     )
@@ -208,7 +208,7 @@ def test_rows_that_differ_are_named_by_their_whole_primary_key(ferry: Make, tmp_
 def test_an_emptied_target_is_filled_again(ferry: Make) -> None:
     one = ferry(DIRECT, *TABLE, ranges="{rows: 250}")
     assert one.run().good
-    one.session.servers.clickhouse.execute(f"DROP TABLE warehouse.{one.table} SYNC")
+    one.session.servers.endpoints["clickhouse"].execute(f"DROP TABLE warehouse.{one.table} SYNC")
     assert {view.reason for view in one.plan().ranges} == {"target_missing"}
     assert one.run().good
     assert target(one) == one.rows(SELECT)

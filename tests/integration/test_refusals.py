@@ -38,7 +38,9 @@ def test_a_clickhouse_database_that_is_not_there_is_refused_and_not_made(
     assert f"{file}:2: clickhouse://warehuose.{one.table}: {refusal}" in command("validate").stdout
     with pytest.raises(InputError, match=refusal):
         one.run()
-    databases = one.session.servers.clickhouse.query("SELECT name FROM system.databases")
+    databases = one.session.servers.endpoints["clickhouse"].query(
+        "SELECT name FROM system.databases"
+    )
     assert ("warehuose",) not in databases
 
 

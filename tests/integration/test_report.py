@@ -39,7 +39,7 @@ def test_a_damaged_range_is_in_every_form_of_the_report(
     good = report(one.session, one.table)
     assert good.problems == ()
     assert good.counts()["rows"] == 200
-    one.session.servers.clickhouse.execute(
+    one.session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE warehouse.{one.table} UPDATE name = '<b>damaged</b>' WHERE id <= 30 "
         "SETTINGS mutations_sync = 2"
     )
@@ -118,14 +118,16 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
             ("id", "id"),
             ("name", "name"),
         ]
-    assert one.session.servers.clickhouse.ping() in str(found.hops[1].ranges[0].target_server)
+    assert one.session.servers.endpoints["clickhouse"].ping() in str(
+        found.hops[1].ranges[0].target_server
+    )
     runs = {run.run_id: run for run in found.runs}
     assert {run.outcome for run in runs.values()} == {"succeeded"}
     referred = {check.run_id for hop in found.hops for check in hop.all_checks()}
     assert referred | {first, again.run_id} <= set(runs)
     page = render(found, "html")
     assert all(f'href="http://dagster:3000/runs/{run_id}"' in page for run_id in runs)
-    password = one.session.servers.clickhouse.settings().password
+    password = one.session.servers.endpoints["clickhouse"].settings().password
     assert password and password not in page + render(found, "json")
 
 

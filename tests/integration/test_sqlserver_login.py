@@ -87,7 +87,7 @@ def test_it_is_enough_for_both_hops(
             for force in (False, True):
                 view = one.run(force=force)
                 assert view.good, view.errors
-            server = one.session.servers.sqlserver
+            server = one.session.servers.endpoints["sqlserver"]
             assert server.query(f"SELECT COUNT(*) FROM {schema}.{one.table}") == [(100,)]
             assert server.query("SELECT SUSER_NAME()") == [(name,)]
             with pytest.raises(StatementFailed):

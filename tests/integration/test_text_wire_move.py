@@ -61,11 +61,13 @@ def targets(ferry: Ferry) -> tuple[list[tuple[object, ...]], ...]:
     return (
         [
             tuple(map(repr, row))
-            for row in servers.sqlserver.query(f"SELECT * FROM dbo.{ferry.table} ORDER BY id")
+            for row in servers.endpoints["sqlserver"].query(
+                f"SELECT * FROM dbo.{ferry.table} ORDER BY id"
+            )
         ],
         [
             tuple(map(repr, row))
-            for row in servers.clickhouse.query(
+            for row in servers.endpoints["clickhouse"].query(
                 f"SELECT * FROM warehouse.{ferry.table} ORDER BY id"
             )
         ],
@@ -75,7 +77,7 @@ def targets(ferry: Ferry) -> tuple[list[tuple[object, ...]], ...]:
 def left_over(ferry: Ferry) -> list[str]:
     return [
         row[0]
-        for row in ferry.session.servers.sqlserver.query(
+        for row in ferry.session.servers.endpoints["sqlserver"].query(
             "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE TABLE_NAME LIKE '%{ferry.table}%' AND TABLE_NAME <> '{ferry.table}'"
         )
@@ -132,7 +134,9 @@ def test_a_terminator_in_the_data_is_noticed_and_others_are_taken(
     view = one.run()
     assert view.good, view.errors
     assert given == []
-    name = one.session.servers.sqlserver.query(f"SELECT name FROM dbo.{one.table} WHERE id = 5")
+    name = one.session.servers.endpoints["sqlserver"].query(
+        f"SELECT name FROM dbo.{one.table} WHERE id = 5"
+    )
     assert name == [("😀 ~aaaaaaaaf ~aaaaaaaar  ",)]
 
 
@@ -224,7 +228,7 @@ def test_a_failure_of_the_tool_leaves_nothing(
     one = ferry(hop, *TABLE, ranges="{bounds: [201, 401]}")
     view = one.run(ranges=["..0000000201"])
     assert by_range(view)["..0000000201"].state == "failed"
-    server = one.session.servers.sqlserver
+    server = one.session.servers.endpoints["sqlserver"]
     assert server.query(f"SELECT COUNT_BIG(*) FROM dbo.{one.table}") == [(0,)]
     assert left_over(one) == []
     assert list(artifacts.iterdir()) == []
@@ -296,7 +300,7 @@ def test_the_password_is_in_no_command_line_and_no_environment(
     one = ferry(chain("text"), *TABLE)
     view = one.run()
     assert view.good, view.errors
-    password = str(one.session.servers.sqlserver.settings().password)
+    password = str(one.session.servers.endpoints["sqlserver"].settings().password)
     text = seen.read_bytes()
     assert one.table.encode() in text
     assert password.encode() not in text

@@ -70,7 +70,7 @@ class Ui:
 
     def target(self, expression: str, key: int) -> object:
         """One value of the last hop's table."""
-        return self.session.servers.clickhouse.query(
+        return self.session.servers.endpoints["clickhouse"].query(
             f"SELECT {expression} FROM warehouse.{NAME} WHERE id = {key}"
         )[0][0]
 
@@ -282,7 +282,7 @@ def test_the_asset_page_tells_what_a_range_took(ui: Ui, page: Browser) -> None:
 
 
 def test_a_failed_check_shows_the_rows_that_differ(ui: Ui, page: Browser, pictures: Path) -> None:
-    clickhouse = ui.session.servers.clickhouse
+    clickhouse = ui.session.servers.endpoints["clickhouse"]
     now = "SETTINGS mutations_sync = 2"
     for change in (
         "UPDATE tailnum = concat(assumeNotNull(tailnum), ' ') WHERE id = 10100",
@@ -300,7 +300,9 @@ def test_a_failed_check_shows_the_rows_that_differ(ui: Ui, page: Browser, pictur
     page.see("Failed (1)", "Passed (6)")
     page.click(f"[title='{THIRD}']")
     shown = page.see(CONCLUSION, "differing_rows", "missing in target", "10103")
-    tail = ui.session.servers.postgres.query(f"SELECT tailnum FROM {NAME} WHERE id = 10100")[0][0]
+    tail = ui.session.servers.endpoints["postgres"].query(
+        f"SELECT tailnum FROM {NAME} WHERE id = 10100"
+    )[0][0]
     assert f"'{tail}'" in shown
     assert f"'{tail} '" in shown, "the blank at the end is seen"
     assert "NULL" in shown

@@ -56,7 +56,7 @@ def assert_ends(result: Result, code: int, *parts: str) -> None:
 
 
 def damage(one: Ferry, change: str) -> None:
-    one.session.servers.clickhouse.execute(
+    one.session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE warehouse.{one.table} {change} SETTINGS mutations_sync = 2"
     )
 

@@ -34,7 +34,7 @@ def test_a_failure_of_the_whole_table_fails_the_run_and_the_check(ferry: Make) -
     assert not any(checked.failed for checked in found)
 
     for statement in REPLACE_ONE_ROW_BY_ANOTHER:
-        one.session.servers.clickhouse.execute(statement.format(t=one.table))
+        one.session.servers.endpoints["clickhouse"].execute(statement.format(t=one.table))
     one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
     view = one.run()
     assert all(row.state in ("committed", "skipped_unchanged") for row in view.ranges)
@@ -66,7 +66,10 @@ def test_nor_are_those_of_a_source_without_snapshots(
     first = ferry("['sqlserver://dbo.{t}']", *TABLE)
     assert first.run().good
     first.declare(HOPS, source=f"sqlserver://dbo.{first.table}")
-    server, late = first.session.servers.sqlserver, f"INSERT INTO dbo.{first.table} VALUES "
+    server, late = (
+        first.session.servers.endpoints["sqlserver"],
+        f"INSERT INTO dbo.{first.table} VALUES ",
+    )
     after_the_ranges(monkeypatch, lambda: server.execute(f"{late}(101, N'late')"))
     view = first.run()
     assert view.good, view.errors

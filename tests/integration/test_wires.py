@@ -13,15 +13,15 @@ from click.testing import CliRunner
 
 from assets.planning.wires import chosen_wire
 from pipelines.cli import main
-from pipelines.command.doctor import TYPES
 from resources import probe, wires
 from resources.connection import parse_url
 from resources.errors import InputError
 from resources.plan import CopyPlan, WireFormat
 from resources.postgres.resource import PostgresResource
+from resources.registry import system
 from resources.sqlserver import tsv_text
 from resources.sqlserver.resource import SqlServerResource
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 from resources.types.planner import plan_copy
 from resources.wires import wrong_values
 
@@ -42,7 +42,7 @@ def sqlserver(mssql_url: str) -> SqlServerResource:
     return SqlServerResource(url=mssql_url)
 
 
-def plan_of(source: System, types: tuple[str, ...], target: System = "clickhouse") -> CopyPlan:
+def plan_of(source: str, types: tuple[str, ...], target: str = "clickhouse") -> CopyPlan:
     key = Column("id", "int" if source == "sqlserver" else "integer", nullable=False)
     columns = [key, *(Column(f"c{number}", one) for number, one in enumerate(types))]
     into = TableRef(target, "dbo", "t")
@@ -52,13 +52,15 @@ def plan_of(source: System, types: tuple[str, ...], target: System = "clickhouse
 
 @pytest.mark.parametrize("wire", ["arrow", pytest.param("text", marks=needs_bcp)])
 def test_sqlserver_is_exact(sqlserver: SqlServerResource, wire: WireFormat) -> None:
-    found = wrong_values(sqlserver, wire, plan_of("sqlserver", tuple(TYPES["sqlserver"])))
+    found = wrong_values(
+        sqlserver, wire, plan_of("sqlserver", tuple(system("sqlserver").as_source().examples))
+    )
     assert [str(one) for one in found] == []
 
 
 @pytest.mark.parametrize("target", ["clickhouse", "sqlserver"])
-def test_postgres_is_exact(pg_url: str, target: System) -> None:
-    plan = plan_of("postgres", tuple(TYPES["postgres"]), target)
+def test_postgres_is_exact(pg_url: str, target: str) -> None:
+    plan = plan_of("postgres", tuple(system("postgres").as_source().examples), target)
     found = wrong_values(PostgresResource(url=pg_url), "text", plan)
     assert [str(one) for one in found] == []
 
@@ -169,7 +171,7 @@ def configured(
 ) -> Iterator[list[str]]:
     """The environment of `ferry`; yields the passwords in it."""
     urls = {"POSTGRES": pg_url, "SQLSERVER": mssql_url, "CLICKHOUSE": ch_url}
-    systems: tuple[System, ...] = ("postgres", "sqlserver", "clickhouse")
+    systems: tuple[str, ...] = ("postgres", "sqlserver", "clickhouse")
     for name, url in urls.items():
         monkeypatch.setenv(f"TABLEFERRY_{name}_URL", url)
     settings = [parse_url(one, urls[one.upper()]) for one in systems]

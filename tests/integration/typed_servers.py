@@ -32,8 +32,8 @@ from resources.plan import CopyPlan
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.ddl import create_staging
 from resources.sqlserver.load_text import load_files
+from resources.sqlserver.queryout import read_tab_separated
 from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.source import read_tab_separated
 from resources.tables import TableRef
 from resources.types.conform import conform, schema
 from resources.types.planner import ColumnOverride, plan_copy

@@ -8,7 +8,6 @@ import pytest
 from resources.connection import ConnectionSettings, parse_url
 from resources.errors import InputError, TableferryError
 from resources.postgres.resource import PostgresResource
-from resources.tables import System
 
 SECRET = "p@ss/w:rd?"
 ENCODED = "p%40ss%2Fw%3Ard%3F"
@@ -34,7 +33,7 @@ ENCODED = "p%40ss%2Fw%3Ard%3F"
         ("clickhouse", "https://u:@h/d", ("h", 8443, "d", "u", "", {"secure": "yes"})),
     ],
 )
-def test_urls_are_read(system: System, url: str, expected: tuple[object, ...]) -> None:
+def test_urls_are_read(system: str, url: str, expected: tuple[object, ...]) -> None:
     found = parse_url(system, url)
     assert (
         found.host,

@@ -9,7 +9,7 @@ import pytest
 
 from resources.digest.fields import Declared, declared, fields, not_compared
 from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, System, TableRef
+from resources.tables import Column, TableRef
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from resources.tables import Column, System, TableRef
         ("sqlserver", "nchar(5)", Declared("text", "nchar", 5, padded=True)),
         ("sqlserver", "decimal(38,10)", Declared("decimal", "decimal", 38, 10)),
         ("sqlserver", "decimal", Declared("decimal", "decimal", 18, 0)),
-        ("sqlserver", "smallmoney", Declared("decimal", "smallmoney", 19, 4)),
+        ("sqlserver", "smallmoney", Declared("decimal", "smallmoney", 10, 4)),
         ("sqlserver", "datetime2(7)", Declared("timestamp", "datetime2", None, 7)),
         ("sqlserver", "datetime", Declared("timestamp", "datetime", None, 3)),
         (
@@ -56,12 +56,12 @@ from resources.tables import Column, System, TableRef
             "DateTime64(6, 'UTC')",
             Declared("timestamp", "DateTime64", None, 6, zoned=True),
         ),
-        ("clickhouse", "FixedString(3)", Declared("text", "FixedString", 3)),
+        ("clickhouse", "FixedString(3)", Declared("bytes", "FixedString", 3)),
         ("clickhouse", "Array(Nullable(Int32))", Declared("array", "Array")),
         ("clickhouse", "UInt256", Declared("decimal", "UInt256", 76, 0)),
     ],
 )
-def test_declared(system: System, text: str, expected: Declared) -> None:
+def test_declared(system: str, text: str, expected: Declared) -> None:
     assert declared(system, text) == expected
 
 

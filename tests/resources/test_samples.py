@@ -6,27 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.command.doctor import TYPES
-from resources.tables import System
+from resources.registry import system
 from resources.types.conversions import default_type, route, source_export
 from resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
 from resources.types.samples import REFUSED, Sample, meaning, samples
 from resources.wires import _unescaped
 
-TARGETS: dict[System, System] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
+TARGETS: dict[str, str] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
 
 
-def found(source: System, declared: str, target_type: str | None = None) -> list[Sample]:
+def found(source: str, declared: str, target_type: str | None = None) -> list[Sample]:
     export = source_export(source, declared)
     chosen = target_type or default_type("clickhouse", export.kind)  # type: ignore[union-attr]
     assert chosen is not None
-    return samples(source, declared, route(source, declared, "clickhouse", chosen))
+    style = system(source).as_source().style
+    assert style is not None
+    return samples(style, declared, route(source, declared, "clickhouse", chosen))
 
 
 @pytest.mark.parametrize(
-    ("source", "declared"), [(source, one) for source in TARGETS for one in TYPES[source]]
+    ("source", "declared"),
+    [(source, one) for source in TARGETS for one in system(source).as_source().examples],
 )
-def test_every_type_of_the_doctor_has_values_that_arrive(source: System, declared: str) -> None:
+def test_every_type_of_the_doctor_has_values_that_arrive(source: str, declared: str) -> None:
     arriving = [one for one in found(source, declared) if one.expected != REFUSED]
     assert len(arriving) >= 2
     assert len({one.what for one in arriving}) == len(arriving)

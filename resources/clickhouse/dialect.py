@@ -1,0 +1,58 @@
+"""ClickHouse's SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resources.clickhouse.nullable import declared_type
+from resources.keys.range import Bound, KeyKind
+from resources.system import Dialect
+from resources.tables import Column
+
+
+class ClickHouseDialect(Dialect):
+    """See `Dialect`."""
+
+    def quote(self, identifier: str) -> str:
+        """Backslashes are escapes, between backticks too."""
+        return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+    def literal(self, text: str) -> str:
+        """Backslashes are escapes."""
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def in_key_order(self, name: str, kind: KeyKind) -> str:
+        """UUID is ordered by its second half first, so uuids compare as text."""
+        return f"toString({name})" if kind == "uuid" else name
+
+    def bound(self, bound: Bound, column: Column) -> str:
+        """A constant to compare a key with."""
+        if isinstance(bound, dt.datetime):
+            text = bound.isoformat(sep=" ", timespec="microseconds")
+            return f"toDateTime64('{text}', 6, 'UTC')"
+        if isinstance(bound, dt.date):
+            return f"toDate32('{bound.isoformat()}')"
+        return super().bound(bound, column)
+
+    def exact_sum(self, number: str) -> str:
+        """sum of Int64 wraps around."""
+        return f"toString(sum(toInt128({number})))"
+
+    def text(self, value: str) -> str:
+        """A value as the server prints it; NULL stays NULL."""
+        return f"toString({value})"
+
+    def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
+        """Its VALUES is a function that wants the types declared."""
+        selects = (
+            ", ".join(f"{value} AS {name}" for value, name in zip(row, names, strict=True))
+            for row in rows
+        )
+        return f"(SELECT {' UNION ALL SELECT '.join(selects)})"
+
+    def add_column(self, table: str, name: str, column: Column) -> str:
+        """ALTER TABLE with a new column, nullable."""
+        type_ = declared_type(replace(column, nullable=True))
+        return f"ALTER TABLE {table} ADD COLUMN {name} {type_}"

@@ -1,0 +1,33 @@
+"""ClickHouse: a target of rows."""
+
+from __future__ import annotations
+
+from resources.clickhouse import digest
+from resources.clickhouse.ddl import engine_problem
+from resources.clickhouse.dialect import ClickHouseDialect
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.clickhouse.types import TYPES
+from resources.connection import Scheme
+from resources.system import Loader, System
+
+
+def _fine(value: object) -> None:
+    """The server alone can read SQL."""
+
+
+SYSTEM = System(
+    name="clickhouse",
+    title="ClickHouse",
+    resource=ClickHouseResource,
+    schemes={"http": Scheme(8123, {"secure": "no"}), "https": Scheme(8443, {"secure": "yes"})},
+    database="default",
+    dialect=ClickHouseDialect(),
+    types=TYPES,
+    digest=digest,
+    loader=Loader(
+        ClickHouseTarget,
+        accepts=("arrow", "tab_separated"),
+        options={"engine": engine_problem, "order_by": _fine, "partition_by": _fine},
+    ),
+)

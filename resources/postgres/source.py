@@ -1,0 +1,139 @@
+"""How rows leave PostgreSQL: record batches by binary COPY, or COPY's text, under one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from resources.artifacts import Artifact
+from resources.dialects import qualified, quote, string_literal
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.keys.range import KeyKind, KeyRange
+from resources.plan import CopyPlan, Format, OverflowPolicy
+from resources.postgres.bcp_text import bcp_expression
+from resources.postgres.copy_text import guarded, text_expression
+from resources.postgres.resource import PostgresResource
+from resources.postgres.snapshots import SharedSnapshot
+from resources.postgres.statistics import quantiles
+from resources.refusals import Where
+from resources.registry import system
+from resources.system import Source
+from resources.tables import Column, TableRef
+from resources.types.conversions import Route
+from resources.types.kinds import Decimal
+from resources.types.samples import ConstantStyle
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    for character, escape in (("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+        escaped = escaped.replace(character, escape)
+    return f"E'{escaped}'"
+
+
+class PostgresSource(Source):
+    """See `Source`."""
+
+    sends = ("arrow", "tab_separated", "delimited")
+
+    probed = ("text",)
+    """`arrow` is its own binary format, which no server prints."""
+
+    style = ConstantStyle(
+        text=_text,
+        booleans=("'false'", "'true'"),
+        utc="+00",
+        texts=dict.fromkeys(("text", "character", "character varying"), True),
+        free_notation=True,
+    )
+    snapshots = True
+    examples = (
+        *("boolean", "smallint", "integer", "bigint", "numeric(38,10)", "numeric(18,0)", "real"),
+        *("double precision", "text", "character(10)", "character varying(40)", "date", "uuid"),
+        *("timestamp without time zone", "timestamp with time zone"),
+        *("timestamp(3) without time zone", "time(3) without time zone"),
+    )
+
+    def quantiles(
+        self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
+    ) -> tuple[int, Sequence[object]]:
+        """By percentile_disc, of a sample if the table is large."""
+        return quantiles(endpoint, table, column, kind, where)
+
+    def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
+        """The place and the writing transaction of each row."""
+        oid = f"{string_literal('postgres', qualified(table))}::regclass"
+        found = endpoint.query(f"SELECT relkind::text FROM pg_class WHERE oid = {oid}")
+        if found[0][0] not in ("r", "p", "m"):
+            raise InputError(
+                f"{table}: fingerprint row_version needs a table, and this is a view; use content"
+            )
+        # ctid is unique in a table, but not among the partitions of one
+        seed = "xmin::text::bigint + (tableoid::bigint << 32)"
+        total = system("postgres").dialect.exact_sum("{}")
+        return [(f"hashtidextended(ctid, {seed})", total)]
+
+    def digits(
+        self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
+    ) -> dict[str, tuple[int, int]]:
+        """Of bare numeric columns, by one scan. NaN and the infinities do not count."""
+        types = system("postgres").types
+        bare = [
+            column.name
+            for column in columns
+            if types.read(column.type).kind == Decimal(None, None, nan=True)
+        ]
+        expressions = []
+        for name in bare:
+            column = quote("postgres", name)
+            # the greatest finite magnitude has the most digits before the point; NaN is above all
+            finite = f"FILTER (WHERE abs({column}) < 'Infinity')"
+            expressions.append(f"length(trunc(max(abs({column})) {finite})::text)")
+            expressions.append(f"max(scale(trim_scale({column}))) {finite}")
+        if not bare:
+            return {}
+        row = endpoint.query(f"SELECT {', '.join(expressions)} FROM {qualified(table)}")[0]
+        found = zip(bare, row[::2], row[1::2], strict=True)
+        return {name: (whole, scale) for name, whole, scale in found if whole is not None}
+
+    def shared_snapshot(
+        self, resource: PostgresResource
+    ) -> AbstractContextManager[SharedSnapshot | None]:
+        """An exported snapshot, which is replaced by a new one if it is lost."""
+        return resource.shared_snapshot()
+
+    def guarded(
+        self, expression: str, condition: str, where: Where, reason: str, type_: str
+    ) -> str:
+        """By a cast that fails with the message."""
+        return guarded(expression, condition, where, reason, type_)
+
+    def text_sql(
+        self,
+        format: Format,
+        column: Column,
+        way: Route,
+        table: TableRef,
+        key: str,
+        policy: OverflowPolicy,
+    ) -> str | None:
+        """The expression of a field; None if there is no exact one."""
+        if format == "delimited":
+            return bcp_expression(column, way, table, key, policy)
+        return text_expression(column, way, table, key, policy)
+
+    def read_text(
+        self,
+        resource: PostgresResource,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        artifacts: list[Artifact] | None = None,
+        *,
+        snapshot: str | None = None,
+        rows_of: str | None = None,
+        silence: float | None = None,
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """By COPY ... TO STDOUT."""
+        sql = plan.select(key_range, "text", rows_of=rows_of)
+        return resource.read_text(sql, snapshot=snapshot)

@@ -1,0 +1,68 @@
+"""The distribution of a PostgreSQL table's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resources.dialects import qualified, quote, string_literal
+from resources.endpoint import Endpoint
+from resources.keys.range import KeyKind
+from resources.keys.statistics import BUCKETS
+from resources.tables import Column, TableRef
+
+EXACT_BYTES = 256 << 20
+"""Tables of up to this size are read whole: sorting the keys of 2 M rows takes about a second."""
+
+EXACT_ROWS = 1_000_000
+"""A selection of fewer rows is read whole, however large its table is."""
+
+SAMPLE_BYTES = 128 << 20
+"""How much is read of a larger table; 600,000 rows of 200 bytes put a cut within 0.2 %."""
+
+FINITE: dict[KeyKind, str] = {
+    # infinity and the years beyond four digits lie in the open ranges at both ends
+    "date": "{key} BETWEEN '0001-01-01' AND '9999-12-31'",
+    "timestamp": "{key} BETWEEN '0001-01-01 00:00:00' AND '9999-12-31 23:59:59.999999'",
+}
+
+
+def quantiles(
+    endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, condition: str
+) -> tuple[int, Sequence[object]]:
+    """See `Source.quantiles`; no ANALYZE is needed."""
+    key, name = quote("postgres", column.name), qualified(table)
+    if kind in FINITE:
+        condition += f" AND {FINITE[kind].format(key=key)}"
+    size, sampled = endpoint.query(
+        # a partitioned table's rows are in its partitions; a view has no size
+        "SELECT coalesce(sum(pg_catalog.pg_relation_size(relid)), 0)::bigint,"
+        " (SELECT relkind IN ('r', 'p', 'm') FROM pg_catalog.pg_class WHERE oid = r.root)"
+        f" FROM (SELECT {string_literal('postgres', name)}::regclass::oid AS root) r"
+        " LEFT JOIN LATERAL (SELECT relid FROM pg_catalog.pg_partition_tree(r.root)"
+        " UNION SELECT r.root) parts ON true GROUP BY r.root"
+    )[0]
+    first = endpoint.query(
+        # not min() and max(), which uuid has from PostgreSQL 18 on only
+        f"SELECT (SELECT {key} FROM {name} WHERE {condition} ORDER BY {key} LIMIT 1)::text,"
+        f" (SELECT {key} FROM {name} WHERE {condition} ORDER BY {key} DESC LIMIT 1)::text"
+    )[0]
+    if first[0] is None:
+        return 0, ()
+    percent = 100.0
+    if sampled and size > EXACT_BYTES:
+        # the few rows of a growing table's end are read by the index, and no sample would hit them
+        probe = (
+            f"SELECT count(*) FROM (SELECT FROM {name} WHERE {condition} LIMIT {EXACT_ROWS}) few"
+        )
+        if endpoint.query(probe)[0][0] == EXACT_ROWS:
+            percent = 100 * SAMPLE_BYTES / size
+    clause = f" TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE (0)" if percent < 100 else ""
+    fractions = (
+        f"SELECT array_agg(i / {BUCKETS}::float8 ORDER BY i) FROM generate_series(0, {BUCKETS}) i"
+    )
+    count, inner = endpoint.query(
+        f"SELECT count(*), (percentile_disc(({fractions})) WITHIN GROUP (ORDER BY {key}))::text[]"
+        f" FROM {name}{clause} WHERE {condition}"
+    )[0]
+    rows = max(1, round(count * 100 / percent))
+    return rows, (first[0], *(inner or ())[1:-1], first[1])

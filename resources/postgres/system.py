@@ -1,0 +1,23 @@
+"""PostgreSQL: a source of rows."""
+
+from __future__ import annotations
+
+from resources.connection import Scheme
+from resources.postgres import digest
+from resources.postgres.dialect import PostgresDialect
+from resources.postgres.resource import PostgresResource
+from resources.postgres.source import PostgresSource
+from resources.postgres.types import TYPES
+from resources.system import System
+
+SYSTEM = System(
+    name="postgres",
+    title="PostgreSQL",
+    resource=PostgresResource,
+    schemes={"postgresql": Scheme(5432), "postgres": Scheme(5432)},
+    database="postgres",
+    dialect=PostgresDialect(),
+    types=TYPES,
+    digest=digest,
+    source=PostgresSource(),
+)

@@ -1,0 +1,76 @@
+"""The systems that there are, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from resources.errors import InputError
+
+if TYPE_CHECKING:  # what a system is made of looks other systems up here
+    from resources.system import System
+
+FOLDERS = {
+    "postgres": "resources.postgres.system",
+    "sqlserver": "resources.sqlserver.system",
+    "clickhouse": "resources.clickhouse.system",
+}
+"""Our own systems, and the modules whose `SYSTEM` describes them; imported when first used."""
+
+ENTRY_POINTS = "tableferry.systems"
+"""The group of entry points by which other distributions add systems: name -> `module:object`."""
+
+_known: dict[str, System] = {}
+
+
+def system(name: str) -> System:
+    """The system of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in _known:
+        _known[name] = _load(name)
+    return _known[name]
+
+
+def system_names() -> tuple[str, ...]:
+    """The names of all systems: our own, those of other distributions, and registered ones."""
+    installed = (one.name for one in entry_points(group=ENTRY_POINTS))
+    return tuple(dict.fromkeys((*FOLDERS, *installed, *_known)))
+
+
+def systems() -> list[System]:
+    """All systems."""
+    return [system(name) for name in system_names()]
+
+
+def is_system(name: str) -> bool:
+    """Whether there is a system of that name."""
+    return name in FOLDERS or name in system_names()
+
+
+@contextmanager
+def registered(added: System) -> Iterator[System]:
+    """Have one more system for as long as the context is open."""
+    before = _known.get(added.name)
+    _known[added.name] = added
+    try:
+        yield added
+    finally:
+        del _known[added.name]
+        if before is not None:
+            _known[added.name] = before
+
+
+def _load(name: str) -> System:
+    if name in FOLDERS:
+        found: System = import_module(FOLDERS[name]).SYSTEM
+        return found
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        loaded: System = entry.load()
+        return loaded
+    raise InputError(f"there is no system {name!r}; there are {', '.join(system_names())}")

@@ -1,0 +1,25 @@
+"""SQL Server, and Babelfish: a source and a target of rows."""
+
+from __future__ import annotations
+
+from resources.connection import Scheme
+from resources.sqlserver import digest
+from resources.sqlserver.dialect import SqlServerDialect
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.source import SqlServerSource, require_bcp
+from resources.sqlserver.target import SqlServerTarget
+from resources.sqlserver.types import TYPES
+from resources.system import Loader, System
+
+SYSTEM = System(
+    name="sqlserver",
+    title="SQL Server",
+    resource=SqlServerResource,
+    schemes={"mssql": Scheme(1433), "sqlserver": Scheme(1433)},
+    database="master",
+    dialect=SqlServerDialect(),
+    types=TYPES,
+    digest=digest,
+    source=SqlServerSource(),
+    loader=Loader(SqlServerTarget, accepts=("arrow", "delimited"), require_tools=require_bcp),
+)

@@ -1,0 +1,364 @@
+"""What a system has to offer: its SQL, its types, its row digest, and how rows leave and enter it.
+
+Adding a system is writing these parts in a folder of its own and naming it in `resources.registry`;
+docs/adding-a-system.md shows how.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from resources.artifacts import Artifact
+from resources.connection import Scheme, ServerResource
+from resources.digest.definition import Algorithm
+from resources.digest.fields import Field
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.keys.range import Bound, KeyKind, KeyRange
+from resources.keys.statistics import numbered_quantiles
+from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from resources.refusals import Where
+from resources.tables import Column, TableRef
+from resources.target import Target
+from resources.types.conversions import Route
+from resources.types.samples import ConstantStyle
+from resources.types.type_map import TypeMap
+
+
+class Dialect:
+    """A system's SQL. What stands here is standard SQL; a system replaces where its own differs."""
+
+    count = "count(*)"
+    """The number of rows, however many there are."""
+
+    barrier = ""
+    """What ends a subquery so that the planner does not merge it into the query around it."""
+
+    most_branches: int | None = None
+    """Of a CASE that is nested as a balanced tree; None: as many as one likes."""
+
+    def quote(self, identifier: str) -> str:
+        """An identifier that no server-side rule changes: neither case nor blanks nor quotes."""
+        return '"' + identifier.replace('"', '""') + '"'
+
+    def literal(self, text: str) -> str:
+        """A text constant."""
+        return "'" + text.replace("'", "''") + "'"
+
+    def in_key_order(self, name: str, kind: KeyKind) -> str:
+        """A key that compares as ranges are cut: uuids bytewise.
+
+        Args:
+            name: the quoted column.
+            kind: of the key.
+        """
+        return name
+
+    def key_value(self, name: str, column: Column, kind: KeyKind) -> str:
+        """A key as statistics read it: in key order, instants as wall clocks in UTC."""
+        return self.in_key_order(name, kind)
+
+    def key_extent(self, name: str, column: Column, kind: KeyKind) -> str:
+        """A key as MIN and MAX take it."""
+        return f"CAST({name} AS char(36))" if kind == "uuid" else name
+
+    def bound(self, bound: Bound, column: Column) -> str:
+        """A constant to compare a key with.
+
+        Args:
+            bound: timestamps are naive and mean UTC.
+            column: the key, for its type.
+        """
+        if isinstance(bound, int):
+            return str(bound)
+        if isinstance(bound, uuid.UUID):
+            return f"'{bound}'"
+        if isinstance(bound, dt.datetime):
+            return f"timestamp '{bound.isoformat(sep=' ', timespec='microseconds')}'"
+        return f"date '{bound.isoformat()}'"
+
+    def limited(self, rows: int) -> tuple[str, str]:
+        """What stands behind SELECT and what ends the query, for at most so many rows."""
+        return "", f" LIMIT {rows}"
+
+    def exact_sum(self, number: str) -> str:
+        """The sum of 64-bit integers, as text; it may take more than 64 bits itself."""
+        raise NotImplementedError
+
+    def text(self, value: str) -> str:
+        """A value as the server prints it."""
+        return f"CAST({value} AS text)"
+
+    def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
+        """A table expression of constants.
+
+        Args:
+            rows: SQL of the values.
+            names: the quoted names of its columns.
+        """
+        values = ", ".join(f"({', '.join(row)})" for row in rows)
+        return f"(VALUES {values}) AS probe({', '.join(names)})"
+
+    def told_apart(self, name: str, column: Column) -> str:
+        """A column so that GROUP BY tells apart what differs in case, accents or blanks."""
+        return name
+
+    def folded(self, name: str) -> str:
+        """A column's name, the same for names that the system takes for one."""
+        return name
+
+    def exported(self, query: str) -> str:
+        """The query that exports rows as text, as the system's tool wants it."""
+        return query
+
+    def add_column(self, table: str, name: str, column: Column) -> str:
+        """ALTER TABLE with a new column, nullable.
+
+        Args:
+            table: the quoted table.
+            name: the quoted column.
+            column: what to add.
+        """
+        return f"ALTER TABLE {table} ADD {name} {column.type} NULL"
+
+
+class DigestWriter(Protocol):
+    """The canonical form of a row, and its digest, in a system's SQL: see `digest.definition`.
+
+    A module of these functions is one.
+    """
+
+    @property
+    def ENCODINGS(self) -> Sequence[str]:
+        """How a text can become UTF-8 bytes; which of them a server has is found by trying."""
+
+    @property
+    def CONSTANTS(self) -> Mapping[str, tuple[str, str]]:
+        """By name of `digest.probe.VALUES`: the declared type and the literal of what it has."""
+
+    def whole(self, field: Field, column: Column, x: str) -> str | None:
+        """A 64-bit integer that stands for the value and sorts like it; None if there is none."""
+
+    def text(self, field: Field, column: Column, x: str) -> str:
+        """The value's canonical form; of text, the text alone."""
+
+    def framed(
+        self, field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str
+    ) -> str:
+        """The canonical form as it stands in a row; NULL for NULL."""
+
+    def sent_exactly(self, field: Field, column: Column) -> bool:
+        """Whether the driver's record batches hold the very values, in the kind that is compared;
+        asked where the client computes digests."""
+
+    def row(self, values: Sequence[str]) -> str:
+        """The text of a row of framed values."""
+
+    def digest(self, row_text: str, algorithm: Algorithm, encoding: str) -> str:
+        """The digest of a row's text, a 64-bit integer."""
+
+    def exact_sum(self, field: Field, x: str) -> str:
+        """The sum of integers or decimals, as text."""
+
+
+class Source:
+    """How rows leave a system. What stands here serves any server of standard SQL, by Arrow only.
+
+    The resource that the methods take is the system's own.
+    """
+
+    sends: Sequence[Format] = ("arrow",)
+    """The formats that rows leave it in."""
+
+    probed: Sequence[WireFormat] = ()
+    """The wires that are believed only after edge values came out right, see `resources.wires`."""
+
+    style: ConstantStyle | None = None
+    """How those values are written; needed for `probed` only."""
+
+    examples: Sequence[str] = ()
+    """Types that `ferry doctor` sends by way of example; planning sends those of the transfer."""
+
+    snapshots = False
+    """Whether all readers of a run can share one state of the database."""
+
+    def require_tools(self, resource: Any, wire: WireFormat) -> None:
+        """Find what sends the wire format.
+
+        Raises:
+            InputError: a tool is not installed.
+        """
+
+    def quantiles(
+        self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
+    ) -> tuple[int, Sequence[object]]:
+        """How many rows there are, and ascending keys with about as many rows between them.
+
+        Args:
+            endpoint: where the table is.
+            table: the table or view.
+            column: its key.
+            kind: of the key.
+            where: which rows.
+        """
+        return numbered_quantiles(endpoint, table, column, kind, where)
+
+    def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
+        """What changes whenever a row is written: expressions, each with an aggregate of `{}`.
+
+        Raises:
+            InputError: the table has nothing of that kind.
+        """
+        raise InputError(f"{table}: {endpoint.system} keeps no versions of rows; use content")
+
+    def digits(
+        self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
+    ) -> dict[str, tuple[int, int]]:
+        """Digits before and behind the point that undeclared decimals have now, by column name."""
+        return {}
+
+    def shared_snapshot(self, resource: Any) -> AbstractContextManager[Any]:
+        """One state of the database for all readers of a run, or None where it has none to share.
+
+        Yields:
+            Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
+        """
+        return nullcontext(None)
+
+    def guarded(
+        self, expression: str, condition: str, where: Where, reason: str, type_: str
+    ) -> str:
+        """An expression that fails with a message for `resources.refusals` where a condition holds.
+
+        Needed only by a system whose `Export` has one.
+        """
+        raise NotImplementedError
+
+    def text_sql(
+        self,
+        format: Format,
+        column: Column,
+        way: Route,
+        table: TableRef,
+        key: str,
+        policy: OverflowPolicy,
+    ) -> str | None:
+        """The expression of a field in a text format; None if there is no exact one.
+
+        Args:
+            format: the format.
+            column: of the source.
+            way: into the target's type.
+            table: the table, as messages name it.
+            key: expression of a row's key.
+            policy: what happens to values that do not fit.
+        """
+        return None
+
+    def read_text(
+        self,
+        resource: Any,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        artifacts: list[Artifact] | None = None,
+        *,
+        snapshot: str | None = None,
+        rows_of: str | None = None,
+        silence: float | None = None,
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Stream a key range as rows of text, in chunks of about 1 MiB that end at row ends.
+
+        Args:
+            resource: the server.
+            plan: the hop.
+            key_range: the rows to read.
+            artifacts: gets an entry for a file that they went through.
+            snapshot: of `shared_snapshot`.
+            rows_of: see `CopyPlan.select`.
+            silence: seconds that a tool may be silent; those of the resource if not given.
+        """
+        raise InputError(f"{plan.source.system} sends no text")
+
+    def asking(self, resource: Any) -> AbstractContextManager[Callable[[str], object]]:
+        """Send several small queries, if possible by one connection."""
+        return nullcontext(resource.query)
+
+
+@dataclass(frozen=True)
+class Loader:
+    """How rows enter a system."""
+
+    open: Callable[[Any], Target]
+    """The load target of a resource."""
+    accepts: Sequence[Format]
+    """The formats that it takes."""
+    options: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
+    """Of a hop: which of `engine`, `order_by`, `partition_by` mean something there, each with what
+    says why a value cannot be, or None."""
+    require_tools: Callable[[Any, WireFormat], None] = lambda resource, wire: None
+    """Raises `InputError` if a tool that takes the wire format is not installed."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One kind of server: what it is called, and its parts."""
+
+    name: str
+    """As it stands in `name://schema.table`."""
+    title: str
+    """As its makers write it."""
+    resource: type[ServerResource]
+    """What reaches a server; an `Endpoint`."""
+    schemes: Mapping[str, Scheme]
+    """Of connection URLs; the usual one comes first."""
+    database: str
+    """The database that each server has."""
+    dialect: Dialect
+    types: TypeMap
+    digest: DigestWriter
+    source: Source | None = None
+    no_source: str = "there is no export from it"
+    """Why `source` is None."""
+    loader: Loader | None = None
+    no_loader: str = "there is no loader for it"
+    """Why `loader` is None."""
+
+    @property
+    def url_variable(self) -> str:
+        """The environment variable that addresses its usual server."""
+        return f"TABLEFERRY_{self.name.upper()}_URL"
+
+    def quote(self, identifier: str) -> str:
+        """See `Dialect.quote`.
+
+        Raises:
+            InputError: the identifier is empty or holds NUL, which no server can name.
+        """
+        if not identifier or "\0" in identifier:
+            raise InputError(f"{identifier!r} is not a possible name in {self.name}")
+        return self.dialect.quote(identifier)
+
+    def as_source(self) -> Source:
+        """How rows leave it.
+
+        Raises:
+            InputError: they do not.
+        """
+        if self.source is None:
+            raise InputError(f"{self.name} cannot be a source of rows: {self.no_source}")
+        return self.source
+
+    def as_target(self) -> Loader:
+        """How rows enter it.
+
+        Raises:
+            InputError: they do not.
+        """
+        if self.loader is None:
+            raise InputError(f"{self.name} cannot be a target of rows: {self.no_loader}")
+        return self.loader
