@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from checks.checksum import Digests
+from resources.delimited import Framing
 from resources.digest.expressions import RowDigest
 from resources.digest.fields import observed
 from resources.digest.measure import DIGEST, ROWS, Taken
@@ -25,18 +26,24 @@ class Flight:
         plan: the hop, into a table that exists.
         source: where `plan.source` is.
         target: where `plan.target` is.
-        wire: what streams: batches as the target wants them, or text for ClickHouse.
+        wire: what streams: batches as the target wants them, or text.
+        framing: of text for SQL Server.
 
     Raises:
         DigestRefused: both servers have no digest in common.
     """
 
     def __init__(
-        self, plan: CopyPlan, source: Endpoint, target: Endpoint, wire: WireFormat
+        self,
+        plan: CopyPlan,
+        source: Endpoint,
+        target: Endpoint,
+        wire: WireFormat,
+        framing: Framing | None = None,
     ) -> None:
         self.digest: RowDigest = Digests.of(observed(plan, target), source, target).row["source"]
         self._names = [column.target.name for column in plan.columns]
-        self._wire = wire
+        self._wire, self._framing = wire, framing
         self._rows = self._total = 0
 
     def watching(
@@ -59,14 +66,26 @@ class Flight:
         """The items, each digested before it is passed on."""
         # polars takes half a second to import
         from resources.digest.client import digests, total
-        from resources.digest.tab_separated import columns_of
 
         columns = self.digest.fields
         positions = [self._names.index(field.name) for field in columns]
         for item in items:
-            arrays = item.columns if self._wire == "arrow" else columns_of(item, len(self._names))
-            wanted: list[pa.Array] = [arrays[position] for position in positions]
-            values = digests(columns, wanted, self.digest.dialect.algorithm)
-            self._rows += len(values)
-            self._total += total(values)
+            if len(item):
+                arrays = self._arrays(item)
+                wanted = [arrays[position] for position in positions]
+                values = digests(columns, wanted, self.digest.dialect.algorithm)
+                self._rows += len(values)
+                self._total += total(values)
             yield item
+
+    def _arrays(self, item: Any) -> Sequence[pa.Array | pa.ChunkedArray]:
+        """The columns of a batch, or of rows of text."""
+        from resources.digest import text_rows
+
+        if self._wire == "arrow":
+            columns: Sequence[pa.Array] = item.columns
+            return columns
+        if self._framing is None:
+            return text_rows.tab_separated(item, len(self._names))
+        kinds = {field.name: field.kind for field in self.digest.fields}
+        return text_rows.framed(item, self._framing, [kinds.get(name) for name in self._names])

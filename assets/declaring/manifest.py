@@ -308,11 +308,6 @@ class Transfer(Declared):
             )
         if info.field_name == "figures" and value:
             raise ValueError("are computed by the source's server, which in_flight does not ask")
-        for number, hop in enumerate(info.data.get("hops", ()), start=1):
-            if hop.wire == "text" and hop.to.system == "sqlserver":
-                raise ValueError(
-                    f"in_flight does not read bcp's text; use wire arrow in hop {number}"
-                )
         return value
 
     @field_validator("columns")

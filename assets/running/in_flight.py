@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from assets.running.range_attempt import RangeAttempt
 from checks.in_flight import Flight
+from resources.delimited import Framing
 from resources.digest.placement import client_computes
 
 
-def flight_of(attempt: RangeAttempt) -> Flight | None:
+def flight_of(attempt: RangeAttempt, framing: Framing | None) -> Flight | None:
     """What digests the rows of an attempt as they stream; None where nothing is saved by it.
 
     With `in_flight` all rows are digested so. With `checksum` only those are that come out of the
@@ -19,7 +20,7 @@ def flight_of(attempt: RangeAttempt) -> Flight | None:
     in_the_middle = level == "checksum" and not hop.first
     if level != "in_flight" and not in_the_middle:
         return None
-    flight = Flight(hop.written_plan, attempt.source, attempt.target, hop.wire)
+    flight = Flight(hop.written_plan, attempt.source, attempt.target, hop.wire, framing)
     if reading.taken and reading.taken.digest == str(flight.digest):
         return None
     rows = reading.fingerprint.rows

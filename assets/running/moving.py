@@ -51,7 +51,7 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             data_version=attempt.data_version,
             alive=work.alive,
         )
-        flight = flight_of(attempt)
+        flight = flight_of(attempt, framing)
         exports = _export(attempt, counts, framing, artifacts)
         exports = flight.watching(exports) if flight else exports
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:

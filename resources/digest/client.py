@@ -96,7 +96,7 @@ def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm
         values = values.str.strip_chars_end(" ") if field.padded else values
         return _sized(values.str.len_bytes(), values)
     if text and field.kind in ("time", "timestamp"):
-        return _parsed(field, pl.Series("x", array).str.strip_suffix("+00"))
+        return _parsed(field, pl.Series("x", array).str.replace(r"\+00(:00)?$", ""))
     return _written(field, pl.Series("x", array)) if text else _plain(field, array)
 
 

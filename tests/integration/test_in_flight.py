@@ -18,12 +18,15 @@ from checks.reconcile import COMPARED, PROVEN
 from pipelines.command.session import open_session
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
+from resources.delimited import Framing, framed_rows
 from resources.digest import measure as measuring
 from resources.digest.measure import Figures, Grouped, Taken, measure
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WireFormat
 from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
 from resources.tables import TableRef
 from resources.target import TargetOptions
 from resources.types.conform import conform
@@ -60,18 +63,23 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
 }
 
 
+def fill(pg_url: str, name: str, columns: dict[str, tuple[str, list[Any]]]) -> None:
+    """A table in which every choice of every column stands in some row, and one row of NULLs."""
+    declared = ", ".join(f"{column} {type_}" for column, (type_, _) in columns.items())
+    marks = ", ".join("%s" for _ in columns)
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, {declared})")  # type: ignore[arg-type]
+        for number in range(len(TEXTS)):
+            values = [choices[number % len(choices)] for _, choices in columns.values()]
+            connection.execute(f"INSERT INTO {name} VALUES ({number}, {marks})", values)  # type: ignore[arg-type]
+        connection.execute(f"INSERT INTO {name} (id) VALUES (1000)")  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def plan(pg_url: str, ch_url: str) -> Iterator[CopyPlan]:
     """A table whose columns travel on both wires but for the floats, and its target."""
     postgres, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
-    declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
-    postgres.execute(f"CREATE TABLE {NAME} (id int PRIMARY KEY, {declared})")
-    marks = ", ".join("%s" for _ in COLUMNS)
-    with psycopg.connect(pg_url, autocommit=True) as connection:
-        for number in range(len(TEXTS)):
-            values = [choices[number % len(choices)] for _, choices in COLUMNS.values()]
-            connection.execute(f"INSERT INTO {NAME} VALUES ({number}, {marks})", values)  # type: ignore[arg-type]
-        connection.execute(f"INSERT INTO {NAME} (id) VALUES (1000)")  # type: ignore[arg-type]
+    fill(pg_url, NAME, COLUMNS)
     source = TableRef("postgres", "public", NAME)
     target = TableRef("clickhouse", "warehouse", NAME)
     plan = plan_copy(source, postgres.columns(source), target, key="id")
@@ -114,10 +122,42 @@ def test_what_streams_has_the_digest_that_the_source_computes(
     assert passed == asked[0]["rows"] == len(TEXTS) + 1
 
 
+def test_bcp_s_text_has_the_digest_that_the_source_computes(pg_url: str, mssql_url: str) -> None:
+    columns = {
+        **{name: column for name, column in COLUMNS.items() if name != "huge"},
+        "ratio": ("double precision", [0.1, -0.0, 5e-324, 1.7976931348623157e308]),
+        "single": ("real", [0.1, -0.0, 16777216.0, 1e-40]),
+        "raw": ("bytea", [b"", b"\x00\xff.", b"~"]),
+        "words": ("text[]", [["a", None, "."], []]),
+    }
+    postgres, sqlserver = PostgresResource(url=pg_url), SqlServerResource(url=mssql_url)
+    source = TableRef("postgres", "public", f"{NAME}_framed")
+    fill(pg_url, source.name, columns)
+    target = TableRef("sqlserver", "dbo", source.name)
+    plan = plan_copy(source, postgres.columns(source), target, key="id")
+    SqlServerTarget(sqlserver).prepare(plan, TargetOptions())
+    try:
+        assert all(column.text_sql for column in plan.columns)
+        framing = Framing.fresh()
+        flight = Flight(plan, postgres, sqlserver, "text", framing)
+        with postgres.read_arrow(
+            framing.in_query(plan.select(EVERYTHING, "text")), batch_rows=5
+        ) as reader:
+            for _ in flight.watched(framed_rows(reader, framing, len(plan.columns))):
+                pass
+        grouped = Grouped.by_range([EVERYTHING], plan.key.source, "postgres")
+        asked = measure(postgres, source, "source", grouped, digest=flight.digest)
+        assert flight.taken().figures == asked[0]
+    finally:
+        sqlserver.execute(f"DROP TABLE dbo.{source.name}")
+        postgres.execute(f"DROP TABLE {source.name}")
+
+
 WAYS = {
     "clickhouse": hop("clickhouse"),
     "clickhouse by text": f"{{{{to: {hop('clickhouse')}, wire: text}}}}",
     "sqlserver": hop("sqlserver"),
+    "sqlserver by text": f"{{{{to: {hop('sqlserver')}, wire: text}}}}",
 }
 
 
@@ -203,8 +243,4 @@ def test_a_fingerprint_that_reads_all_rows_is_refused(ferry: Make) -> None:
     one = moved(ferry, f"[{hop('clickhouse')}]", "replace")
     with pytest.raises(InputError, match="declare row_version"):
         one.declare(f"[{hop('clickhouse')}]", reconcile="in_flight")
-        one.plan()
-    with pytest.raises(InputError, match="does not read bcp's text"):
-        text = f"{{{{to: {hop('sqlserver')}, wire: text}}}}"
-        one.declare(f"[{text}]", reconcile="in_flight", fingerprint="none")
         one.plan()

@@ -1,0 +1,88 @@
+"""Rows of text, taken apart into columns of texts for the digests of what streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from resources.delimited import END, END_BYTE, Framing
+from resources.digest.fields import Kind
+
+BACKSLASH = "\0"
+"""Stands for an escaped backslash meanwhile; no text of these systems holds it."""
+
+ESCAPES = {
+    "\\\\": BACKSLASH,
+    "\\x5C": BACKSLASH,
+    "\\t": "\t",
+    "\\n": "\n",
+    "\\r": "\r",
+    "\\b": "\b",
+    "\\f": "\f",
+    "\\v": "\v",
+    BACKSLASH: "\\",
+}
+"""In this order."""
+
+
+def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
+    r"""The fields of rows for ClickHouse, as PostgreSQL's COPY and our T-SQL write them.
+
+    Fields end at tabs, rows at newlines, NULL is `\N`; both characters, carriage returns and the
+    backslash are escaped in values.
+    https://www.postgresql.org/docs/current/sql-copy.html#id-1.9.3.55.9.2
+
+    Args:
+        chunk: whole rows.
+        count: how many columns there are.
+    """
+    names = [str(position) for position in range(count)]
+    table = csv.read_csv(
+        pa.BufferReader(chunk),
+        csv.ReadOptions(column_names=names, block_size=len(chunk) + 1, use_threads=False),
+        csv.ParseOptions(
+            delimiter="\t", quote_char=False, escape_char=False, ignore_empty_lines=False
+        ),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.large_string()),
+            null_values=["\\N"],
+            strings_can_be_null=True,
+        ),
+    )
+    return [_unescaped(column) for column in table.columns]
+
+
+def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list[pa.Array]:
+    """The fields of rows for SQL Server's bcp, see `resources.postgres.bcp_text`.
+
+    Args:
+        chunk: whole rows.
+        framing: their terminators.
+        kinds: of each column; None where nobody looks at it.
+    """
+    rows = pl.Series("row", [chunk.decode()]).str.strip_suffix(framing.row)
+    rows = rows.str.split(framing.row).explode()
+    fields = rows.str.split_exact(framing.field, len(kinds) - 1).struct.unnest()
+    found = []
+    for name, kind in zip(fields.columns, kinds, strict=True):
+        # a NULL is nothing, as texts and bytes have an end
+        texts = fields[name].replace("", None)
+        if kind == "text":
+            texts = texts.str.strip_suffix(END)
+        elif kind == "bytes":
+            texts = texts.str.strip_suffix(END_BYTE).str.decode("hex")
+        found.append(texts.to_arrow())
+    return found
+
+
+def _unescaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = pl.Series("x", column)
+    if not texts.str.contains("\\", literal=True).any():
+        return column
+    expression = pl.col("x")
+    for escape, character in ESCAPES.items():
+        expression = expression.str.replace_all(escape, character, literal=True)
+    return pa.chunked_array([texts.to_frame().select(expression)["x"].to_arrow()])
