@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from collections.abc import Iterator
 
 import tenacity
@@ -21,57 +20,17 @@ ATTEMPTS = 7
 
 FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
 
-SQLSERVER_TRANSIENT = {
-    -2,  # the driver's timeout
-    64,  # the connection was reset
-    233,  # the other end closed it
-    701,  # out of memory
-    1204,  # out of locks
-    1205,  # deadlock victim
-    1222,  # lock timeout
-    3960,  # update conflict under SNAPSHOT
-    3961,  # metadata changed under SNAPSHOT
-    6005,  # the server shuts down
-    8645,  # no memory for the query in time
-    8651,
-    10053,  # network
-    10054,
-    10060,
-    20003,  # DB-Library, under pymssql: timeout, read, write, connect, dead connection
-    20004,
-    20006,
-    20009,
-    20047,
-    10928,  # Azure SQL: resource limits, reconfiguration, throttling
-    10929,
-    17142,  # the server is paused
-    18401,  # the server is upgrading itself
-    40197,
-    40501,
-    40613,
-    49918,
-    49919,
-    49920,
-}
-"""Error numbers of SQL Server after which the same statement may succeed.
-https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues"""
+_GIVEN_UP = "_tableferry_given_up"
+"""Attribute of an error after which a loop has given up."""
 
-_SQLSERVER_STATES = ("08", "40001", "HYT00", "HYT01")
-_SQLSERVER_TEXT = re.compile(
-    r"communication link failure|deadlock|timeout|timed out|connection (?:is|was|has been) "
-    r"(?:closed|broken|reset|aborted|lost|dead|forcibly)|not connected|DBPROCESS is dead"
-    r"|read from the server failed|write to the server failed|reset by peer|broken pipe"
-    r"|connection refused|unexpected eof",
-    re.IGNORECASE,
-)
-_NETWORK_KINDS = {"ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "NewConnectionError"}
+_SYSTEMS = (postgres_errors, sqlserver_errors, clickhouse_errors)
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether trying again may help: the network, a restart, a deadlock, an overloaded server.
 
-    The error itself decides, or else the first of its causes that we know how to read: psycopg,
-    ADBC, mssql-python, pymssql, clickhouse-connect, urllib3 and sockets.
+    Our own errors know it from their translation. Of a driver's, its system's `errors` decides; of
+    any other, the first of its causes that is one of these.
     """
     return next((verdict for verdict in map(_verdict, _chain(error)) if verdict is not None), False)
 
@@ -88,7 +47,8 @@ def backoff(attempt: int) -> float:
 def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
     """A loop that repeats its block after transient errors.
 
-    The last error is raised as it was, and so is, at once, one that is not transient.
+    The last error is raised as it was, and so is, at once, one that is not transient. Loops do not
+    multiply: what an inner one has given up is not tried again by an outer one.
 
     Examples:
         >>> for attempt in retrying():
@@ -96,12 +56,23 @@ def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
         ...         move()
     """
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(is_transient),
+        retry=tenacity.retry_if_exception(_worth_another_attempt),
         stop=tenacity.stop_after_attempt(attempts),
         wait=lambda state: backoff(state.attempt_number),
         before_sleep=_say,
-        reraise=True,
+        retry_error_callback=_give_up,
     )
+
+
+def _worth_another_attempt(error: BaseException) -> bool:
+    return is_transient(error) and not any(hasattr(one, _GIVEN_UP) for one in _chain(error))
+
+
+def _give_up(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None
+    setattr(error, _GIVEN_UP, True)
+    raise error
 
 
 def _say(state: tenacity.RetryCallState) -> None:
@@ -128,35 +99,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _verdict(error: BaseException) -> bool | None:
     """Whether an error is transient; None if it says nothing of that."""
-    transient = getattr(error, "transient", None)
     if isinstance(error, TableferryError):
-        return transient if isinstance(transient, bool) else None
-    library = type(error).__module__.partition(".")[0]
-    if library in ("psycopg", "adbc_driver_manager"):
-        return postgres_errors.is_transient(error)
-    if library in ("mssql_python", "mssql_py_core", "pymssql"):
-        return _sqlserver(error)
-    if library in ("clickhouse_connect",):
-        code = getattr(error, "code", None)
-        return code in clickhouse_errors.TRANSIENT if code is not None else None
-    if library in ("urllib3", "http"):
-        return True if type(error).__name__ in _NETWORK_KINDS or library == "http" else None
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    if isinstance(error, OSError) and "[libpq]" in str(error):
-        # ADBC's errors in the middle of a stream
-        return postgres_errors.is_transient(error)
-    return None
-
-
-def _sqlserver(error: BaseException) -> bool:
-    text = str(error)
-    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
-    if number is None and (found := re.search(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", text, re.I)):
-        number = int(found[1])
-    if number in SQLSERVER_TRANSIENT:
-        return True
-    state = sqlserver_errors.STATES.get(str(getattr(error, "driver_error", "")))
-    if state is not None:
-        return state.startswith(_SQLSERVER_STATES)
-    return number is None and bool(_SQLSERVER_TEXT.search(text))
+        return getattr(error, "transient", None)
+    verdicts = (system.verdict(error) for system in _SYSTEMS)
+    found = next((verdict for verdict in verdicts if verdict is not None), None)
+    return True if found is None and isinstance(error, ConnectionError | TimeoutError) else found

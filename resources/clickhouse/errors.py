@@ -57,6 +57,7 @@ _BROKEN = {
     "broken pipe": "the server closed the connection",
     "timed out": "no answer in time",
 }
+_NETWORK = {"ProtocolError", "ReadTimeoutError", "ConnectTimeoutError", "NewConnectionError"}
 
 
 def from_driver(error: BaseException) -> bool:
@@ -97,6 +98,16 @@ def translate(
     return StatementFailed(
         "clickhouse", f"the connection to {settings.address} broke: {reason}", transient=True
     )
+
+
+def verdict(error: BaseException) -> bool | None:
+    """Whether the same statement may succeed later; None if it is no driver's error, or vague."""
+    library = type(error).__module__.partition(".")[0]
+    if library == "clickhouse_connect" and (code := getattr(error, "code", None)) is not None:
+        return code in TRANSIENT
+    if library == "http" or (library == "urllib3" and type(error).__name__ in _NETWORK):
+        return True
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

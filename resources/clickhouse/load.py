@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,9 +21,10 @@ from resources.clickhouse.ddl import (
 )
 from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
 from resources.dialects import qualified, string_literal
-from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
+from resources.errors import RangeBusy, ReceiptMismatch
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.retry import retrying
 from resources.tables import TableRef, staging_prefix
 from resources.target import (
     MOST_REJECTED,
@@ -42,9 +42,6 @@ UNDIVIDED: Mapping[str, str | int] = {
     "async_insert": 0,
 }
 """Settings of INSERT SELECT: every row counts, and the answer comes when all are there."""
-
-REPEATS = (0.2, 1.0, 3.0)
-"""Seconds before each repetition of a statement whose answer was lost."""
 
 
 @dataclass
@@ -284,13 +281,9 @@ class ClickHouseLoad:
 
     def _repeat(self, statement: str) -> None:
         """Run a statement that may be run again, also when nobody knows whether it ran."""
-        for pause in (*REPEATS, None):
-            try:
-                return self.resource.execute(statement)
-            except StatementFailed as error:
-                if not error.transient or pause is None:
-                    raise
-                time.sleep(pause)
+        for attempt in retrying():
+            with attempt:
+                self.resource.execute(statement)
 
 
 def read_owner(resource: ClickHouseResource, table: TableRef, name: str) -> Owner | None:

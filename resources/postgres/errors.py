@@ -10,6 +10,7 @@ from resources.connection import ConnectionSettings
 from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableferryError
 from resources.refusals import refused_in_query
 
+DRIVERS = ("psycopg", "adbc_driver_manager")
 TRANSIENT = (
     "08",  # connection exception
     "40",  # serialization failure, deadlock, a standby's conflict with recovery
@@ -60,7 +61,7 @@ def statement_failed(
     refused = refused_in_query(text)
     if refused is not None:
         return refused
-    transient = is_transient(error)
+    transient = _is_transient(error)
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         text = " ".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
     elif found := re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text):
@@ -83,8 +84,15 @@ def sqlstate(error: BaseException) -> str | None:
     return state or None
 
 
-def is_transient(error: BaseException) -> bool:
-    """Whether the same statement may succeed later, by psycopg's or ADBC's error."""
+def verdict(error: BaseException) -> bool | None:
+    """Whether the same statement may succeed later; None if it is no driver's error."""
+    library = type(error).__module__.partition(".")[0]
+    # ADBC's errors in the middle of a stream are bare OSErrors
+    streamed = isinstance(error, OSError) and "[libpq]" in str(error)
+    return _is_transient(error) if library in DRIVERS or streamed else None
+
+
+def _is_transient(error: BaseException) -> bool:
     state = sqlstate(error)
     if state and state != "XX000":
         return state.startswith(TRANSIENT)

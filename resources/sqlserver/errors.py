@@ -34,7 +34,45 @@ STATES = {
 BROKEN = {"08001", "08003", "08004", "08007", "08S01", "40003", "HYT01"}
 """SQLSTATEs after which the connection, and with it the outcome of a commit, is unknown."""
 
+TRANSIENT = {
+    -2,  # the driver's timeout
+    64,  # the connection was reset
+    233,  # the other end closed it
+    701,  # out of memory
+    1204,  # out of locks
+    1205,  # deadlock victim
+    1222,  # lock timeout
+    3960,  # update conflict under SNAPSHOT
+    3961,  # metadata changed under SNAPSHOT
+    6005,  # the server shuts down
+    8645,  # no memory for the query in time
+    8651,
+    10053,  # network
+    10054,
+    10060,
+    20003,  # DB-Library, under pymssql: timeout, read, write, connect, dead connection
+    20004,
+    20006,
+    20009,
+    20047,
+    10928,  # Azure SQL: resource limits, reconfiguration, throttling
+    10929,
+    17142,  # the server is paused
+    18401,  # the server is upgrading itself
+    40197,
+    40501,
+    40613,
+    49918,
+    49919,
+    49920,
+}
+"""Error numbers after which the same statement may succeed.
+https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues"""
+
 _TRANSIENT_STATES = BROKEN | {"40001", "HYT00"}
+_DATA = ("22", "23")
+"""Classes of SQLSTATEs: a value's, and a constraint's."""
+
 _TRANSIENT_TEXT = re.compile(
     r"deadlock|lock request time out|communication link|connection (?:reset|refused|closed|broken)"
     r"|reset by peer|broken pipe|unexpected eof|server closed the connection|shutdown in progress"
@@ -43,6 +81,7 @@ _TRANSIENT_TEXT = re.compile(
     r"|failed to receive token|connection aborted",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", re.IGNORECASE)
 _BROKEN_TEXT = re.compile(
     r"communication link|connection (?:reset|refused|closed|broken)|reset by peer|broken pipe"
     r"|unexpected eof|server closed the connection|terminating connection|tcp provider"
@@ -78,6 +117,7 @@ _MISSING_RELATION = re.compile(r'relation "((?:[^"]|"")+)" does not exist', re.I
 """Babelfish's words (error 33557097) where a catalog query meets a table that is dropped meanwhile,
 and in some of its paths for a missing table too."""
 
+DRIVERS = ("mssql_python", "mssql_py_core", "pymssql")
 LIBRARIES = "libkrb5-3, libgssapi-krb5-2 and libltdl7"
 
 
@@ -121,15 +161,33 @@ def translate(
             met while it was dropped.
     """
     text = _plain(error)
-    state = STATES.get(str(getattr(error, "driver_error", "")))
-    transient = (
-        state in _TRANSIENT_STATES
-        or bool(_TRANSIENT_TEXT.search(text))
-        or met_a_vanishing_table(text, statement)
-    )
+    transient = _is_transient(error) or met_a_vanishing_table(text, statement)
     return StatementFailed(
-        "sqlserver", settings.redact(text) or "unknown error", code=state, transient=transient
+        "sqlserver",
+        settings.redact(text) or "unknown error",
+        code=_state(error),
+        transient=transient,
     )
+
+
+def verdict(error: BaseException) -> bool | None:
+    """Whether the same statement may succeed later; None if it is no driver's error."""
+    library = type(error).__module__.partition(".")[0]
+    return _is_transient(error) if library in DRIVERS else None
+
+
+def _is_transient(error: BaseException) -> bool:
+    text, state = _plain(error), _state(error)
+    if state is not None and state.startswith(_DATA):
+        return False  # the message has words of the data
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    if number is None and (found := _NUMBER.search(text)):
+        number = int(found[1])
+    return number in TRANSIENT or state in _TRANSIENT_STATES or bool(_TRANSIENT_TEXT.search(text))
+
+
+def _state(error: BaseException) -> str | None:
+    return STATES.get(str(getattr(error, "driver_error", "")))
 
 
 def met_a_vanishing_table(message: str, statement: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +14,7 @@ from resources.dialects import qualified
 from resources.errors import InputError, RangeBusy, ReceiptMismatch, StatementFailed
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.retry import retrying
 from resources.sqlserver.ddl import (
     copy_columns,
     count,
@@ -45,9 +45,6 @@ from resources.target import (
     rejected_of,
     row_identity,
 )
-
-REPEATS = (0.2, 1.0, 3.0)
-"""Seconds before each repetition of the finalising transaction, e.g. after a deadlock."""
 
 RESOLVE_SECONDS = 30
 """How long a lost session may take to end, before nobody can say what became of its commit."""
@@ -222,23 +219,23 @@ class SqlServerLoad:
         kept = 0
         if self.options.mode == "upsert":
             kept = _number(self.session, count_kept(self.plan, self.table, self.staging, self._own))
-        for pause in (*REPEATS, None):
-            try:
-                self._transaction(rows)
-                return kept + rows
-            except StatementFailed as error:
-                if broke(error):
-                    if self._committed(rows):
-                        return kept + rows
-                else:
-                    self._rollback()
-                if not error.transient or pause is None:
-                    raise
-                time.sleep(pause)
-            except BaseException:
+        for attempt in retrying():
+            with attempt:
+                self._commit(rows)
+        return kept + rows
+
+    def _commit(self, rows: int) -> None:
+        try:
+            self._transaction(rows)
+        except StatementFailed as error:
+            if not broke(error):
                 self._rollback()
-                raise
-        raise AssertionError("the last repetition ends with a result or an error")
+            elif self._committed(rows):
+                return
+            raise
+        except BaseException:
+            self._rollback()
+            raise
 
     def _transaction(self, rows: int) -> None:
         execute = self.session.execute
@@ -298,16 +295,10 @@ class SqlServerLoad:
         return rows > 0 and self.staged_rows() == 0
 
     def _reconnect(self) -> SqlServerConnection:
-        deadline = time.monotonic() + RESOLVE_SECONDS
-        while True:
-            try:
+        for attempt in retrying():
+            with attempt:
                 return SqlServerConnection(self.resource)
-            except StatementFailed:
-                raise
-            except Exception as error:
-                if not getattr(error, "transient", False) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
+        raise AssertionError("a retry loop ends with a result or an error")
 
 
 class _Counted:

@@ -146,5 +146,26 @@ def test_the_last_attempt_raises_the_error_itself() -> None:
     assert len(errors) == 20 - ATTEMPTS
 
 
+@pytest.mark.usefixtures("no_waiting")
+def test_what_an_inner_loop_has_given_up_is_not_tried_again_by_an_outer_one() -> None:
+    tries = 0
+
+    def load() -> None:
+        nonlocal tries
+        for attempt in retrying():
+            with attempt:
+                tries += 1
+                raise TimeoutError
+
+    with pytest.raises(StatementFailed):
+        for attempt in retrying():
+            with attempt:
+                try:
+                    load()
+                except TimeoutError as error:
+                    raise StatementFailed("postgres", "timeout", transient=True) from error
+    assert tries == ATTEMPTS
+
+
 def test_the_loop_is_tenacitys() -> None:
     assert isinstance(retrying(), tenacity.Retrying)
