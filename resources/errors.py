@@ -80,6 +80,8 @@ class ValueRefused(TableferryError):
 class RangeBusy(TableferryError):
     """Another live run is loading the same key range."""
 
+    transient = False
+
 
 class ReceiptMismatch(TableferryError):
     """The rows counted on the way do not agree; nothing was committed."""
