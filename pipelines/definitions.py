@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import dagster as dg
 
 from assets.declaring.transfer_files import TransferFolder, load_transfers
+from assets.running.caller import Caller
 from assets.transfer import source_asset, transfer_assets
 from pipelines.jobs import check_job, move_job
 from pipelines.schedules import check_schedule, transfer_schedule
@@ -20,18 +22,22 @@ from sensors.reaper import reaper
 logger = logging.getLogger(__name__)
 
 
-def build(declared: TransferFolder | None = None) -> dg.Definitions:
+def build(
+    declared: TransferFolder | None = None, callers: Mapping[str, Caller] | None = None
+) -> dg.Definitions:
     """Everything that the declared transfers amount to.
 
     Args:
         declared: the transfers; those of the folder that the environment names, if not given.
+        callers: who runs a transfer in this process, by its name.
 
     Raises:
         InputError: there is no such folder.
     """
     declared = declared or load_transfers(transfers_folder())
     transfers = declared.transfers
-    assets = {name: transfer_assets(transfer) for name, transfer in transfers.items()}
+    callers = callers or {}
+    assets = {name: transfer_assets(one, callers.get(name)) for name, one in transfers.items()}
     targets = {key for definition in assets.values() for key in definition.keys}
     # a source of several transfers is shown in the group of the first
     specs = map(source_asset, reversed(transfers.values()))
@@ -40,7 +46,7 @@ def build(declared: TransferFolder | None = None) -> dg.Definitions:
         assets=[*assets.values(), *sources.values()],
         jobs=[
             *(move_job(transfers[name], definition) for name, definition in assets.items()),
-            *map(check_job, transfers.values()),
+            *(check_job(one, callers.get(name)) for name, one in transfers.items()),
         ],
         schedules=[
             *(transfer_schedule(one, one.schedule) for one in transfers.values() if one.schedule),

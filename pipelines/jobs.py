@@ -6,7 +6,8 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Servers, connections_of
+from assets.planning.resolve import Servers, connections_of, resolve_hops
+from assets.running.caller import Caller
 from assets.running.runs import check_job_name, compare_op_name, move_job_name
 from assets.verifying.on_demand import closing_line, not_committed, verify
 from assets.verifying.whole_tables import check_whole_tables
@@ -32,8 +33,13 @@ class CheckConfig(dg.Config):
     """Partition keys; all committed ranges, and the tables as a whole, when empty."""
 
 
-def check_job(transfer: Transfer) -> dg.JobDefinition:
-    """The job that reconciles the committed ranges of a transfer without moving data."""
+def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinition:
+    """The job that reconciles the committed ranges of a transfer without moving data.
+
+    Args:
+        transfer: the declaration.
+        caller: who runs it in this process, and is handed the verdicts.
+    """
     name = check_job_name(transfer.transfer)
 
     @dg.op(
@@ -48,9 +54,12 @@ def check_job(transfer: Transfer) -> dg.JobDefinition:
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
         servers = Servers.of(transfer, context.resources)
-        found = verify(transfer, servers, context, level=level, names=config.ranges)
+        hops = resolve_hops(transfer, servers)
+        found = verify(transfer, hops, servers, context, level=level, names=config.ranges)
         if not config.ranges:
-            found += check_whole_tables(context, transfer, servers)
+            found += check_whole_tables(context, transfer, hops, servers)
+        if caller is not None:
+            caller.checked += found
         open_ranges = not_committed(transfer, context.instance, config.ranges)
         problems = [one.summary() for one in found if one.failed]
         problems += [one.summary() for one in open_ranges]

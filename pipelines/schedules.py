@@ -4,7 +4,9 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log.records import Reason
-from assets.planning.resolve import Servers, apply_growth, connections_of, resolve
+from assets.planning.decisions import decisions
+from assets.planning.resolve import Servers, connections_of
+from assets.planning.transfer_plan import apply_growth, plan_transfer
 from assets.running.runs import (
     check_job_name,
     check_schedule_name,
@@ -12,7 +14,6 @@ from assets.running.runs import (
     run_requests,
     schedule_name,
 )
-from assets.transfer import decisions_of
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
@@ -41,16 +42,17 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         context: dg.ScheduleEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
         servers = Servers.of(transfer, context.resources)
-        journey = resolve(transfer, servers, context.instance)
+        plan = plan_transfer(transfer, servers, context.instance)
+        plan = plan.fingerprinted(servers, plan.ranges)
         todo = {
             name
-            for hop in journey.hops
-            for name, found in decisions_of(journey, hop, servers, context.instance).items()
+            for hop in plan.hops
+            for name, found in decisions(plan, hop, servers, context.instance).items()
             if found.reason is not Reason.UNCHANGED
         }
         if not todo:
-            return dg.SkipReason(f"all {len(journey.ranges)} ranges are unchanged")
-        apply_growth(transfer, journey.growth, servers, context.instance)
+            return dg.SkipReason(f"all {len(plan.ranges)} ranges are unchanged")
+        apply_growth(plan, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         return run_requests(
             transfer, order, todo, key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}"

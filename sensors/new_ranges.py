@@ -7,7 +7,8 @@ import dagster as dg
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.ledger import records
-from assets.planning.resolve import Servers, apply_growth, connections_of, find_growth
+from assets.planning.resolve import Servers, connections_of
+from assets.planning.transfer_plan import apply_growth, plan_growth
 from assets.running.runs import move_job_name, run_requests, run_under_way
 from resources.errors import TableferryError
 
@@ -27,15 +28,15 @@ def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
     ) -> list[dg.RunRequest] | dg.SkipReason:
         servers = Servers.of(transfer, context.resources)
         try:
-            growth = find_growth(transfer, servers, context.instance)
+            plan = plan_growth(transfer, servers, context.instance)
         except TableferryError as error:
             return dg.SkipReason(str(error))
         if running := run_under_way(context.instance, transfer):
             return dg.SkipReason(f"run {running} is under way; new ranges wait for its end")
-        apply_growth(transfer, growth, servers, context.instance)
+        apply_growth(plan, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         # also what an earlier tick added, if the daemon ended before it started the run
-        new = {key_range.name for key_range in growth.add} | _untouched(transfer, context, order)
+        new = {one.name for one in plan.growth.add} | _untouched(transfer, context, order)
         if not new:
             return dg.SkipReason(f"no keys of {transfer.source} beyond the known ranges")
         return run_requests(transfer, order, new, key="new")

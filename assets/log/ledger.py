@@ -100,7 +100,7 @@ def committed(
         declared: checks that every range must have a verdict of.
     """
     log = instance.event_log_storage
-    ids = log.get_latest_storage_id_by_partition(asset, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    ids = newest_ids(instance, asset)
     tags = log.get_latest_tags_by_partition(
         asset, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
     )
@@ -185,9 +185,7 @@ def standing(
     with log.index_connection() as connection:
         rows = connection.execute(sql.select(ranked).where(ranked.c.latest == 1)).all()
     if newest is None:
-        newest = log.get_latest_storage_id_by_partition(
-            asset, dg.DagsterEventType.ASSET_MATERIALIZATION
-        )
+        newest = newest_ids(instance, asset)
     of_table = max(newest.values(), default=0)
     found: dict[str | None, dict[str, Standing]] = {}
     for one in sorted(rows, key=lambda one: checks.index(one.check_name)):
@@ -224,13 +222,18 @@ def records(
     return latest
 
 
+def newest_ids(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str, int]:
+    """The storage id of the newest materialization of each range that has one."""
+    return instance.event_log_storage.get_latest_storage_id_by_partition(
+        asset, dg.DagsterEventType.ASSET_MATERIALIZATION
+    )
+
+
 def newest(
     instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
 ) -> dict[str, Target]:
     """The newest materialization of each range that has one: what a check now is about."""
-    ids = instance.event_log_storage.get_latest_storage_id_by_partition(
-        asset, dg.DagsterEventType.ASSET_MATERIALIZATION
-    )
+    ids = newest_ids(instance, asset)
     chosen = sorted(ids[name] for name in set(ranges) & set(ids))
     found: dict[str, Target] = {}
     for start in range(0, len(chosen), 500):

@@ -72,6 +72,11 @@ class Reason(StrEnum):
     """Committed under another definition of the row digest: compared, and moved if it differs."""
     UNCHANGED = "unchanged"
 
+    @property
+    def settled(self) -> bool:
+        """The range is in the target already; there is at most something to check and record."""
+        return self in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
+
 
 def digest(*parts: object) -> str:
     """A short hash of values whose `repr` says all about them."""

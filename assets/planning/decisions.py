@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from assets.log.ledger import Committed, committed, committed_schema
-from assets.log.records import DataVersion, Reason
+from assets.log.ledger import Committed, committed, committed_schema, records
+from assets.log.records import DataVersion, Reason, State
 from assets.planning.drift import new_columns, schema_changes, target_columns
-from assets.planning.resolve import ALL_CHECKS, Hop, Journey, Servers, checks_of
+from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
+from assets.planning.transfer_plan import TransferPlan
 from checks.counts import count_by_range
 from resources.plan import CopyPlan
 
@@ -28,33 +29,49 @@ class Decision:
 
 
 def decisions(
-    journey: Journey,
+    plan: TransferPlan,
     hop: Hop,
     servers: Servers,
     instance: dg.DagsterInstance,
     *,
     force: bool = False,
 ) -> dict[str, Decision]:
-    """Why each range of a hop is run, or that it is unchanged; a constant number of queries."""
-    transfer = journey.transfer
+    """Why each fingerprinted range of a hop is run, or that it is unchanged.
+
+    Takes a constant number of queries, however many ranges there are.
+    """
+    found = _each_alone(plan, hop, servers, instance, force=force)
+    if plan.transfer.write != "swap":
+        return found
+    reasons = {name: one.reason for name, one in found.items()}
+    return {
+        name: found[name] if reason is reasons[name] else Decision(reason)
+        for name, reason in _swap_reasons(plan, hop, servers, instance, reasons).items()
+    }
+
+
+def _each_alone(
+    plan: TransferPlan, hop: Hop, servers: Servers, instance: dg.DagsterInstance, *, force: bool
+) -> dict[str, Decision]:
+    """Why each range would run if it were replaced alone."""
+    transfer = plan.transfer
     blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
     previous = committed(instance, hop.asset, blocking, declared=checks_of(transfer))
     rows: dict[str, int] | None = None
     lost: list[str] = []
     if previous:
-        endpoint = servers.endpoint(hop.plan.target)
-        actual = target_columns(endpoint, hop.plan.target)
-        lost = [column.name for column in new_columns(hop.plan, actual)]
-        if actual is not None:
-            ranges = list(journey.ranges.values())
-            rows = {} if lost else count_by_range(hop.plan, endpoint, "target", ranges)
+        lost = [column.name for column in new_columns(hop.plan, hop.existing)]
+        if hop.existing is not None:
+            endpoint = servers.endpoint(hop.plan.target)
+            before = [one for name, one in plan.ranges.items() if name in previous]
+            rows = {} if lost else count_by_range(hop.plan, endpoint, "target", before)
     # these modes keep rows that the source has no more
     keeps = transfer.write in ("append", "upsert")
     found = decide(
-        journey.versions(hop),
+        plan.versions(hop),
         previous,
         target_rows=rows,
-        expected_rows=None if keeps else journey.rows(),
+        expected_rows=None if keeps else plan.rows(),
         lost_columns=lost,
         force=force,
     )
@@ -67,13 +84,74 @@ def decisions(
     return found
 
 
-def target_rows(journey: Journey, plan: CopyPlan, servers: Servers) -> dict[str, int] | None:
-    """Rows per range in the plan's target; None if there is no such table, or a column is gone."""
-    endpoint = servers.endpoint(plan.target)
-    actual = target_columns(endpoint, plan.target)
-    if actual is None or new_columns(plan, actual):
+def _swap_reasons(
+    plan: TransferPlan,
+    hop: Hop,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    reasons: Mapping[str, Reason],
+) -> dict[str, Reason]:
+    """What a swap has to do: nothing if no range changed, else every range that is not gathered.
+
+    A run may have died after it had put the shadow in place, before it recorded that. The ranges
+    say which table they were gathered in: if that is the target now, they are to be recorded only.
+
+    Args:
+        plan: the transfer's.
+        hop: the hop that swaps.
+        servers: where the shadow table is.
+        instance: whose event log says which ranges are gathered, and of which data version.
+        reasons: why each range would run if it were replaced alone.
+    """
+    same = {name for name, reason in reasons.items() if reason.settled}
+    if same == set(reasons):
+        return dict(reasons)
+    versions, seen = plan.versions(hop), records(instance, hop.asset, reasons)
+    gathered = {
+        name: record.shadow
+        for name, record in seen.items()
+        if record.state is State.SHADOWED
+        and record.data_version == str(versions[name])
+        and reasons[name] is not Reason.FORCED
+    }
+    sound = {
+        name: table
+        for name, table in gathered.items()
+        if reasons[name] is not Reason.LAST_CHECK_FAILED
+    }
+    promoted = _held_by(hop.in_place, sound, plan, servers)
+    if same | promoted == set(reasons):
+        return {**reasons, **dict.fromkeys(promoted, Reason.PROMOTED)}
+    shadowed = _held_by(hop, gathered, plan, servers)
+    return {
+        name: Reason.SHADOWED if name in shadowed else Reason.SWAP if name in same else reason
+        for name, reason in reasons.items()
+    }
+
+
+def _held_by(
+    hop: Hop, gathered: Mapping[str, str | None], plan: TransferPlan, servers: Servers
+) -> set[str]:
+    """Of ranges and the tables they were gathered in, those in the table that the hop writes to."""
+    written = hop.written_plan
+    table = servers.target(written.target).identity(written.target) if gathered else None
+    if table is None or table not in gathered.values():
+        return set()
+    rows, expected = _target_rows(plan, written, servers) or {}, plan.rows()
+    return {
+        name
+        for name, gathered_in in gathered.items()
+        if gathered_in == table and rows.get(name, 0) == expected[name]
+    }
+
+
+def _target_rows(plan: TransferPlan, copy: CopyPlan, servers: Servers) -> dict[str, int] | None:
+    """Rows per range in the copy's target; None if there is no such table, or a column is gone."""
+    endpoint = servers.endpoint(copy.target)
+    actual = target_columns(endpoint, copy.target)
+    if actual is None or new_columns(copy, actual):
         return None
-    return count_by_range(plan, endpoint, "target", list(journey.ranges.values()))
+    return count_by_range(copy, endpoint, "target", list(plan.ranges.values()))
 
 
 def decide(

@@ -1,8 +1,7 @@
-"""Resolves a declared transfer against the servers: its tables, hops, ranges and fingerprints."""
+"""Resolves the hops of a declared transfer against the servers."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,6 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import HopSpec, Transfer
 from assets.log.records import DataVersion, digest
 from assets.planning.drift import new_columns, target_columns
-from assets.planning.ranges import extend_ranges, plan_ranges, top_bound
 from assets.planning.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
@@ -20,11 +18,7 @@ from resources.connections import url_variable
 from resources.digest.fields import all_fields
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
-from resources.errors import InputError, TableMissing
-from resources.fingerprints import SourceFingerprint, fingerprints
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.keys.statistics import key_statistics
+from resources.errors import InputError
 from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -37,7 +31,7 @@ ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers that a journey may touch, by the names of their connections."""
+    """The servers that a transfer may touch, by the names of their connections."""
 
     endpoints: Mapping[str, Endpoint]
 
@@ -92,6 +86,8 @@ class Hop:
     options: TargetOptions
     schema_hash: str
     settings_hash: str
+    existing: Mapping[str, Column] | None
+    """The target's columns by name, as it was found; None where it is still to be made."""
     wire: WireFormat = "arrow"
     """The wire format that it uses; decided by `with_wires`."""
 
@@ -120,53 +116,6 @@ class Hop:
         """
         marked = f"{definition}-{source}" if definition else source
         return DataVersion(marked, self.schema_hash, self.settings_hash)
-
-
-@dataclass(frozen=True)
-class Growth:
-    """What the dynamic partitions need, to cover the keys that are there now."""
-
-    add: tuple[KeyRange, ...]
-    retire: tuple[KeyRange, ...]
-
-
-@dataclass(frozen=True)
-class Journey:
-    """A transfer against its servers at one moment."""
-
-    transfer: Transfer
-    hops: tuple[Hop, ...]
-    ranges: dict[str, KeyRange]
-    growth: Growth
-    fingerprints: dict[str, SourceFingerprint]
-
-    def fingerprinted(
-        self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
-    ) -> Journey:
-        """The journey with the fingerprints of these ranges, and of no others."""
-        ranges = [key_range for name, key_range in self.ranges.items() if name in names]
-        found = fingerprints_of(self.transfer, self.hops[0], servers, ranges, snapshot=snapshot)
-        return replace(self, fingerprints=found)
-
-    def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
-        """What a range of a hop is committed as, when its source rows have this fingerprint.
-
-        A later hop's source is what the hop before it commits.
-        """
-        version = self.hops[0].version(digest(fingerprint.value), fingerprint.definition)
-        for later in self.hops[1 : hop.number]:
-            version = later.version(digest(str(version)), fingerprint.definition)
-        return version
-
-    def versions(self, hop: Hop) -> dict[str, DataVersion]:
-        """What each range of a hop would be committed as now."""
-        return {
-            name: self.version(hop, fingerprint) for name, fingerprint in self.fingerprints.items()
-        }
-
-    def rows(self) -> dict[str, int]:
-        """Rows of the source per range."""
-        return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
 
 
 def levels_of(transfer: Transfer) -> tuple[Level, ...]:
@@ -199,7 +148,7 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
 
 
 def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
-    """Read the source's columns and plan every hop from them; no target is touched.
+    """Read the tables' columns and plan every hop from them; no target is touched.
 
     Raises:
         TableMissing, InputError, TypeRefused: the declaration and the servers do not go together.
@@ -212,8 +161,10 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         exclude |= {column.name for column in columns} - set(transfer.only)
     hops: list[Hop] = []
     for number, spec in enumerate(transfer.hops, start=1):
+        existing = target_columns(servers.endpoint(spec.to), spec.to)
+        without = exclude if number == 1 else set()
         plan = _plan_hop(
-            transfer, number, source, columns, key, exclude if number == 1 else set(), servers
+            transfer, number, source, columns, key, without, servers, existing=existing
         )
         options = TargetOptions(
             mode=transfer.write,
@@ -235,6 +186,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                     (spec.engine, spec.order_by, spec.partition_by),
                     [column.on_overflow for column in plan.columns],
                 ),
+                existing=existing,
             )
         )
         source, key, columns = spec.to, plan.key.target.name, _as_source(plan)
@@ -266,109 +218,6 @@ def _as_source(plan: CopyPlan) -> list[Column]:
     ]
 
 
-def resolve(
-    transfer: Transfer,
-    servers: Servers,
-    instance: dg.DagsterInstance,
-    *,
-    names: Sequence[str] | None = None,
-    snapshot: str | None = None,
-) -> Journey:
-    """Plan a transfer: its hops, its ranges (known ones stay), their fingerprints.
-
-    The arguments are those of `resolve_ranges`.
-    """
-    journey = resolve_ranges(transfer, servers, instance, names=names, snapshot=snapshot)
-    return journey.fingerprinted(servers, journey.ranges, snapshot=snapshot)
-
-
-def resolve_ranges(
-    transfer: Transfer,
-    servers: Servers,
-    instance: dg.DagsterInstance,
-    *,
-    names: Sequence[str] | None = None,
-    snapshot: str | None = None,
-) -> Journey:
-    """Plan a transfer without fingerprints, so that the source is not read from end to end.
-
-    Args:
-        transfer: the declaration.
-        servers: where its tables are.
-        instance: whose dynamic partitions are the ranges known so far.
-        names: plan these known ranges only, and do not look for new ones.
-        snapshot: exported PostgreSQL snapshot to read under.
-    """
-    hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
-    first = hops[0].plan
-    source = servers.endpoint(transfer.source)
-    known = known_ranges(transfer, first.key.source, instance)
-    growth = Growth((), ())
-    if names is None:
-        growth = _growth(transfer, source, first.key.source, known)
-        known = [*(r for r in known if r not in growth.retire), *growth.add]
-    else:
-        wanted = set(names)
-        known = [key_range for key_range in known if key_range.name in wanted]
-    return Journey(transfer, hops, {r.name: r for r in known}, growth, {})
-
-
-def fingerprints_of(
-    transfer: Transfer,
-    first: Hop,
-    servers: Servers,
-    ranges: Sequence[KeyRange],
-    *,
-    snapshot: str | None = None,
-) -> dict[str, SourceFingerprint]:
-    """The fingerprints of a transfer's source rows, by range name, as it declares them."""
-    return fingerprints(
-        servers.endpoint(transfer.source),
-        first.plan,
-        ranges,
-        "watermark" if transfer.watermark else transfer.fingerprint,
-        snapshot=snapshot,
-        watermark_column=transfer.watermark,
-    )
-
-
-def known_ranges(transfer: Transfer, key: Column, instance: dg.DagsterInstance) -> list[KeyRange]:
-    """The ranges that Dagster knows of, in its order."""
-    kind, digits = key_kind(key, transfer.source.system)
-    return [
-        KeyRange.parse(name, kind, digits)
-        for name in instance.get_dynamic_partitions(transfer.partitions_name)
-    ]
-
-
-def find_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> Growth:
-    """The ranges that the keys in the source need and Dagster does not know."""
-    key = resolve_hops(transfer, servers)[0].plan.key.source
-    source = servers.endpoint(transfer.source)
-    return _growth(transfer, source, key, known_ranges(transfer, key, instance))
-
-
-def apply_growth(
-    transfer: Transfer, growth: Growth, servers: Servers, instance: dg.DagsterInstance
-) -> None:
-    """Make Dagster's dynamic partitions those of the plan.
-
-    The targets forget a retired range first: dying in between leaves a plan that repeats it.
-    """
-    if growth.retire:
-        for hop in resolve_hops(transfer, servers):
-            target = servers.target(hop.plan.target)
-            # a target that does not exist yet has nothing to forget
-            with contextlib.suppress(TableMissing):
-                target.retire(hop.plan, growth.retire, growth.add, hop.options)
-    for key_range in growth.retire:
-        instance.delete_dynamic_partition(transfer.partitions_name, key_range.name)
-    if growth.add:
-        instance.add_dynamic_partitions(
-            transfer.partitions_name, [key_range.name for key_range in growth.add]
-        )
-
-
 def _plan_hop(
     transfer: Transfer,
     number: int,
@@ -377,6 +226,8 @@ def _plan_hop(
     key: str,
     exclude: Collection[str],
     servers: Servers,
+    *,
+    existing: Mapping[str, Column] | None,
 ) -> CopyPlan:
     """Plan one hop, without the columns that its drift policy lets it ignore."""
     spec = transfer.hops[number - 1]
@@ -396,7 +247,7 @@ def _plan_hop(
 
     plan = planned(exclude)
     if transfer.on_schema_drift == "ignore_new":
-        names = {column.name for column in new_columns(plan, target_columns(target, spec.to))}
+        names = {column.name for column in new_columns(plan, existing)}
         ignored = {one.source.name for one in plan.columns if one.target.name in names}
         plan = planned({*exclude, *ignored})
     return _with_figures(transfer, plan) if transfer.figures else plan
@@ -438,14 +289,3 @@ def _overrides(
             low_cardinality=column.low_cardinality and low_cardinality,
         )
     return found
-
-
-def _growth(transfer: Transfer, source: Endpoint, key: Column, known: list[KeyRange]) -> Growth:
-    spec = transfer.ranges.model_dump(exclude_none=True)
-    kind, digits = key_kind(key, transfer.source.system)
-    if not known:
-        stats = key_statistics(source, transfer.source, key)
-        return Growth(tuple(plan_ranges(stats, spec, kind, digits)), ())
-    stats = key_statistics(source, transfer.source, key, above=top_bound(known))
-    grown = extend_ranges(known, stats, spec, kind, digits)
-    return Growth(grown.add, grown.retire)

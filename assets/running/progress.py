@@ -1,9 +1,8 @@
-"""Tells whoever watches this process how far the ranges are, e.g. the progress bar of the CLI."""
+"""How far the ranges are, for whoever watches a run, e.g. the progress bar of the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -22,20 +21,9 @@ class Progress:
     total: int = 0
 
 
-_listeners: list[Callable[[Progress], None]] = []
+OnProgress = Callable[[Progress], None]
+"""Is called from any thread."""
 
 
-def emit(event: Progress) -> None:
-    """Tell all listeners; called from the worker threads."""
-    for listener in tuple(_listeners):
-        listener(event)
-
-
-@contextmanager
-def listening(listener: Callable[[Progress], None]) -> Iterator[None]:
-    """Call `listener`, from any thread, for every progress within the context."""
-    _listeners.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.remove(listener)
+def unwatched(event: Progress) -> None:
+    """Nobody watches."""

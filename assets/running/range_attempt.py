@@ -36,7 +36,7 @@ class RangeAttempt:
     @property
     def data_version(self) -> str:
         """What the range is committed as."""
-        return str(self.work.journey.version(self.hop, self.reading.fingerprint))
+        return str(self.work.plan.version(self.hop, self.reading.fingerprint))
 
     @property
     def source(self) -> Endpoint:

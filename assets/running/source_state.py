@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Hop, Journey, Servers, fingerprints_of
+from assets.planning.resolve import Hop, Servers
+from assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from resources.digest.measure import Taken
 from resources.errors import TableferryError
 from resources.fingerprints import SourceFingerprint
@@ -66,7 +67,7 @@ class SourceState:
     when it is copied, and copied again if it moved meanwhile.
 
     Args:
-        journey: the plan, with the fingerprints that it was made from.
+        plan: the transfer's, with the fingerprints that it was made from.
         servers: where the source is.
         shared: the run's snapshot; None where the source has none.
         snapshot: of `shared`, the one that the plan was made under.
@@ -74,16 +75,16 @@ class SourceState:
 
     def __init__(
         self,
-        journey: Journey,
+        plan: TransferPlan,
         servers: Servers,
         shared: SharedSnapshot | None,
         snapshot: str | None,
     ) -> None:
-        self._journey, self._servers, self._shared = journey, servers, shared
+        self._plan, self._servers, self._shared = plan, servers, shared
         self._lock = threading.Lock()
         self._latest = {
             name: Reading(fingerprint, snapshot, taken=fingerprint.taken)
-            for name, fingerprint in journey.fingerprints.items()
+            for name, fingerprint in plan.fingerprints.items()
         }
         self._committed: dict[tuple[TableRef, str], Taken] = {}
 
@@ -123,14 +124,14 @@ class SourceState:
         now = self._read(key_range, None).fingerprint
         if now != reading.fingerprint:
             raise SourceMoved(
-                f"{self._journey.transfer.source} range {key_range.name} changed while it was "
+                f"{self._plan.transfer.source} range {key_range.name} changed while it was "
                 f"copied ({reading.fingerprint.rows} rows before, {now.rows} after)"
             )
 
     def _read(self, key_range: KeyRange, snapshot: str | None) -> Reading:
         found = fingerprints_of(
-            self._journey.transfer,
-            self._journey.hops[0],
+            self._plan.transfer,
+            self._plan.hops[0],
             self._servers,
             [key_range],
             snapshot=snapshot,

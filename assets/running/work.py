@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 
 from assets.log.ledger import Writer
 from assets.log.records import RangeRecord, Reason, State
-from assets.planning.resolve import Hop, Journey, Servers
-from assets.running import progress
+from assets.planning.resolve import Hop, Servers
+from assets.planning.transfer_plan import TransferPlan
+from assets.running.progress import OnProgress, Progress
 from assets.running.source_state import SourceState
 from checks.verdict import Level, Verdict
-
-SETTLED = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
-"""The range is in the target already; there is at most something to check and to record."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Work:
     export slot while it holds a load slot, so the two cannot deadlock.
     """
 
-    journey: Journey
+    plan: TransferPlan
     servers: Servers
     run_id: str
     owner: str
@@ -58,17 +56,16 @@ class Work:
     """Identities of the tables that a swap gathers ranges in, by hop."""
     refused: Mapping[tuple[int, str], str]
     """Why a range cannot go through a hop, by number of the hop and name."""
+    on_progress: OnProgress
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
     stop: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
-        progress.emit(
-            progress.Progress(
-                self.journey.transfer.transfer, str(hop.plan.target), name, phase, rows
-            )
-        )
+        """Say that a phase of a range begins, or how many more rows of it have gone."""
+        transfer, target = self.plan.transfer.transfer, str(hop.plan.target)
+        self.on_progress(Progress(transfer, target, name, phase, rows))
 
     def message(self, hop: Hop, name: str, problem: str) -> str:
         """A problem of one range, with where it is."""
-        return f"{self.journey.transfer.transfer}: {hop.plan.target} range {name}: {problem}"
+        return f"{self.plan.transfer.transfer}: {hop.plan.target} range {name}: {problem}"

@@ -10,7 +10,7 @@ from assets.log.records import RangeRecord, Reason, State
 from assets.planning.resolve import ALL_CHECKS, Hop
 from assets.running.moving import move
 from assets.running.range_attempt import RangeAttempt
-from assets.running.work import SETTLED, Outcome, Work
+from assets.running.work import Outcome, Work
 from assets.verifying.audit import (
     CheckFailed,
     allowing_extra_rows_in,
@@ -46,7 +46,7 @@ def run_ranges(
         return outcomes
 
     with ThreadPoolExecutor(work.workers, thread_name_prefix="range") as pool:
-        futures = [pool.submit(outcomes_of, name) for name in work.journey.ranges]
+        futures = [pool.submit(outcomes_of, name) for name in work.plan.ranges]
         try:
             return [outcome for future in futures for outcome in future.result()]
         except BaseException:
@@ -70,7 +70,7 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
         failed = RangeRecord(
             range=name,
             state=State.FAILED,
-            data_version=str(work.journey.version(hop, work.source.latest(name).fingerprint)),
+            data_version=str(work.plan.version(hop, work.source.latest(name).fingerprint)),
             run_id=work.run_id,
             error=work.message(hop, name, describe(error)),
             attempts=attempts,
@@ -85,11 +85,11 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
     """Do what the plan says of a range, unless its source is no longer what was planned from."""
     if refused := work.refused.get((hop.number, name)):
         raise InputError(refused)
-    key_range = work.journey.ranges[name]
+    key_range = work.plan.ranges[name]
     reading = work.source.reading(hop, key_range)
     attempt = RangeAttempt(work, hop, key_range, reading, number)
     in_place = replace(attempt, hop=hop.in_place)
-    if reading.fingerprint == work.journey.fingerprints[name]:
+    if reading.fingerprint == work.plan.fingerprints[name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
             return _skip(in_place, reason)
         if reason is Reason.PROMOTED:
@@ -100,8 +100,8 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
             if (outcome := _skip_if_equal(attempt)) is not None:
                 return outcome
             reason = Reason.SOURCE_CHANGED
-    elif reason in (*SETTLED, Reason.SHADOWED):
-        if reason in SETTLED and hop.options.mode == "swap":
+    elif reason.settled or reason is Reason.SHADOWED:
+        if reason.settled and hop.options.mode == "swap":
             raise TableferryError(
                 "its rows changed after the run was planned, and a swap moves all ranges together; "
                 "run it again"

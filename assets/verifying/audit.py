@@ -101,7 +101,7 @@ def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
     return [
         verdict
         for verdict in verdicts
-        if not verdict.passed and work.journey.transfer.check_spec(verdict.check).blocking
+        if not verdict.passed and work.plan.transfer.check_spec(verdict.check).blocking
     ]
 
 
@@ -128,7 +128,7 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
         verdicts.insert(0, row_count_of(verdict))
     elif level != "count":
         verdicts.insert(0, reconcile_range(attempt, "count", table))
-    if suite := attempt.work.journey.transfer.suite:
+    if suite := attempt.work.plan.transfer.suite:
         plan = replace(attempt.hop.plan, target=table)
         verdicts.append(run_suite(suite, plan, attempt.target, attempt.key_range))
     return tuple(verdicts)
@@ -149,7 +149,7 @@ def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Ver
         taken=reading.taken,
     )
     # other modes may publish less or more than what is staged
-    staged_whole = hop.options.mode == "replace" and hop.number < len(work.journey.hops)
+    staged_whole = hop.options.mode == "replace" and hop.number < len(work.plan.hops)
     if level in DIGESTED and verdict.passed and staged_whole:
         taken = taken_of(plan, source, target, verdict)
         work.source.committed(hop.plan.target, attempt.key_range, taken)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import dagster as dg
@@ -14,7 +12,8 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.ledger import EventLogger, Writer, committed, newest, records
 from assets.log.records import MISSING, State
-from assets.planning.resolve import Hop, Servers, known_ranges, levels_of, resolve_hops
+from assets.planning.resolve import Hop, Servers, levels_of
+from assets.planning.transfer_plan import known_ranges
 from assets.verifying.extra_rows import allowing_extra_rows
 from checks.drilldown import Comparison
 from checks.expectations import run_suite
@@ -68,28 +67,9 @@ class NotCommitted:
         return f"{self.target} {self.range}: {self.state}: {why}"
 
 
-_collected: ContextVar[list[Checked] | None] = ContextVar("collected", default=None)
-
-
-@contextmanager
-def collecting() -> Iterator[list[Checked]]:
-    """What is `collected` in this thread meanwhile, for whoever started the run in-process."""
-    found: list[Checked] = []
-    token = _collected.set(found)
-    try:
-        yield found
-    finally:
-        _collected.reset(token)
-
-
-def collected(found: Sequence[Checked]) -> None:
-    """Tell these verdicts also to whoever started the run in-process."""
-    if (listening := _collected.get()) is not None:
-        listening += found
-
-
 def verify(
     transfer: Transfer,
+    hops: Sequence[Hop],
     servers: Servers,
     context: EventLogger,
     *,
@@ -103,6 +83,7 @@ def verify(
 
     Args:
         transfer: whose ranges.
+        hops: its hops, resolved.
         servers: where its tables are.
         context: of the run that reports the verdicts. (Dagster keeps but one verdict per check and
             range of all that is reported outside of runs.)
@@ -113,8 +94,7 @@ def verify(
         The verdicts, in order of hops and ranges.
     """
     instance = context.instance
-    hops = resolve_hops(transfer, servers)
-    ranges = known_ranges(transfer, hops[0].plan.key.source, instance)
+    ranges = known_ranges(transfer, hops, instance)
     found: list[Checked] = []
     for hop in hops:
         done = committed(instance, hop.asset, ())
@@ -128,7 +108,6 @@ def verify(
                 Checked(hop, name, verdict, transfer.check_spec(verdict.check).severity == "warn")
                 for name, verdict in verdict_of.items()
             ]
-    collected(found)
     return found
 
 

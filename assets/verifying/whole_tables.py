@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import dagster as dg
 
@@ -10,9 +10,10 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.check_metadata import Target, conclusion, latest_materialization, verdict_metadata
 from assets.log.ledger import EventLogger, committed
-from assets.planning.resolve import Hop, Servers, known_ranges, resolve_hops
+from assets.planning.resolve import Hop, Servers
+from assets.planning.transfer_plan import known_ranges
 from assets.verifying.extra_rows import keeps_rows
-from assets.verifying.on_demand import Checked, collected
+from assets.verifying.on_demand import Checked
 from checks.verdict import Verdict
 from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from resources.registry import system
@@ -37,6 +38,7 @@ def whole_table_specs(transfer: Transfer) -> list[dg.AssetCheckSpec]:
 def check_whole_tables(
     context: EventLogger,
     transfer: Transfer,
+    hops: Sequence[Hop],
     servers: Servers,
     *,
     selected: Collection[dg.AssetCheckKey] | None = None,
@@ -51,12 +53,12 @@ def check_whole_tables(
     Args:
         context: of the run that reports the verdicts.
         transfer: whose tables.
+        hops: its hops, resolved.
         servers: where they are.
         selected: the checks to record; all when None.
         snapshot: of a PostgreSQL source, which may have changed since the ranges were read.
     """
-    hops = resolve_hops(transfer, servers)
-    ranges = known_ranges(transfer, hops[0].plan.key.source, context.instance)
+    ranges = known_ranges(transfer, hops, context.instance)
     found: list[Checked] = []
     for hop in hops:
         names = [
@@ -84,7 +86,6 @@ def check_whole_tables(
                 )
                 _record(context, checked, len(missing), about)
                 found.append(checked)
-    collected(found)
     return found
 
 

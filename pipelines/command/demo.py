@@ -13,7 +13,7 @@ from typing import cast
 import click
 from rich.table import Table
 
-from assets.planning.resolve import apply_growth, find_growth
+from assets.planning.transfer_plan import apply_growth, plan_growth
 from pipelines.command import runner
 from pipelines.command.plugins import load_demo_data
 from pipelines.command.render import console, live_progress, show_ranges
@@ -51,8 +51,8 @@ def main() -> int:
     )
     good = True
     for name in session.transfers:
-        with live_progress(shown=sys.stderr.isatty()):
-            view = runner.run(session, name)
+        with live_progress(shown=sys.stderr.isatty()) as on_progress:
+            view = runner.run(session, name, on_progress=on_progress)
         show_ranges(out, "run", view, wide=True)
         for line in view.errors:
             click.echo(f"ferry: {line}", err=True)
@@ -69,8 +69,8 @@ def prepare(session: Session) -> None:
     """Load the demo's source and register its key ranges, so that the UI has partitions to run."""
     _load(session)
     for transfer in session.transfers.values():
-        growth = find_growth(transfer, session.servers, session.instance)
-        apply_growth(transfer, growth, session.servers, session.instance)
+        plan = plan_growth(transfer, session.servers, session.instance)
+        apply_growth(plan, session.servers, session.instance)
 
 
 def flights_everywhere(session: Session) -> Table:

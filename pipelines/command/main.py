@@ -157,7 +157,7 @@ def run(
 
     session = open_session(transfer)
     tell_of_waiting(runner.waits_for(session, transfer))
-    with live_progress(shown=not as_json and sys.stderr.isatty()):
+    with live_progress(shown=not as_json and sys.stderr.isatty()) as on_progress:
         view = runner.run(
             session,
             transfer,
@@ -166,6 +166,7 @@ def run(
             failed=failed,
             force=force,
             profile=profile,
+            on_progress=on_progress,
         )
     if as_json:
         _print_json(view.json())

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from assets.log.records import State
-from assets.running import progress
+from assets.running.progress import OnProgress
+from assets.running.progress import Progress as Event
 from assets.verifying.on_demand import Checked
 from checks.verdict import Differences, shown_value
 from pipelines.command.listing import Column, Listing, Row, hanging
@@ -180,8 +181,11 @@ def difference_table(differences: Differences) -> Table:
 
 
 @contextmanager
-def live_progress(*, shown: bool) -> Iterator[None]:
-    """A bar of finished ranges with rows, rows/s and the current phase, on standard error."""
+def live_progress(*, shown: bool) -> Iterator[OnProgress]:
+    """A bar of finished ranges with rows, rows/s and the current phase, on standard error.
+
+    Yields what is to be told of the progress, see `runner.run`.
+    """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -198,7 +202,7 @@ def live_progress(*, shown: bool) -> Iterator[None]:
     rows = 0
     began = 0.0
 
-    def listen(event: progress.Progress) -> None:
+    def listen(event: Event) -> None:
         nonlocal rows, began
         with lock:
             rows += event.rows
@@ -215,8 +219,8 @@ def live_progress(*, shown: bool) -> Iterator[None]:
                 phase=f"{event.phase} {event.range} -> {event.target}",
             )
 
-    with bar, progress.listening(listen):
-        yield
+    with bar:
+        yield listen
 
 
 def _moved(rows: int, seconds: float) -> str:

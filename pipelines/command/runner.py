@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,19 +13,17 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log import ledger
 from assets.log.records import MISSING, RangeRecord, Reason, State
+from assets.planning.decisions import decisions
 from assets.planning.ranges import find_range
-from assets.planning.resolve import (
-    Hop,
-    Journey,
+from assets.planning.resolve import Hop, checks_of, require_servers, resolve_hops
+from assets.planning.transfer_plan import (
+    TransferPlan,
     apply_growth,
-    checks_of,
     known_ranges,
-    require_servers,
-    resolve,
-    resolve_hops,
-    resolve_ranges,
+    plan_transfer,
 )
-from assets.running.progress import Progress, emit
+from assets.running.caller import Caller, Prepared
+from assets.running.progress import OnProgress, Progress, unwatched
 from assets.running.runs import (
     FORCE,
     MOST_RUNS,
@@ -39,14 +38,8 @@ from assets.running.runs import (
     segments,
     this_process,
 )
-from assets.transfer import decisions_of
-from assets.verifying.on_demand import (
-    SETTLED_STATES,
-    Checked,
-    NotCommitted,
-    collecting,
-    not_committed,
-)
+from assets.running.source_state import shared_snapshot
+from assets.verifying.on_demand import SETTLED_STATES, NotCommitted, not_committed
 from checks.drilldown import drill_down
 from checks.verdict import Differences, Level
 from pipelines.command.differences import difference_file
@@ -55,16 +48,18 @@ from pipelines.command.views import CheckView, RangeView, TransferView
 from pipelines.definitions import build
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
+from resources.postgres.snapshots import SharedSnapshot
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config: the commands say themselves what went wrong."""
 
 
-def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, TransferView]:
+def plan(session: Session, name: str, *, force: bool = False) -> tuple[TransferPlan, TransferView]:
     """Say for every range of every hop whether it would run, and why. Nothing is changed."""
-    transfer = session.transfer(name)
-    journey = resolve(transfer, session.servers, session.instance)
-    rows = journey.rows()
+    servers, instance = session.servers, session.instance
+    planned = plan_transfer(session.transfer(name), servers, instance)
+    planned = planned.fingerprinted(servers, planned.ranges)
+    rows = planned.rows()
     views = [
         RangeView(
             hop=hop.number,
@@ -75,12 +70,10 @@ def plan(session: Session, name: str, *, force: bool = False) -> tuple[Journey, 
             detail=found.detail or None,
             rows=rows[range_name],
         )
-        for hop in journey.hops
-        for range_name, found in decisions_of(
-            journey, hop, session.servers, session.instance, force=force
-        ).items()
+        for hop in planned.hops
+        for range_name, found in decisions(planned, hop, servers, instance, force=force).items()
     ]
-    return journey, TransferView(name, views)
+    return planned, TransferView(name, views)
 
 
 def run(
@@ -92,6 +85,7 @@ def run(
     failed: bool = False,
     force: bool = False,
     profile: str | None = None,
+    on_progress: OnProgress = unwatched,
 ) -> TransferView:
     """Move what needs moving, through the same job as Dagster's UI uses.
 
@@ -103,51 +97,87 @@ def run(
         failed: only the ranges whose latest attempt failed.
         force: move also what is unchanged.
         profile: knobs to use instead of the transfer's own.
+        on_progress: is told how far the ranges are, from any thread.
 
     Raises:
         InputError: the transfer, hop or a range does not exist.
     """
     transfer = session.transfer(name)
-    journey = resolve_ranges(transfer, session.servers, session.instance)
-    hops = _chosen_hops(name, journey.hops, hop)
-    wanted = set(_meant(name, ranges, journey.ranges)) or set(journey.ranges)
-    stale = _stale(session, journey, hops, force=force)
-    apply_growth(transfer, journey.growth, session.servers, session.instance)
-    unsettled = _unsettled(session, transfer, hops)
-    if failed:
-        wanted &= unsettled
-    # an unchanged range whose latest attempt failed is settled by looking at it
-    todo = wanted & (stale | unsettled)
-    emit(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
-    errors: list[str] = []
-    run_ids: list[str] = []
-    checked: list[Checked] = []
-    job = build(session.declared).resolve_job_def(move_job_name(name)) if todo else None
-    order = session.instance.get_dynamic_partitions(transfer.partitions_name)
-    # a run that spans what it was not asked for may only find it unchanged
-    most = MOST_RUNS if stale <= todo and not force else len(order)
-    for first, last in segments(order, todo, most):
-        assert job is not None, "there is a segment only where there is something to do"
-        tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
-        tags |= {FORCE: "true"} if force else {}
-        tags |= {PROFILE: profile} if profile else {}
-        with collecting() as found:
+    servers, instance = session.servers, session.instance
+    # what is planned now is out of date when a run that is waited for has ended
+    waits = bool(waits_for(session, name))
+    with nullcontext() if waits else shared_snapshot(transfer, servers) as shared:
+        planned = plan_transfer(transfer, servers, instance)
+        hops = _chosen_hops(name, planned.hops, hop)
+        wanted = set(_meant(name, ranges, planned.ranges)) or set(planned.ranges)
+        prepared = _prepared(session, planned, hops, shared, force=force)
+        caller = Caller(on_progress, None if waits else prepared)
+        stale = _stale(prepared, hops)
+        apply_growth(planned, servers, instance)
+        unsettled = _unsettled(session, transfer, hops)
+        if failed:
+            wanted &= unsettled
+        # an unchanged range whose latest attempt failed is settled by looking at it
+        todo = wanted & (stale | unsettled)
+        on_progress(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
+        errors: list[str] = []
+        run_ids: list[str] = []
+        callers = {name: caller}
+        job = (
+            build(session.declared, callers).resolve_job_def(move_job_name(name)) if todo else None
+        )
+        order = instance.get_dynamic_partitions(transfer.partitions_name)
+        # a run that spans what it was not asked for may only find it unchanged
+        most = MOST_RUNS if stale <= todo and not force else len(order)
+        for first, last in segments(order, todo, most):
+            assert job is not None, "there is a segment only where there is something to do"
+            tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
+            tags |= {FORCE: "true"} if force else {}
+            tags |= {PROFILE: profile} if profile else {}
+            # of several runs, the last sees the tables with all ranges in them
+            caller.checked.clear()
             result = job.execute_in_process(
-                instance=session.instance,
+                instance=instance,
                 tags=tags,
                 asset_selection=[one.asset for one in hops],
                 raise_on_error=False,
                 run_config=QUIET,
             )
-        run_ids.append(result.run_id)
-        errors += _failures(result)
-        checked = found
-    # of several runs, the last has seen the table with all ranges in it
-    errors += [f"{one.hop.plan.target}: {one.verdict.summary()}" for one in checked if one.failed]
-    views = _results(session, journey, hops, wanted, todo)
+            run_ids.append(result.run_id)
+            errors += _failures(result)
+    errors += [
+        f"{one.hop.plan.target}: {one.verdict.summary()}" for one in caller.checked if one.failed
+    ]
+    views = _results(session, planned, hops, wanted, todo)
     if not errors:
         errors = [problem for view in views if (problem := _problem(view))]
     return TransferView(name, views, not errors, errors, run_ids)
+
+
+def _prepared(
+    session: Session,
+    planned: TransferPlan,
+    hops: Sequence[Hop],
+    shared: SharedSnapshot | None,
+    *,
+    force: bool,
+) -> Prepared:
+    """The plan with why each range would run, as far as that takes a look at the source.
+
+    The source rows of ranges that are sure to move are not read for it: the run does that.
+    """
+    servers, instance = session.servers, session.instance
+    newest = {hop.number: ledger.newest_ids(instance, hop.asset) for hop in planned.hops}
+    snapshot = shared.name() if shared else None
+    names = set() if force else set(planned.ranges)
+    if planned.transfer.write != "swap":
+        names = names.intersection(*(ledger.committed(instance, one.asset, ()) for one in hops))
+    planned = planned.fingerprinted(servers, names, snapshot=snapshot)
+    asked = planned.only(names)
+    decided = {
+        hop.number: decisions(asked, hop, servers, instance) for hop in planned.hops if names
+    }
+    return Prepared(planned, shared, snapshot, decided, newest)
 
 
 def waits_for(session: Session, name: str) -> list[str]:
@@ -177,19 +207,19 @@ def check(
     """
     transfer = session.transfer(name)
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
-        key = resolve_hops(transfer, session.servers)[0].plan.key.source
-        known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
+        hops = resolve_hops(transfer, session.servers)
+        known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
         ranges = _meant(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
-    job = build(session.declared).resolve_job_def(check_job_name(name))
-    with collecting() as found:
-        result = job.execute_in_process(
-            instance=session.instance,
-            tags={PROCESS: this_process()},
-            raise_on_error=False,
-            run_config={**QUIET, "ops": {compare_op_name(name): {"config": config}}},
-        )
-    view = CheckView(name, found, not_committed(transfer, session.instance, ranges))
+    caller = Caller()
+    job = build(session.declared, {name: caller}).resolve_job_def(check_job_name(name))
+    result = job.execute_in_process(
+        instance=session.instance,
+        tags={PROCESS: this_process()},
+        raise_on_error=False,
+        run_config={**QUIET, "ops": {compare_op_name(name): {"config": config}}},
+    )
+    view = CheckView(name, caller.checked, not_committed(transfer, session.instance, ranges))
     if not result.success and view.good:
         raise TableferryError("; ".join(_failures(result)))
     return view
@@ -223,8 +253,7 @@ def differences(
     """
     transfer = session.transfer(name)
     hops = resolve_hops(transfer, session.servers)
-    key = hops[0].plan.key.source
-    known = {one.name: one for one in known_ranges(transfer, key, session.instance)}
+    known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
     (range_name,) = _meant(name, [range_name], known)
     found: dict[str, Differences] = {}
     with difference_file(parquet) as write:
@@ -278,22 +307,14 @@ def _meant(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]) -> l
     return [one for one in found if one is not None]
 
 
-def _stale(session: Session, journey: Journey, hops: Sequence[Hop], *, force: bool) -> set[str]:
-    """Ranges that one of the hops has to move; the source of those that are sure is not read."""
-    names = set(journey.ranges)
-    if force:
-        return names
-    surely: set[str] = set()
-    if journey.transfer.write != "swap":
-        for hop in hops:
-            surely |= names - set(ledger.committed(session.instance, hop.asset, ()))
-    journey = journey.fingerprinted(session.servers, names - surely)
-    return surely | {
-        name
-        for hop in hops
-        for name, found in decisions_of(journey, hop, session.servers, session.instance).items()
-        if found.reason is not Reason.UNCHANGED
-    }
+def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:
+    """Ranges that one of the hops has to move."""
+    names = set(prepared.plan.ranges)
+    decided = [prepared.decided.get(hop.number, {}) for hop in hops]
+    settled = (
+        {name for name, one in found.items() if one.reason is Reason.UNCHANGED} for found in decided
+    )
+    return names - names.intersection(*settled)
 
 
 def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
@@ -308,13 +329,13 @@ def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set
 
 
 def _results(
-    session: Session, journey: Journey, hops: Sequence[Hop], wanted: set[str], todo: set[str]
+    session: Session, planned: TransferPlan, hops: Sequence[Hop], wanted: set[str], todo: set[str]
 ) -> list[RangeView]:
-    names = [name for name in journey.ranges if name in wanted]
+    names = [name for name in planned.ranges if name in wanted]
     views = []
     for hop in hops:
         for view in _views(
-            session, hop.number, str(hop.plan.target), hop.asset, names, journey.transfer
+            session, hop.number, str(hop.plan.target), hop.asset, names, planned.transfer
         ):
             skipped = view.range not in todo
             views.append(

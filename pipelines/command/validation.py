@@ -14,7 +14,6 @@ from resources.errors import (
     ConnectionFailed,
     InputError,
     TableferryError,
-    TableMissing,
     TypeRefused,
 )
 from resources.keys.kind import key_kind
@@ -76,23 +75,19 @@ def _problems(transfer: Transfer, session: Session) -> Found:
             with_wires(transfer, [hop], session.servers)
         except InputError as error:
             yield ("hops", hop.number - 1), str(error)
-        for message in _differences(hop, session):
+        for message in _differences(hop):
             yield ("hops", hop.number - 1), message
 
 
-def _differences(hop: Hop, session: Session) -> Iterator[str]:
+def _differences(hop: Hop) -> Iterator[str]:
     """Why the target as it is does not take what is planned; nothing if it is still to be made."""
     target = hop.plan.target
-    endpoint = session.servers.endpoint(target)
-    endpoint.ping()
-    try:
-        actual = {column.name: column for column in endpoint.columns(target)}
-    except TableMissing:
+    if hop.existing is None:
         return
     for planned in hop.plan.target_columns:
-        if planned.name not in actual:
+        if planned.name not in hop.existing:
             yield f"{target} lacks the column {planned.name}"
-        elif reason := compatible(target.system, planned, actual[planned.name]):
+        elif reason := compatible(target.system, planned, hop.existing[planned.name]):
             yield f"{target}: column {planned.name!r} {reason}"
 
 

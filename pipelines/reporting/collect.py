@@ -17,8 +17,9 @@ from assets.declaring.manifest import HopSpec, Transfer
 from assets.log import ledger
 from assets.log.history import PastRun, moves, past_runs, unanswered
 from assets.log.records import RangeRecord, State
-from assets.planning.drift import new_columns, schema_changes, target_columns
-from assets.planning.resolve import ALL_CHECKS, Hop, checks_of, known_ranges, resolve_hops
+from assets.planning.drift import new_columns, schema_changes
+from assets.planning.resolve import ALL_CHECKS, Hop, checks_of, resolve_hops
+from assets.planning.transfer_plan import known_ranges
 from assets.transfer import CHECK_DESCRIPTIONS
 from assets.verifying.whole_tables import DESCRIPTIONS
 from checks.whole_table import WHOLE_TABLE_CHECKS
@@ -125,7 +126,7 @@ def _look(session: Session, transfer: Transfer) -> _Seen:
             return _Seen(identities, not_seen=str(error))
     try:
         hops = resolve_hops(transfer, servers)
-        ranges = known_ranges(transfer, hops[0].plan.key.source, session.instance)
+        ranges = known_ranges(transfer, hops, session.instance)
         drift = {hop.number: _drift(session, hop) for hop in hops}
     except TableferryError as error:
         return _Seen(identities, refused=str(error))
@@ -138,11 +139,10 @@ def _drift(session: Session, hop: Hop) -> str:
     if committed is None:
         return ""
     changes = schema_changes(hop.plan, committed)
-    actual = target_columns(session.servers.endpoint(hop.plan.target), hop.plan.target)
-    if actual is None:
+    if hop.existing is None:
         return "the table is gone"
     before = {column.name for column in committed.columns}
-    lost = [repr(one.name) for one in new_columns(hop.plan, actual) if one.name in before]
+    lost = [repr(one.name) for one in new_columns(hop.plan, hop.existing) if one.name in before]
     parts = [changes, f"the table has lost {', '.join(lost)}" if lost else ""]
     return "; ".join(filter(None, parts))
 

@@ -21,7 +21,7 @@ import dagster as dg
 import psycopg
 import pytest
 
-from assets.planning.resolve import apply_growth, find_growth
+from assets.planning.transfer_plan import apply_growth, plan_growth
 from assets.running.runs import PROCESS, move_job_name
 from pipelines.command.session import Session, open_session
 from tableferry_local.process import free_port
@@ -194,8 +194,8 @@ def deployed(stack: Servers, folder: Path, table: str, database: str) -> Iterato
             patch.setenv(name, value)
         session = open_session()
         transfer = session.transfer(table)
-        growth = find_growth(transfer, session.servers, session.instance)
-        apply_growth(transfer, growth, session.servers, session.instance)
+        plan = plan_growth(transfer, session.servers, session.instance)
+        apply_growth(plan, session.servers, session.instance)
         try:
             code_server = start("code-server")
             start("webserver")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assets.running.progress import Progress, listening
+from assets.running.progress import Progress
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration
@@ -30,8 +30,7 @@ TABLE = (
 def test_every_row_is_told_once_per_hop(ferry: Callable[..., Ferry], hops: str) -> None:
     one = ferry(hops, *TABLE, ranges="{rows: 400}")
     told: list[Progress] = []
-    with listening(told.append):
-        view = one.run()
+    view = one.run(on_progress=told.append)
     assert view.good, view.errors
     targets = {row.target for row in view.ranges}
     rows = {t: sum(one.rows for one in told if one.target == t) for t in targets}

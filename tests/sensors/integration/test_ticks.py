@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.planning.resolve import apply_growth
+from assets.planning.transfer_plan import apply_growth
 from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
 from pipelines.definitions import build
 from sensors import new_ranges

@@ -1,0 +1,163 @@
+"""The plan of a transfer: its hops, its key ranges, and the fingerprints of their source rows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.log.records import DataVersion, digest
+from assets.planning.ranges import RangeGrowth, extend_ranges, top_bound
+from assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from resources.errors import TableMissing
+from resources.fingerprints import SourceFingerprint, fingerprints
+from resources.keys.kind import key_kind
+from resources.keys.range import KeyRange
+from resources.keys.statistics import key_statistics
+
+
+@dataclass(frozen=True)
+class TransferPlan:
+    """A transfer against its servers at one moment."""
+
+    transfer: Transfer
+    hops: tuple[Hop, ...]
+    ranges: Mapping[str, KeyRange]
+    growth: RangeGrowth
+    """What the dynamic partitions need, to cover the keys that are there now."""
+    fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
+    """Of the source rows, by range; of those ranges of which they were asked for."""
+
+    def fingerprinted(
+        self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
+    ) -> TransferPlan:
+        """The plan with the fingerprints of these ranges, too; those it has are not taken again."""
+        lacking = [
+            key_range
+            for name, key_range in self.ranges.items()
+            if name in names and name not in self.fingerprints
+        ]
+        if not lacking:
+            return self
+        found = fingerprints_of(self.transfer, self.hops[0], servers, lacking, snapshot=snapshot)
+        return replace(self, fingerprints={**self.fingerprints, **found})
+
+    def only(self, names: Collection[str]) -> TransferPlan:
+        """The plan of these ranges alone."""
+        return replace(
+            self,
+            ranges={name: one for name, one in self.ranges.items() if name in names},
+            fingerprints={name: one for name, one in self.fingerprints.items() if name in names},
+        )
+
+    def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
+        """What a range of a hop is committed as, when its source rows have this fingerprint.
+
+        A later hop's source is what the hop before it commits.
+        """
+        version = self.hops[0].version(digest(fingerprint.value), fingerprint.definition)
+        for later in self.hops[1 : hop.number]:
+            version = later.version(digest(str(version)), fingerprint.definition)
+        return version
+
+    def versions(self, hop: Hop) -> dict[str, DataVersion]:
+        """What each range of a hop would be committed as now."""
+        return {
+            name: self.version(hop, fingerprint) for name, fingerprint in self.fingerprints.items()
+        }
+
+    def rows(self) -> dict[str, int]:
+        """Rows of the source per range."""
+        return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
+
+
+def plan_transfer(
+    transfer: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    *,
+    names: Collection[str] | None = None,
+) -> TransferPlan:
+    """Plan a transfer: its hops and its ranges (known ones stay). No source is read as a whole.
+
+    Args:
+        transfer: the declaration.
+        servers: where its tables are.
+        instance: whose dynamic partitions are the ranges known so far.
+        names: plan these known ranges only, and do not look for new ones.
+    """
+    hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
+    if names is not None:
+        known = RangeGrowth(known_ranges(transfer, hops, instance), (), ())
+        return _with_ranges(transfer, hops, known).only(names)
+    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, instance))
+
+
+def plan_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> TransferPlan:
+    """As `plan_transfer`, for who only keeps the ranges up: no wire format is chosen."""
+    hops = resolve_hops(transfer, servers)
+    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, instance))
+
+
+def fingerprints_of(
+    transfer: Transfer,
+    first: Hop,
+    servers: Servers,
+    ranges: Sequence[KeyRange],
+    *,
+    snapshot: str | None = None,
+) -> dict[str, SourceFingerprint]:
+    """The fingerprints of a transfer's source rows, by range name, as it declares them."""
+    return fingerprints(
+        servers.endpoint(transfer.source),
+        first.plan,
+        ranges,
+        "watermark" if transfer.watermark else transfer.fingerprint,
+        snapshot=snapshot,
+        watermark_column=transfer.watermark,
+    )
+
+
+def known_ranges(
+    transfer: Transfer, hops: Sequence[Hop], instance: dg.DagsterInstance
+) -> tuple[KeyRange, ...]:
+    """The ranges that Dagster knows of, in its order."""
+    kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
+    names = instance.get_dynamic_partitions(transfer.partitions_name)
+    return tuple(KeyRange.parse(name, kind, digits) for name in names)
+
+
+def _with_ranges(transfer: Transfer, hops: tuple[Hop, ...], growth: RangeGrowth) -> TransferPlan:
+    ranges = {key_range.name: key_range for key_range in (*growth.keep, *growth.add)}
+    return TransferPlan(transfer, hops, ranges, growth)
+
+
+def _growth(
+    transfer: Transfer, hops: Sequence[Hop], servers: Servers, instance: dg.DagsterInstance
+) -> RangeGrowth:
+    """The ranges that the keys in the source need, beyond the known ones."""
+    known, key = known_ranges(transfer, hops, instance), hops[0].plan.key.source
+    above = top_bound(known) if known else None
+    stats = key_statistics(servers.endpoint(transfer.source), transfer.source, key, above=above)
+    spec = transfer.ranges.model_dump(exclude_none=True)
+    return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
+
+
+def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance) -> None:
+    """Make Dagster's dynamic partitions those of the plan.
+
+    The targets forget a retired range first: dying in between leaves a plan that repeats it.
+    """
+    growth, partitions = plan.growth, plan.transfer.partitions_name
+    for hop in plan.hops if growth.retire else ():
+        target = servers.target(hop.plan.target)
+        # a target that does not exist yet has nothing to forget
+        with contextlib.suppress(TableMissing):
+            target.retire(hop.plan, growth.retire, growth.add, hop.options)
+    for key_range in growth.retire:
+        instance.delete_dynamic_partition(partitions, key_range.name)
+    if growth.add:
+        instance.add_dynamic_partitions(partitions, [one.name for one in growth.add])

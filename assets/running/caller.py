@@ -1,0 +1,103 @@
+"""Who runs a transfer in the same process: what a run is handed by it, and hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.log.ledger import newest_ids
+from assets.planning.decisions import Decision, decisions
+from assets.planning.resolve import Hop, Servers
+from assets.planning.transfer_plan import TransferPlan, plan_transfer
+from assets.running.progress import OnProgress, unwatched
+from assets.running.source_state import shared_snapshot
+from assets.verifying.on_demand import Checked
+from resources.postgres.snapshots import SharedSnapshot
+from resources.tables import TableRef
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan, the snapshot that it was made under, and what was decided by it so far."""
+
+    plan: TransferPlan
+    shared: SharedSnapshot | None
+    """Hands out the snapshot; None where the source has none."""
+    snapshot: str | None
+    """The one that the fingerprints were taken under."""
+    decided: Mapping[int, Mapping[str, Decision]] = field(default_factory=dict)
+    """By number of the hop, of the ranges whose fingerprints were needed to decide."""
+    newest: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """What was recorded of each range when it was decided, by number of the hop."""
+
+    def holds(self, instance: dg.DagsterInstance, names: list[str]) -> bool:
+        """Whether it still says what to do with these ranges.
+
+        It does not if another run has recorded one of them meanwhile, if the ranges were cut anew,
+        or if the snapshot was lost with its server.
+        """
+        if not set(names) <= set(self.plan.ranges):
+            return False
+        if self.shared is not None and self.shared.name() is not self.snapshot:
+            return False
+        for hop in self.plan.hops:
+            now, then = newest_ids(instance, hop.asset), self.newest.get(hop.number, {})
+            if any(now.get(name) != then.get(name) for name in names):
+                return False
+        return True
+
+    def decisions(
+        self, hop: Hop, servers: Servers, instance: dg.DagsterInstance, *, force: bool
+    ) -> dict[str, Decision]:
+        """Why each range of the plan is run, or that it is unchanged; asks only what is open."""
+        plan, decided = self.plan, {} if force else self.decided.get(hop.number, {})
+        rest = plan.only(set(plan.ranges) - set(decided))
+        found = decisions(rest, hop, servers, instance, force=force) if rest.ranges else {}
+        return {name: decided.get(name) or found[name] for name in plan.ranges}
+
+
+@dataclass
+class Caller:
+    """Whoever started a run in this very process; of other runs, nobody."""
+
+    on_progress: OnProgress = unwatched
+    prepared: Prepared | None = None
+    """What it has planned already."""
+    checked: list[Checked] = field(default_factory=list)
+    """Gets the verdicts about whole tables, and those of a check without a move."""
+    ready: set[TableRef] = field(default_factory=set)
+    """The targets that one of its runs has created or verified."""
+
+
+@contextmanager
+def prepared(
+    transfer: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    names: list[str],
+    handed: Prepared | None,
+) -> Iterator[Prepared]:
+    """The fingerprinted plan of some ranges: what was handed over if it holds, else a new one."""
+    if handed is not None and handed.holds(instance, names):
+        yield _of(handed, servers, names)
+        return
+    with shared_snapshot(transfer, servers) as shared:
+        snapshot = shared.name() if shared else None
+        plan = plan_transfer(transfer, servers, instance, names=names)
+        yield _of(Prepared(plan, shared, snapshot), servers, names)
+
+
+def _of(one: Prepared, servers: Servers, names: list[str]) -> Prepared:
+    plan = one.plan.only(names).fingerprinted(servers, names, snapshot=one.snapshot)
+    # a swap decides about all ranges of a run together
+    apart = plan.transfer.write == "swap" and len(plan.ranges) < len(one.plan.ranges)
+    decided = {
+        number: {name: found[name] for name in names if name in found}
+        for number, found in one.decided.items()
+        if not apart
+    }
+    return Prepared(plan, one.shared, one.snapshot, decided)

@@ -1,0 +1,200 @@
+"""One run of a transfer: decide what each range needs, prepare the targets, move, check."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.declaring.profiles import profile
+from assets.log.ledger import Writer, committed_schema
+from assets.log.records import Reason, State
+from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
+from assets.planning.resolve import Hop, Servers, levels_of
+from assets.planning.transfer_plan import TransferPlan
+from assets.running.caller import Caller, Prepared, prepared
+from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
+from assets.running.source_state import SourceState
+from assets.running.swap import promote
+from assets.running.work import Outcome, Work
+from assets.running.workers import run_ranges
+from assets.verifying.whole_tables import check_whole_tables
+
+
+def execute(
+    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers, caller: Caller
+) -> list[Outcome]:
+    """Run the context's ranges through its selected hops.
+
+    Raises:
+        TableferryError: the run as a whole cannot start (a server down, a missing table, drift).
+    """
+    instance = context.instance
+    instance.add_run_tags(context.run.run_id, {PROCESS: this_process()})
+    names = list(context.partition_keys)
+    with prepared(transfer, servers, instance, names, caller.prepared) as ready:
+        plan = ready.plan
+        selected = tuple(hop for hop in plan.hops if hop.asset in context.selected_asset_keys)
+        reasons = _reasons(context, ready, servers, selected)
+        work = _work(context, ready, servers, selected, reasons, caller)
+        if transfer.write == "swap":
+            known = instance.get_dynamic_partitions(transfer.partitions_name)
+            outcomes = _swap(work, selected, reasons, known)
+        else:
+            outcomes = run_ranges(work, selected, reasons)
+        if all(outcome.good for outcome in outcomes):
+            # a new one, should the run's have been lost with its server
+            snapshot = ready.shared.name() if ready.shared else None
+            check_tables(context, transfer, plan.hops, servers, caller, snapshot)
+        return outcomes
+
+
+def _reasons(
+    context: dg.AssetExecutionContext, ready: Prepared, servers: Servers, selected: Sequence[Hop]
+) -> dict[int, dict[str, Reason]]:
+    """Why each range of each hop is run, or that it is unchanged, by number of the hop."""
+    force = context.run.tags.get(FORCE) == "true"
+    found = {}
+    for hop in ready.plan.hops:
+        decided = ready.decisions(hop, servers, context.instance, force=force and hop in selected)
+        found[hop.number] = {name: one.reason for name, one in decided.items()}
+    return found
+
+
+def _work(
+    context: dg.AssetExecutionContext,
+    ready: Prepared,
+    servers: Servers,
+    selected: Sequence[Hop],
+    reasons: Mapping[int, Mapping[str, Reason]],
+    caller: Caller,
+) -> Work:
+    """Prepare the targets, and put together what the attempts share."""
+    instance, run, plan = context.instance, context.run, ready.plan
+    transfer, alive = plan.transfer, run_is_alive(instance)
+    shadows: dict[int, str | None] = {}
+    for hop in selected:
+        target = servers.target(hop.plan.target)
+        # a shadow, a copy of the whole target, only if ranges are to be gathered in it
+        moves = any(not reason.settled for reason in reasons[hop.number].values())
+        written = hop if moves else hop.in_place
+        table = written.written_plan.target
+        if table not in caller.ready:
+            for note in _prepare(transfer, written, servers, instance):
+                context.log.warning(note)
+            caller.ready.add(table)
+        for name in target.clean(hop.plan.target, alive, rejected=False):
+            context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
+        context.log.info(summary(hop.asset, reasons[hop.number]))
+        if transfer.write == "swap":
+            shadows[hop.number] = target.identity(table)
+    knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
+    tables = {
+        table.connection: table for hop in selected for table in (hop.plan.source, hop.plan.target)
+    }
+    return Work(
+        plan=plan,
+        servers=servers,
+        run_id=run.run_id,
+        owner=owner_name(run.run_id),
+        alive=alive,
+        source=SourceState(plan, servers, ready.shared, ready.snapshot),
+        levels=levels_of(transfer),
+        batch_rows=knobs.batch_rows,
+        workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
+        identities={name: servers.identity(table) for name, table in tables.items()},
+        shadows=shadows,
+        refused=_stale_sources(plan, selected, reasons),
+        writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
+        on_progress=caller.on_progress,
+        exports=threading.BoundedSemaphore(parallel.export or knobs.export),
+        loads=threading.BoundedSemaphore(parallel.load or knobs.load),
+    )
+
+
+def check_tables(
+    context: dg.AssetExecutionContext,
+    transfer: Transfer,
+    hops: Sequence[Hop],
+    servers: Servers,
+    caller: Caller,
+    snapshot: str | None = None,
+) -> None:
+    """Do the context's selected checks of whole tables, and say which failed."""
+    found = check_whole_tables(
+        context,
+        transfer,
+        hops,
+        servers,
+        selected=context.selected_asset_check_keys,
+        snapshot=snapshot,
+    )
+    caller.checked += found
+    for checked in found:
+        if not checked.verdict.passed:
+            context.log.error(f"{checked.hop.plan.target}: {checked.verdict.summary()}")
+
+
+def _prepare(
+    transfer: Transfer, hop: Hop, servers: Servers, instance: dg.DagsterInstance
+) -> list[str]:
+    """Create or verify a hop's target, by the transfer's drift policy; returns notes for the user.
+
+    Raises:
+        SchemaDrift: source and target no longer go together, and the policy does not mend it.
+    """
+    endpoint = servers.endpoint(hop.plan.target)
+    actual, policy = hop.existing, transfer.on_schema_drift
+    before = committed_schema(instance, hop.asset)
+    notes = require_no_dropped(hop.plan, actual, before, policy)
+    if policy == "add_columns":
+        notes += add_columns(endpoint, hop.plan.target, new_columns(hop.plan, actual))
+    else:
+        require_no_new(hop.plan, actual, before, policy)
+    return notes + servers.target(hop.plan.target).prepare(hop.plan, hop.options)
+
+
+def _swap(
+    work: Work,
+    hops: Sequence[Hop],
+    reasons: Mapping[int, Mapping[str, Reason]],
+    known: Sequence[str],
+) -> list[Outcome]:
+    """Hop by hop: a later hop reads the table that the one before has put in its place."""
+    done: list[Outcome] = []
+    for hop in hops:
+        outcomes = run_ranges(work, (hop,), reasons)
+        if all(outcome.good for outcome in outcomes) and any(
+            outcome.record.state is State.SHADOWED for outcome in outcomes
+        ):
+            outcomes = promote(work, hop, known, outcomes)
+        done += outcomes
+        if not all(outcome.good for outcome in outcomes):
+            break
+    return done
+
+
+def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
+    """One line: how many ranges run, and why, and how many are skipped."""
+    counts: dict[Reason, int] = {}
+    for reason in reasons.values():
+        counts[reason] = counts.get(reason, 0) + 1
+    parts = ", ".join(f"{number} {reason}" for reason, number in sorted(counts.items()))
+    return f"{asset.to_user_string()}: {len(reasons)} ranges: {parts or 'none'}"
+
+
+def _stale_sources(
+    plan: TransferPlan, selected: Sequence[Hop], reasons: Mapping[int, Mapping[str, Reason]]
+) -> dict[tuple[int, str], str]:
+    """Ranges that a hop cannot take, and why: the hop before is not part of the run nor current."""
+    numbers = {hop.number for hop in selected}
+    return {
+        (hop.number, name): f"hop {hop.number} needs {hop.plan.source} to be current ({reason} "
+        f"there); run hop {hop.number - 1} first, or both together"
+        for hop in selected
+        if not hop.first and hop.number - 1 not in numbers
+        for name, reason in reasons[hop.number - 1].items()
+        if reason is not Reason.UNCHANGED
+    }
