@@ -102,7 +102,7 @@ def transfer_assets(transfer: Transfer, caller: Caller | None = None) -> dg.Asse
             else:  # "Execute" on the page of a check: compare, move nothing
                 hops = resolve_hops(transfer, servers)
                 found = verify(transfer, hops, servers, context)
-                summarise(context, found, context.selected_asset_check_keys)
+                summarise(transfer, context, found, context.selected_asset_check_keys)
                 check_tables(context, transfer, hops, servers, Caller())
                 outcomes = []
         except TableferryError as error:

@@ -1,9 +1,9 @@
 """Jobs: per transfer one that moves its ranges, and one that only reconciles them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from assets.declaring.manifest import Transfer
 from assets.planning.resolve import Servers, connections_of, resolve_hops
@@ -14,8 +14,11 @@ from assets.verifying.whole_tables import check_whole_tables
 from checks.verdict import LEVELS
 
 
-def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> UnresolvedAssetJobDefinition:
-    """The job that materializes all hops of a transfer, with their checks."""
+def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> Any:
+    """The job that materializes all hops of a transfer, with their checks.
+
+    Dagster keeps its type to itself: a job of assets that is not resolved yet.
+    """
     return dg.define_asset_job(
         move_job_name(transfer.transfer),
         selection=dg.AssetSelection.assets(assets),

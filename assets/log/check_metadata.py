@@ -6,19 +6,13 @@ import datetime as dt
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData,
-)
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
+from assets.log.ledger import Materialization, StoredCheck
 from checks.expectations import shown
 from checks.verdict import Differences, Verdict, shown_value
 
 NAMED_BY = "key: "
 """What the columns that name a row begin with, which may have any name."""
-
-Target = AssetCheckEvaluationTargetMaterializationData
-"""The materialization that a check's verdict is about."""
 
 
 def conclusion(verdict: Verdict) -> str:
@@ -110,7 +104,7 @@ def _differences(differences: Differences) -> dict[str, Any]:
     }
 
 
-def repeated(stored: AssetCheckExecutionRecord, about: Target | None) -> dg.AssetCheckEvaluation:
+def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetCheckEvaluation:
     """A verdict that still holds, to be recorded again: with who found it, and when, and why so.
 
     Args:
@@ -143,19 +137,3 @@ def repeated(stored: AssetCheckExecutionRecord, about: Target | None) -> dg.Asse
         f"{run[:8]}; source fingerprint and target row count are unchanged since)",
         metadata=metadata,
     )
-
-
-def target_of(stored: dg.EventLogRecord) -> Target:
-    """A materialization, as a check's evaluation names it."""
-    return Target(storage_id=stored.storage_id, run_id=stored.run_id, timestamp=stored.timestamp)
-
-
-def latest_materialization(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, range_name: str | None = None
-) -> Target | None:
-    """What a check of one range, or of the whole asset, is about."""
-    wanted = dg.AssetRecordsFilter(
-        asset_key=asset, asset_partitions=[range_name] if range_name else None
-    )
-    found = instance.fetch_materializations(wanted, limit=1).records
-    return target_of(found[0]) if found else None

@@ -1,6 +1,8 @@
-"""Reads and writes the records of key ranges in Dagster's event log, the only state there is.
+"""Reads the records of key ranges in Dagster's event log, the only state there is.
 
-Nothing else in the project knows which events mean what:
+`assets.log` is all of the ledger: `writer` writes what is read here, `records` and `check_records`
+are what it says, `history` tells of runs. Nothing else in the project knows which events mean what,
+and only this module uses what Dagster keeps to itself:
 
 - A materialization with a data version says that the range is committed: it is visible in the
   target and its blocking checks were green. Its data version is the range's fingerprint.
@@ -11,13 +13,14 @@ Nothing else in the project knows which events mean what:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import dagster as dg
 import sqlalchemy as sql
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData,
+)
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
@@ -25,27 +28,16 @@ from dagster._core.storage.asset_check_execution_record import (
 from dagster._core.storage.event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
-from assets.declaring.manifest import Transfer
-from assets.log.check_metadata import (
-    Target,
-    conclusion,
-    latest_materialization,
-    repeated,
-    target_of,
-    verdict_metadata,
-)
-from assets.log.records import (
-    COLUMN_SCHEMA,
-    DATA_VERSION,
-    STATE,
-    USER_PROVIDED,
-    VERSION,
-    DataVersion,
-    RangeRecord,
-)
-from checks.verdict import CHECK_NAMES, Verdict
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, DataVersion, RangeRecord
+from checks.verdict import CHECK_NAMES
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
+
+Materialization = AssetCheckEvaluationTargetMaterializationData
+"""The materialization that a check's verdict is about."""
+
+StoredCheck = AssetCheckExecutionRecord
+"""A verdict with all that was recorded of it."""
 
 PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
 EVALUATED = {PASSED, AssetCheckExecutionRecordStatus.FAILED}
@@ -71,15 +63,6 @@ class Standing:
     id: int
     """Of its row in Dagster's table of checks."""
     passed: bool
-
-
-class EventLogger(Protocol):
-    """What the writer needs of an op's context."""
-
-    @property
-    def instance(self) -> dg.DagsterInstance: ...
-
-    def log_event(self, event: Any) -> None: ...
 
 
 def committed(
@@ -231,17 +214,35 @@ def newest_ids(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str,
 
 def newest(
     instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
-) -> dict[str, Target]:
+) -> dict[str, Materialization]:
     """The newest materialization of each range that has one: what a check now is about."""
     ids = newest_ids(instance, asset)
     chosen = sorted(ids[name] for name in set(ranges) & set(ids))
-    found: dict[str, Target] = {}
+    found: dict[str, Materialization] = {}
     for start in range(0, len(chosen), 500):
         part = chosen[start : start + 500]
         wanted = dg.AssetRecordsFilter(asset_key=asset, storage_ids=part)
         for stored in instance.fetch_materializations(wanted, limit=len(part)).records:
-            found[str(stored.partition_key)] = target_of(stored)
+            found[str(stored.partition_key)] = materialization_of(stored)
     return found
+
+
+def materialization_of(stored: dg.EventLogRecord) -> Materialization:
+    """A materialization, as a check's evaluation names it."""
+    return Materialization(
+        storage_id=stored.storage_id, run_id=stored.run_id, timestamp=stored.timestamp
+    )
+
+
+def latest_materialization(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, range_name: str | None = None
+) -> Materialization | None:
+    """What a check of one range, or of the whole asset, is about."""
+    wanted = dg.AssetRecordsFilter(
+        asset_key=asset, asset_partitions=[range_name] if range_name else None
+    )
+    found = instance.fetch_materializations(wanted, limit=1).records
+    return materialization_of(found[0]) if found else None
 
 
 def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.TableSchema | None:
@@ -256,16 +257,17 @@ def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.Tab
 
 def evaluations(
     instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
-) -> dict[str | None, dict[str, AssetCheckExecutionRecord]]:
+) -> dict[str | None, dict[str, StoredCheck]]:
     """The `standing` verdicts with all that was recorded of them."""
-    return _recorded(instance, asset, standing(instance, asset, checks))
+    return stored_checks(instance, asset, standing(instance, asset, checks))
 
 
-def _recorded(
+def stored_checks(
     instance: dg.DagsterInstance,
     asset: dg.AssetKey,
     found: Mapping[str | None, Mapping[str, Standing]],
-) -> dict[str | None, dict[str, AssetCheckExecutionRecord]]:
+) -> dict[str | None, dict[str, StoredCheck]]:
+    """What was recorded of verdicts that `standing` has found."""
     stored = _stored(instance, asset, [one.id for of in found.values() for one in of.values()])
     return {
         name: {check: stored[one.id] for check, one in verdicts.items()}
@@ -275,11 +277,11 @@ def _recorded(
 
 def _stored(
     instance: dg.DagsterInstance, asset: dg.AssetKey, ids: Sequence[int]
-) -> dict[int, AssetCheckExecutionRecord]:
+) -> dict[int, StoredCheck]:
     """Rows of Dagster's table of checks, by id."""
     log, row = instance.event_log_storage, AssetCheckExecutionsTable.c
     assert isinstance(log, SqlEventLogStorage), "`standing` has seen to that"
-    found: dict[int, AssetCheckExecutionRecord] = {}
+    found: dict[int, StoredCheck] = {}
     with log.index_connection() as connection:
         for start in range(0, len(ids), 500):
             wanted = sql.select(AssetCheckExecutionsTable).where(
@@ -300,97 +302,3 @@ def verdicts(
         for name, found in standing(instance, asset, checks).items()
         if name is not None
     }
-
-
-class Writer:
-    """Records what becomes of the ranges of one hop, from any thread of one run."""
-
-    def __init__(self, context: EventLogger, asset: dg.AssetKey, transfer: Transfer) -> None:
-        self._context, self._asset, self._transfer = context, asset, transfer
-        self._lock = threading.Lock()
-
-    def progress(self, record: RangeRecord) -> None:
-        """Tell how far an attempt came, or that it failed."""
-        self._log(
-            dg.AssetObservation(
-                self._asset,
-                partition=record.range,
-                metadata=record.metadata(),
-                tags={STATE: str(record.state), VERSION: record.data_version or "none"},
-            )
-        )
-
-    def commit(self, record: RangeRecord) -> None:
-        """Record that a range is committed, or was found unchanged."""
-        assert record.data_version is not None, "a commit needs its data version"
-        self._log(
-            dg.AssetMaterialization(
-                self._asset,
-                partition=record.range,
-                metadata=record.metadata(),
-                tags={
-                    DATA_VERSION: record.data_version,
-                    USER_PROVIDED: "true",
-                    STATE: str(record.state),
-                },
-            )
-        )
-
-    def checked(self, range_name: str, verdict: Verdict, about: Target | None = None) -> None:
-        """Record a check's verdict.
-
-        Args:
-            range_name: of the range that was checked.
-            verdict: what was found.
-            about: the materialization that it is about; the range's latest one, if it has one, when
-                not given.
-        """
-        meaning = self._transfer.check_spec(verdict.check)
-        target = about or latest_materialization(self._context.instance, self._asset, range_name)
-        self._log(
-            dg.AssetCheckEvaluation(
-                asset_key=self._asset,
-                check_name=verdict.check,
-                passed=verdict.passed,
-                partition=range_name,
-                blocking=meaning.blocking,
-                severity=dg.AssetCheckSeverity[meaning.severity.upper()],
-                target_materialization_data=target,
-                description=conclusion(verdict),
-                metadata=verdict_metadata(verdict),
-            )
-        )
-
-    def commit_again(self, record: RangeRecord, checks: Sequence[str]) -> list[str]:
-        """Record that a range was found unchanged, and that what its checks found still holds.
-
-        A skipped range has a new materialization, which no verdict is about yet; and a check that a
-        run was to do and did not is shown as skipped. So each verdict that counted until now is
-        recorded again, with the run and the time that found it.
-
-        Args:
-            record: of the skip.
-            checks: whose verdicts to record again.
-
-        Returns:
-            The blocking ones that failed: a check that ran beside this run found the range damaged.
-        """
-        instance, name = self._context.instance, record.range
-        before = latest_materialization(instance, self._asset, name)
-        self.commit(record)
-        if before is None:
-            return []
-        # after the commit: a verdict that comes later is about the new materialization
-        found = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
-        now = latest_materialization(instance, self._asset, name)
-        failed = []
-        for check, stored in _recorded(instance, self._asset, found).get(name, {}).items():
-            evaluation = repeated(stored, now)
-            self._log(evaluation)
-            if evaluation.blocking and not evaluation.passed:
-                failed.append(check)
-        return failed
-
-    def _log(self, event: Any) -> None:
-        with self._lock:
-            self._context.log_event(event)

@@ -9,8 +9,9 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.declaring.profiles import profile
-from assets.log.ledger import Writer, committed_schema
+from assets.log.ledger import committed_schema
 from assets.log.records import Reason, State
+from assets.log.writer import Writer
 from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan

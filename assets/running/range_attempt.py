@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from assets.log.ledger import Writer
 from assets.log.records import RangeRecord, State
+from assets.log.writer import Writer
 from assets.planning.drift import column_schema
 from assets.planning.resolve import Hop
 from assets.running.source_state import Reading

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from assets.log.ledger import Writer
 from assets.log.records import RangeRecord, Reason, State
+from assets.log.writer import Writer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan
 from assets.running.progress import OnProgress, Progress

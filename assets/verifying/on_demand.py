@@ -10,8 +10,9 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.ledger import EventLogger, Writer, committed, newest, records
+from assets.log.ledger import committed, newest, records
 from assets.log.records import MISSING, State
+from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import known_ranges
 from assets.verifying.extra_rows import allowing_extra_rows
@@ -112,13 +113,12 @@ def verify(
 
 
 def summarise(
-    context: EventLogger, found: Sequence[Checked], selected: Collection[dg.AssetCheckKey]
+    transfer: Transfer,
+    context: EventLogger,
+    found: Sequence[Checked],
+    selected: Collection[dg.AssetCheckKey],
 ) -> None:
-    """Record of each selected check how the ranges did in it.
-
-    A run that is started without a range plans each check without one. Dagster would show that as
-    skipped, beside the verdicts of the ranges.
-    """
+    """Record of each selected check how the ranges did in it."""
     for key in selected:
         ranges = [
             one
@@ -126,19 +126,11 @@ def summarise(
             if one.hop.asset == key.asset_key and one.verdict.check == key.name and one.range
         ]
         if ranges:
-            failed = sum(not one.verdict.passed for one in ranges)
-            warn = all(one.warning for one in ranges)
-            context.log_event(
-                dg.AssetCheckEvaluation(
-                    asset_key=key.asset_key,
-                    check_name=key.name,
-                    passed=not failed,
-                    severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
-                    description=f"{failed} of {len(ranges)} ranges failed"
-                    if failed
-                    else f"all {len(ranges)} ranges passed",
-                    metadata={"ranges": len(ranges), "failed_ranges": failed},
-                )
+            Writer(context, key.asset_key, transfer).summarised(
+                key.name,
+                ranges=len(ranges),
+                failed=sum(not one.verdict.passed for one in ranges),
+                warning=all(one.warning for one in ranges),
             )
 
 

@@ -8,8 +8,8 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.check_metadata import Target, conclusion, latest_materialization, verdict_metadata
-from assets.log.ledger import EventLogger, committed
+from assets.log.ledger import committed, latest_materialization
+from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import known_ranges
 from assets.verifying.extra_rows import keeps_rows
@@ -69,6 +69,7 @@ def check_whole_tables(
         done = committed(context.instance, hop.asset, ()) if names else {}
         if not done:
             continue
+        writer = Writer(context, hop.asset, transfer)
         missing = [one.name for one in ranges if one.name not in done]
         # before the tables are read: a run beside this one may record ranges meanwhile
         about = latest_materialization(context.instance, hop.asset)
@@ -81,11 +82,9 @@ def check_whole_tables(
         )
         for verdict in verdicts:
             if verdict.check in names:
-                checked = Checked(
-                    hop, None, verdict, bool(missing) or _hint(transfer, hop, verdict)
-                )
-                _record(context, checked, len(missing), about)
-                found.append(checked)
+                warning = bool(missing) or _hint(transfer, hop, verdict)
+                writer.checked_table(verdict, warning=warning, missing=len(missing), about=about)
+                found.append(Checked(hop, None, verdict, warning))
     return found
 
 
@@ -97,22 +96,6 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     # the ranges' own checks tell whether a row of the source is missing
     moving = hop.first and not system(hop.plan.source.system).as_source().snapshots
     return moving or (keeps_rows(hop) and _more_in_target(verdict))
-
-
-def _record(context: EventLogger, checked: Checked, missing: int, about: Target | None) -> None:
-    hop, verdict = checked.hop, checked.verdict
-    severity = dg.AssetCheckSeverity.WARN if checked.warning else dg.AssetCheckSeverity.ERROR
-    context.log_event(
-        dg.AssetCheckEvaluation(
-            asset_key=hop.asset,
-            check_name=verdict.check,
-            passed=verdict.passed,
-            severity=severity,
-            target_materialization_data=about,
-            description=conclusion(verdict),
-            metadata={**verdict_metadata(verdict), "ranges_not_committed": missing},
-        )
-    )
 
 
 def _more_in_target(verdict: Verdict) -> bool:

@@ -15,6 +15,7 @@ import yaml
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import HopSpec, Transfer
 from assets.log import ledger
+from assets.log.check_records import CheckRecord, check_record, moment_of
 from assets.log.history import PastRun, moves, past_runs, unanswered
 from assets.log.records import RangeRecord, State
 from assets.planning.drift import new_columns, schema_changes
@@ -24,10 +25,8 @@ from assets.transfer import CHECK_DESCRIPTIONS
 from assets.verifying.whole_tables import DESCRIPTIONS
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from pipelines.command.session import Session
-from pipelines.reporting.checks import check_entry, moment_of
 from pipelines.reporting.report import (
     COMMITTED,
-    CheckEntry,
     ColumnEntry,
     HopEntry,
     RangeEntry,
@@ -162,7 +161,7 @@ def _hop(
     moved |= moves(instance, asset, [name for name in records if name not in moved])
     evaluations = ledger.evaluations(instance, asset, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))
     checks = {
-        name: tuple(check_entry(stored, transfer) for stored in found.values())
+        name: tuple(check_record(stored, transfer) for stored in found.values())
         for name, found in evaluations.items()
     }
     whole = checks.get(None, ())
@@ -202,7 +201,7 @@ def _range(
     key_range: KeyRange | None,
     record: RangeRecord | None,
     moved: RangeRecord | None,
-    checks: tuple[CheckEntry, ...],
+    checks: tuple[CheckRecord, ...],
 ) -> RangeEntry:
     if record is None:
         return RangeEntry(name, "missing", keys=_keys(transfer, key_range))
@@ -246,7 +245,7 @@ def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"
 
 
-def _missing(declared: Sequence[str], found: Sequence[CheckEntry]) -> tuple[str, ...]:
+def _missing(declared: Sequence[str], found: Sequence[CheckRecord]) -> tuple[str, ...]:
     there = {check.name for check in found}
     return tuple(name for name in declared if name not in there)
 

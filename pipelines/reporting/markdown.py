@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.reporting.report import CheckEntry, HopEntry, Report
+from assets.log.check_records import CheckRecord
+from pipelines.reporting.report import HopEntry, Report
 
 
 class Markdown(str):
@@ -79,7 +80,7 @@ def _hop(hop: HopEntry) -> Iterator[str]:
             yield from _evidence(entry.name, check)
 
 
-def _evidence(where: str, check: CheckEntry) -> Iterator[str]:
+def _evidence(where: str, check: CheckRecord) -> Iterator[str]:
     if check.passed:
         return
     yield from ("", f"### {inline(where)}: {inline(check.summary)}", "")

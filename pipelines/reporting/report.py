@@ -5,71 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from checks.verdict import Difference
+from assets.log.check_records import CheckRecord, ExpectationRecord, Outcome
 
 COMMITTED = ("committed", "skipped_unchanged")
 """States of a range whose rows are in the target."""
 
 EXAMPLES = 5
 """Most examples of what an expectation did not expect, over all ranges."""
-
-Outcome = Literal["passed", "warning", "failed"]
-
-
-@dataclass(frozen=True)
-class ExpectationEntry:
-    """One expectation on one range."""
-
-    name: str
-    type: str
-    arguments: Mapping[str, Any]
-    passed: bool
-    observed: str | None = None
-    unexpected: int | None = None
-    """Values, or rows of a query, that should not be there; None where they are not counted."""
-    examples: tuple[str, ...] = ()
-    """The first of them."""
-
-
-@dataclass(frozen=True)
-class CheckEntry:
-    """A check's verdict that counts, with the evidence."""
-
-    name: str
-    passed: bool
-    summary: str
-    warning: bool = False
-    """A failure would be no more than a hint."""
-    blocking: bool = True
-    at: str | None = None
-    """When it was recorded, ISO 8601 in UTC."""
-    run_id: str | None = None
-    seconds: float | None = None
-    figures: tuple[tuple[str, str | None, str | None], ...] = ()
-    """Name, source's figure, target's figure."""
-    expectations: tuple[ExpectationEntry, ...] = ()
-    sampled: int | None = None
-    """The expectations saw one row in so many; None where they saw all."""
-    differences: tuple[Difference, ...] = ()
-    """The first values that differ, and rows that only one side has."""
-    differing_rows: int = 0
-    rows_named_by: str = ""
-    """What the rows in `differences` are named by, e.g. `primary key (id, line)`."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """What else the check recorded, by name."""
-
-    @property
-    def named_by(self) -> tuple[str, ...]:
-        """Names of the columns that name the rows in `differences`."""
-        return tuple(self.differences[0].row) if self.differences else ()
-
-    @property
-    def outcome(self) -> Outcome:
-        if self.passed:
-            return "passed"
-        return "warning" if self.warning else "failed"
 
 
 @dataclass(frozen=True)
@@ -103,7 +47,7 @@ class RangeEntry:
     """What it was moved from and to: system, address, database and version then."""
     error: str | None = None
     """Of the latest attempt, if it failed."""
-    checks: tuple[CheckEntry, ...] = ()
+    checks: tuple[CheckRecord, ...] = ()
     unchecked: tuple[str, ...] = ()
     """Declared checks without a verdict about the rows as they are now."""
 
@@ -138,7 +82,7 @@ class HopEntry:
     source: str
     target: str
     ranges: tuple[RangeEntry, ...]
-    checks: tuple[CheckEntry, ...] = ()
+    checks: tuple[CheckRecord, ...] = ()
     """Of the whole table."""
     unchecked: tuple[str, ...] = ()
     """Checks of the whole table without a verdict about it as it is now."""
@@ -176,7 +120,7 @@ class HopEntry:
         """How many of its checks ended so."""
         return sum(check.outcome == outcome for check in self.all_checks())
 
-    def all_checks(self) -> Iterator[CheckEntry]:
+    def all_checks(self) -> Iterator[CheckRecord]:
         """Of the whole table, then of the ranges."""
         yield from self.checks
         for entry in self.ranges:
@@ -299,7 +243,7 @@ def anchor(hop: int, entry: int | None = None) -> str:
 
 
 def _suite(hop: HopEntry) -> list[Suite]:
-    by_name: dict[str, list[ExpectationEntry]] = {}
+    by_name: dict[str, list[ExpectationRecord]] = {}
     for entry in hop.ranges:
         for check in entry.checks:
             for one in check.expectations:

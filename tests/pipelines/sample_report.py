@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from assets.log.check_records import CheckRecord, ExpectationRecord
 from checks.verdict import Difference
 from pipelines.reporting.report import (
-    CheckEntry,
     ColumnEntry,
-    ExpectationEntry,
     HopEntry,
     RangeEntry,
     Report,
@@ -25,7 +24,7 @@ CHECKED = "b7e4d0aa-31f5-4bb5-8d2a-7f1be1dd0c11"
 REFUSED = "e21f4a90-6c1d-4b57-a1a0-2f8a0f6f1e3d"
 MOVED_AT, CHECKED_AT = "2026-07-29T02:14:09+00:00", "2026-07-29T06:00:31+00:00"
 
-ROW_COUNT = CheckEntry(
+ROW_COUNT = CheckRecord(
     "row_count",
     True,
     "row_count passed: 250000 rows agree",
@@ -34,7 +33,7 @@ ROW_COUNT = CheckEntry(
     seconds=0.01,
     figures=(("rows", "250000", "250000"),),
 )
-CHECKSUM = CheckEntry(
+CHECKSUM = CheckRecord(
     "checksum",
     True,
     "checksum passed: 250000 rows agree",
@@ -50,7 +49,7 @@ CHECKSUM = CheckEntry(
         ),
     ),
 )
-DAMAGED = CheckEntry(
+DAMAGED = CheckRecord(
     "checksum",
     False,
     "checksum FAILED: 250000 rows on both sides, note disagree; 1 row extra in target, 1 different",
@@ -67,13 +66,13 @@ DAMAGED = CheckEntry(
     differing_rows=2,
     rows_named_by="primary key (id, line)",
 )
-MET = ExpectationEntry(
+MET = ExpectationRecord(
     "expect_column_values_to_not_be_null(origin)",
     "expect_column_values_to_not_be_null",
     {"column": "origin"},
     True,
 )
-UNMET = ExpectationEntry(
+UNMET = ExpectationRecord(
     "no order without a price",
     "sql",
     {"query": "SELECT id, price FROM {table} WHERE {range} AND price <= 0"},
@@ -82,7 +81,7 @@ UNMET = ExpectationEntry(
     2,
     ('{"id": 61, "price": "0.00"}', '{"id": 62, "price": "-1.00"}'),
 )
-SUITE = CheckEntry(
+SUITE = CheckRecord(
     "expectations",
     False,
     "expectations FAILED: not met: no order without a price",
@@ -93,7 +92,7 @@ SUITE = CheckEntry(
     warning=True,
     blocking=False,
 )
-TOTAL = CheckEntry(
+TOTAL = CheckRecord(
     "total_rows",
     True,
     "total_rows passed: 750000 rows agree",
@@ -101,7 +100,7 @@ TOTAL = CheckEntry(
     run_id=MOVED,
     figures=(("rows", "750000", "750000"),),
 )
-SCHEMA = CheckEntry(
+SCHEMA = CheckRecord(
     "schema",
     False,
     "schema FAILED: note disagree",
@@ -122,7 +121,7 @@ SERVERS = (
 )
 
 
-def a_range(name: str, *checks: CheckEntry, rows: int = 250_000, **settings: object) -> RangeEntry:
+def a_range(name: str, *checks: CheckRecord, rows: int = 250_000, **settings: object) -> RangeEntry:
     """A committed range."""
     given = {
         "state": "committed",

@@ -22,8 +22,8 @@ from rich.console import Console
 
 from assets.asset_keys import asset_key
 from assets.declaring.transfer_files import load_transfers
-from assets.log.ledger import Writer
 from assets.log.records import RangeRecord, State
+from assets.log.writer import Writer
 from assets.verifying.on_demand import Checked
 from checks.verdict import Difference, Differences, Verdict
 from pipelines.command import render

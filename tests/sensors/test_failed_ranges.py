@@ -17,8 +17,8 @@ from dagster._core.events import (
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.ledger import Writer
 from assets.log.records import RangeRecord, State
+from assets.log.writer import Writer
 from assets.running.runs import RANGE_END, RANGE_START, move_job_name
 from checks.verdict import Verdict
 from sensors import failed_ranges

@@ -5,15 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 from assets.declaring.manifest import Transfer
 from assets.log.check_metadata import NAMED_BY
+from assets.log.ledger import StoredCheck
 from checks.verdict import Difference, DifferenceKind
-from pipelines.reporting.report import CheckEntry, ExpectationEntry
 
 SHOWN_ELSEWHERE = (
     "seconds",
@@ -32,8 +32,65 @@ SHOWN_ELSEWHERE = (
 """Parts of a check's metadata that have a place of their own in a report."""
 
 
-def check_entry(stored: AssetCheckExecutionRecord, transfer: Transfer) -> CheckEntry:
-    """A stored evaluation as the report has it.
+Outcome = Literal["passed", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class ExpectationRecord:
+    """One expectation on one range."""
+
+    name: str
+    type: str
+    arguments: Mapping[str, Any]
+    passed: bool
+    observed: str | None = None
+    unexpected: int | None = None
+    """Values, or rows of a query, that should not be there; None where they are not counted."""
+    examples: tuple[str, ...] = ()
+    """The first of them."""
+
+
+@dataclass(frozen=True)
+class CheckRecord:
+    """A check's verdict that counts, with the evidence."""
+
+    name: str
+    passed: bool
+    summary: str
+    warning: bool = False
+    """A failure would be no more than a hint."""
+    blocking: bool = True
+    at: str | None = None
+    """When it was recorded, ISO 8601 in UTC."""
+    run_id: str | None = None
+    seconds: float | None = None
+    figures: tuple[tuple[str, str | None, str | None], ...] = ()
+    """Name, source's figure, target's figure."""
+    expectations: tuple[ExpectationRecord, ...] = ()
+    sampled: int | None = None
+    """The expectations saw one row in so many; None where they saw all."""
+    differences: tuple[Difference, ...] = ()
+    """The first values that differ, and rows that only one side has."""
+    differing_rows: int = 0
+    rows_named_by: str = ""
+    """What the rows in `differences` are named by, e.g. `primary key (id, line)`."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else the check recorded, by name."""
+
+    @property
+    def named_by(self) -> tuple[str, ...]:
+        """Names of the columns that name the rows in `differences`."""
+        return tuple(self.differences[0].row) if self.differences else ()
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.passed:
+            return "passed"
+        return "warning" if self.warning else "failed"
+
+
+def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
+    """A stored evaluation as a record.
 
     A verdict that still held when a later run looked is recorded again, with who found it first.
     """
@@ -44,7 +101,7 @@ def check_entry(stored: AssetCheckExecutionRecord, transfer: Transfer) -> CheckE
     one_in = cast("int | None", metadata.get("one_row_in"))
     # a row for the verdict was made when its run was planned
     found_at = stored.event.timestamp if stored.event else stored.create_timestamp
-    return CheckEntry(
+    return CheckRecord(
         name=evaluation.check_name,
         passed=evaluation.passed,
         summary=str(metadata.get("found") or evaluation.description or ""),
@@ -74,8 +131,8 @@ def _figures(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str
         yield str(row["figure"]), row["source"] or None, row["target"] or None
 
 
-def _expectation(row: Mapping[str, Any]) -> ExpectationEntry:
-    return ExpectationEntry(
+def _expectation(row: Mapping[str, Any]) -> ExpectationRecord:
+    return ExpectationRecord(
         name=str(row["expectation"]),
         type=str(row.get("type") or ""),
         arguments=json.loads(row.get("arguments") or "{}"),

@@ -1,0 +1,170 @@
+"""Writes what becomes of key ranges, and what checks find, into Dagster's event log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.log.check_metadata import conclusion, repeated, verdict_metadata
+from assets.log.ledger import Materialization, latest_materialization, standing, stored_checks
+from assets.log.records import DATA_VERSION, STATE, USER_PROVIDED, VERSION, RangeRecord
+from checks.verdict import Verdict
+
+
+class EventLogger(Protocol):
+    """What the writer needs of an op's context."""
+
+    @property
+    def instance(self) -> dg.DagsterInstance: ...
+
+    def log_event(self, event: Any) -> None: ...
+
+
+class Writer:
+    """Records what becomes of the ranges of one hop, from any thread of one run."""
+
+    def __init__(self, context: EventLogger, asset: dg.AssetKey, transfer: Transfer) -> None:
+        self._context, self._asset, self._transfer = context, asset, transfer
+        self._lock = threading.Lock()
+
+    def progress(self, record: RangeRecord) -> None:
+        """Tell how far an attempt came, or that it failed."""
+        self._log(
+            dg.AssetObservation(
+                self._asset,
+                partition=record.range,
+                metadata=record.metadata(),
+                tags={STATE: str(record.state), VERSION: record.data_version or "none"},
+            )
+        )
+
+    def commit(self, record: RangeRecord) -> None:
+        """Record that a range is committed, or was found unchanged."""
+        assert record.data_version is not None, "a commit needs its data version"
+        self._log(
+            dg.AssetMaterialization(
+                self._asset,
+                partition=record.range,
+                metadata=record.metadata(),
+                tags={
+                    DATA_VERSION: record.data_version,
+                    USER_PROVIDED: "true",
+                    STATE: str(record.state),
+                },
+            )
+        )
+
+    def checked(
+        self, range_name: str, verdict: Verdict, about: Materialization | None = None
+    ) -> None:
+        """Record a check's verdict.
+
+        Args:
+            range_name: of the range that was checked.
+            verdict: what was found.
+            about: the materialization that it is about; the range's latest one, if it has one, when
+                not given.
+        """
+        meaning = self._transfer.check_spec(verdict.check)
+        target = about or latest_materialization(self._context.instance, self._asset, range_name)
+        self._log(
+            dg.AssetCheckEvaluation(
+                asset_key=self._asset,
+                check_name=verdict.check,
+                passed=verdict.passed,
+                partition=range_name,
+                blocking=meaning.blocking,
+                severity=_severity(meaning.severity == "warn"),
+                target_materialization_data=target,
+                description=conclusion(verdict),
+                metadata=verdict_metadata(verdict),
+            )
+        )
+
+    def checked_table(
+        self,
+        verdict: Verdict,
+        *,
+        warning: bool,
+        missing: int,
+        about: Materialization | None,
+    ) -> None:
+        """Record a check's verdict about the whole table.
+
+        Args:
+            verdict: what was found.
+            warning: a failure is no more than a hint.
+            missing: how many ranges are not committed.
+            about: the newest materialization when the tables were read.
+        """
+        self._log(
+            dg.AssetCheckEvaluation(
+                asset_key=self._asset,
+                check_name=verdict.check,
+                passed=verdict.passed,
+                severity=_severity(warning),
+                target_materialization_data=about,
+                description=conclusion(verdict),
+                metadata={**verdict_metadata(verdict), "ranges_not_committed": missing},
+            )
+        )
+
+    def summarised(self, check: str, *, ranges: int, failed: int, warning: bool) -> None:
+        """Record of a check how its ranges did in it.
+
+        A run that is started without a range plans each check without one. Dagster would show that
+        as skipped, beside the verdicts of the ranges.
+        """
+        how = f"{failed} of {ranges} ranges failed" if failed else f"all {ranges} ranges passed"
+        self._log(
+            dg.AssetCheckEvaluation(
+                asset_key=self._asset,
+                check_name=check,
+                passed=not failed,
+                severity=_severity(warning),
+                description=how,
+                metadata={"ranges": ranges, "failed_ranges": failed},
+            )
+        )
+
+    def commit_again(self, record: RangeRecord, checks: Sequence[str]) -> list[str]:
+        """Record that a range was found unchanged, and that what its checks found still holds.
+
+        A skipped range has a new materialization, which no verdict is about yet; and a check that a
+        run was to do and did not is shown as skipped. So each verdict that counted until now is
+        recorded again, with the run and the time that found it.
+
+        Args:
+            record: of the skip.
+            checks: whose verdicts to record again.
+
+        Returns:
+            The blocking ones that failed: a check that ran beside this run found the range damaged.
+        """
+        instance, name = self._context.instance, record.range
+        before = latest_materialization(instance, self._asset, name)
+        self.commit(record)
+        if before is None:
+            return []
+        # after the commit: a verdict that comes later is about the new materialization
+        found = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
+        now = latest_materialization(instance, self._asset, name)
+        failed = []
+        for check, stored in stored_checks(instance, self._asset, found).get(name, {}).items():
+            evaluation = repeated(stored, now)
+            self._log(evaluation)
+            if evaluation.blocking and not evaluation.passed:
+                failed.append(check)
+        return failed
+
+    def _log(self, event: Any) -> None:
+        with self._lock:
+            self._context.log_event(event)
+
+
+def _severity(warning: bool) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.WARN if warning else dg.AssetCheckSeverity.ERROR

@@ -1,0 +1,160 @@
+"""What a command asks the servers: each question of the plan once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from assets.running.progress import Progress
+from checks import drilldown
+from checks.verdict import Differences
+from pipelines.command import runner
+from pipelines.command.session import open_session
+from resources.clickhouse.resource import ClickHouseResource
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerConnection
+from tests.integration.conftest import Ferry
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
+Asked = Counter[tuple[str, str]]
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text NOT NULL)",
+    "INSERT INTO {t} SELECT g, 'row ' || g FROM generate_series(1, 200) g",
+)
+DIRECT = "['clickhouse://warehouse.{t}']"
+CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
+
+
+@contextmanager
+def asked() -> Iterator[Asked]:
+    """Counts what the servers are asked meanwhile, by system and text."""
+    found: Asked = Counter()
+    with pytest.MonkeyPatch.context() as patch:
+        for system, kind, method in (
+            ("postgres", PostgresResource, "_fetch"),
+            ("sqlserver", SqlServerConnection, "query"),
+            ("clickhouse", ClickHouseResource, "query"),
+        ):
+            patch.setattr(kind, method, counting(found, system, getattr(kind, method)))
+        yield found
+
+
+def counting(found: Asked, system: str, query: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(self: Any, sql: str, *arguments: Any, **options: Any) -> Any:
+        found[system, " ".join(f"{sql} {arguments or ''}".split())] += 1
+        return query(self, sql, *arguments, **options)
+
+    return counted
+
+
+def repeated(found: Asked, *systems: str) -> dict[tuple[str, str], int]:
+    """What was asked more than once."""
+    return {
+        question: times
+        for question, times in found.items()
+        if times > 1 and (not systems or question[0] in systems)
+    }
+
+
+def test_a_plan_asks_each_question_once(ferry: Make) -> None:
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
+    with asked() as found:
+        assert {view.state for view in one.plan().ranges} == {"run"}
+    assert found and not repeated(found)
+    assert one.run().good
+    with asked() as found:
+        assert {view.state for view in one.plan().ranges} == {"skip"}
+    assert found and not repeated(found)
+
+
+def test_a_run_asks_its_source_each_question_once(ferry: Make) -> None:
+    """What targets are asked again is about tables that the run has made, or is to write to."""
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
+    with asked() as found:
+        assert one.run().good
+    assert any("pg_catalog" in text and "attnum" in text for _, text in found), "its columns"
+    assert any("percentile_disc" in text for _, text in found), "its statistics"
+    assert sum("md5(" in text and one.table in text for _, text in found) == 1, "its fingerprints"
+    assert not repeated(found, "postgres")
+    digests = {question: times for question, times in found.items() if "ferry__d" in question[1]}
+    assert len({system for system, _ in digests}) == 3
+    assert not repeated(Counter(digests))
+
+
+def test_a_run_with_nothing_to_do_asks_each_question_once(ferry: Make) -> None:
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    with asked() as found:
+        view = one.run()
+    assert view.good and not view.run_ids
+    assert found and not repeated(found)
+
+
+def test_the_runs_of_one_command_share_its_plan(ferry: Make) -> None:
+    """Ranges that are not neighbours are moved by a Dagster run each."""
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    one.source("UPDATE {t} SET name = 'changed' WHERE id IN (7, 107)")
+    planned: Asked = Counter()
+
+    def listen(event: Progress) -> None:
+        if event.phase == "planned":
+            planned.update(found)
+
+    with asked() as found:
+        view = one.run(on_progress=listen)
+    assert view.good and len(view.run_ids) == 2
+    assert len(one.moved(view)) == 2
+    questions = {question for question in planned if question[0] == "postgres"}
+    assert sum("md5(" in text for _, text in questions) == 1
+    assert {found[question] for question in questions} == {1}
+
+
+def test_a_plan_that_another_run_has_outdated_is_made_anew(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    one.source("UPDATE {t} SET name = 'before' WHERE id = 7")
+    second, moved = open_session(), list[bool]()
+
+    def listen(event: Progress) -> None:
+        if event.phase == "planned":
+            one.source("UPDATE {t} SET name = 'after' WHERE id = 7")
+            moved.append(runner.run(second, one.table).good)
+
+    assert one.run(on_progress=listen).good
+    assert moved == [True]
+    rows = one.session.servers.clickhouse.query(
+        f"SELECT name FROM warehouse.{one.table} WHERE id = 7"
+    )
+    assert rows == [("after",)], "an older state of the source would have come back"
+
+
+def test_a_range_that_fails_several_checks_is_drilled_into_once(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    one.session.servers.clickhouse.execute(
+        f"DELETE FROM warehouse.{one.table} WHERE id IN (7, 107)"
+    )
+    drilled: list[str] = []
+    drill_down = drilldown.drill_down
+
+    def counted(*arguments: Any, **options: Any) -> Differences:
+        drilled.append(arguments[3].name)
+        return drill_down(*arguments, **options)
+
+    monkeypatch.setattr(drilldown, "drill_down", counted)
+    found = runner.check(one.session, one.table)
+    failed = [check for check in found.checks if check.range and check.failed]
+    assert len(failed) == 4, "row count and checksum of two ranges"
+    assert all(check.verdict.differences for check in failed)
+    assert len(drilled) == len(set(drilled)) == 2
