@@ -28,14 +28,11 @@ LEAST_ROWS_OF_A_RATE = 10_000
 """Below, what a range costs whatever its size decides how long it takes, and not its rows."""
 
 
-MISSING = "missing"
-"""State of a range that no run has touched."""
-
-
 class State(StrEnum):
     """How far a range has come, in order."""
 
-    EXPORTED = "exported"
+    MISSING = "missing"
+    """No run has touched it."""
     LOADED = "loaded"
     FINALISED = "finalised"
     SHADOWED = "shadowed"
@@ -43,6 +40,11 @@ class State(StrEnum):
     COMMITTED = "committed"
     FAILED = "failed"
     SKIPPED_UNCHANGED = "skipped_unchanged"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the range's rows are in the target."""
+        return self in (State.COMMITTED, State.SKIPPED_UNCHANGED)
 
 
 class Reason(StrEnum):

@@ -11,7 +11,7 @@ import dagster as dg
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.ledger import committed, newest, records
-from assets.log.records import MISSING, State
+from assets.log.records import State
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import known_ranges
@@ -24,7 +24,6 @@ from resources.keys.range import KeyRange
 
 MOST_COMPARISONS = 4
 """Of a range that runs record anew all the while; its last verdict does not count then."""
-SETTLED_STATES = (State.COMMITTED, State.SKIPPED_UNCHANGED)
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ class NotCommitted:
 
     target: str
     range: str
-    state: str
-    """As `ferry status` has it."""
+    state: State
     error: str | None = None
 
     def summary(self) -> str:
@@ -64,7 +62,7 @@ class NotCommitted:
             # the error says of which transfer, target and range it is, too
             _, _, problem = self.error.partition(f"range {self.range}: ")
             return f"{self.target} {self.range}: {self.state}: {problem or self.error}"
-        why = "no run has moved it yet" if self.state == MISSING else "its run did not finish"
+        why = "no run has moved it yet" if self.state is State.MISSING else "its run did not finish"
         return f"{self.target} {self.range}: {self.state}: {why}"
 
 
@@ -206,14 +204,14 @@ def not_committed(
             if names and name not in names:
                 continue
             if record is None:
-                found.append(NotCommitted(str(hop.to), name, MISSING))
-            elif record.state not in SETTLED_STATES:
+                found.append(NotCommitted(str(hop.to), name, State.MISSING))
+            elif not record.state.settled:
                 run = instance.get_run_by_id(record.run_id) if record.run_id else None
                 moving = record.state is not State.FAILED and run and not run.is_finished
                 if moving and name in done:
                     continue  # what is committed stands until the run has moved it again
                 why = f"run {record.run_id} is moving it" if moving else record.error
-                found.append(NotCommitted(str(hop.to), name, str(record.state), why))
+                found.append(NotCommitted(str(hop.to), name, record.state, why))
     return found
 
 

@@ -122,7 +122,7 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
     from pipelines.command.render import console, show_plan
     from pipelines.command.session import open_session
 
-    _, view = runner.plan(open_session(transfer, records=False), transfer, force=force)
+    view = runner.plan(open_session(transfer, records=False), transfer, force=force)
     if as_json:
         _print_json(view.json())
     else:

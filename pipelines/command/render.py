@@ -21,7 +21,7 @@ from assets.running.progress import Progress as Event
 from assets.verifying.on_demand import Checked
 from checks.verdict import Differences, shown_value
 from pipelines.command.listing import Column, Listing, Row, hanging
-from pipelines.command.views import RangeView, TransferView
+from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
 
 PHASES = ("export", "load", "finalise", "reconcile")
 STYLES = {
@@ -47,12 +47,12 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=WITHOUT_SCREEN)
 
 
-def show_plan(out: Console, view: TransferView) -> None:
+def show_plan(out: Console, view: PlanView) -> None:
     """Print every range of every hop: its rows, what would happen, and why."""
 
-    def row(one: RangeView) -> Row:
-        why = f"{one.reason} ({one.detail})" if one.detail else one.reason or ""
-        return Row([shown(one.range), number(one.rows), _styled(one.state), shown(why)])
+    def row(one: PlannedRange) -> Row:
+        cells = [shown(one.range), number(one.rows), _styled(one.state), shown(str(one.decision))]
+        return Row(cells)
 
     columns = [RANGE, ROWS, Column("action"), Column("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda one: one.target, row)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log import ledger
-from assets.log.records import MISSING, RangeRecord, Reason, State
+from assets.log.records import Reason, State
 from assets.planning.decisions import decisions
 from assets.planning.ranges import find_range
-from assets.planning.resolve import Hop, checks_of, require_servers, resolve_hops
+from assets.planning.resolve import Hop, require_servers, resolve_hops
 from assets.planning.transfer_plan import (
     TransferPlan,
     apply_growth,
@@ -39,12 +38,19 @@ from assets.running.runs import (
     this_process,
 )
 from assets.running.source_state import shared_snapshot
-from assets.verifying.on_demand import SETTLED_STATES, NotCommitted, not_committed
+from assets.verifying.on_demand import not_committed
 from checks.drilldown import drill_down
 from checks.verdict import Differences, Level
 from pipelines.command.differences import difference_file
 from pipelines.command.session import Session
-from pipelines.command.views import CheckView, RangeView, TransferView
+from pipelines.command.views import (
+    CheckView,
+    PlannedRange,
+    PlanView,
+    RangeView,
+    TransferView,
+    range_views,
+)
 from pipelines.definitions import build
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
@@ -54,26 +60,22 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config: the commands say themselves what went wrong."""
 
 
-def plan(session: Session, name: str, *, force: bool = False) -> tuple[TransferPlan, TransferView]:
+def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
     """Say for every range of every hop whether it would run, and why. Nothing is changed."""
     servers, instance = session.servers, session.instance
     planned = plan_transfer(session.transfer(name), servers, instance)
     planned = planned.fingerprinted(servers, planned.ranges)
     rows = planned.rows()
-    views = [
-        RangeView(
-            hop=hop.number,
-            target=str(hop.plan.target),
-            range=range_name,
-            state="skip" if found.reason is Reason.UNCHANGED else "run",
-            reason=str(found.reason),
-            detail=found.detail or None,
-            rows=rows[range_name],
-        )
-        for hop in planned.hops
-        for range_name, found in decisions(planned, hop, servers, instance, force=force).items()
-    ]
-    return planned, TransferView(name, views)
+    return PlanView(
+        name,
+        [
+            PlannedRange(hop.number, str(hop.plan.target), range_name, decision, rows[range_name])
+            for hop in planned.hops
+            for range_name, decision in decisions(
+                planned, hop, servers, instance, force=force
+            ).items()
+        ],
+    )
 
 
 def run(
@@ -150,7 +152,7 @@ def run(
     ]
     views = _results(session, planned, hops, wanted, todo)
     if not errors:
-        errors = [problem for view in views if (problem := _problem(view))]
+        errors = [problem for view in views if (problem := view.problem)]
     return TransferView(name, views, not errors, errors, run_ids)
 
 
@@ -190,11 +192,12 @@ def status(session: Session, name: str) -> TransferView:
     """What the event log says of every known range; the servers are not asked."""
     transfer = session.transfer(name)
     names = session.instance.get_dynamic_partitions(transfer.partitions_name)
-    views = []
-    for number, spec in enumerate(transfer.hops, start=1):
-        asset = asset_key(spec.to)
-        views += _views(session, number, str(spec.to), asset, names, transfer)
-    return TransferView(name, views, all(_is_good(view) for view in views))
+    views = [
+        view
+        for number in range(1, len(transfer.hops) + 1)
+        for view in range_views(session.instance, transfer, number, names)
+    ]
+    return TransferView(name, views, all(view.good for view in views))
 
 
 def check(
@@ -323,8 +326,8 @@ def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set
     return {
         view.range
         for hop in hops
-        for view in _views(session, hop.number, str(hop.plan.target), hop.asset, names, transfer)
-        if view.state != MISSING and not _is_good(view)
+        for view in range_views(session.instance, transfer, hop.number, names)
+        if view.state is not State.MISSING and not view.good
     }
 
 
@@ -332,68 +335,13 @@ def _results(
     session: Session, planned: TransferPlan, hops: Sequence[Hop], wanted: set[str], todo: set[str]
 ) -> list[RangeView]:
     names = [name for name in planned.ranges if name in wanted]
-    views = []
-    for hop in hops:
-        for view in _views(
-            session, hop.number, str(hop.plan.target), hop.asset, names, planned.transfer
-        ):
-            skipped = view.range not in todo
-            views.append(
-                replace(view, state=str(State.SKIPPED_UNCHANGED), seconds={}, moving_seconds=None)
-                if skipped and _is_good(view)
-                else view
-            )
-    return views
-
-
-def _views(
-    session: Session,
-    hop: int,
-    target: str,
-    asset: dg.AssetKey,
-    names: Sequence[str],
-    transfer: Transfer,
-) -> list[RangeView]:
-    records = ledger.records(session.instance, asset, names)
-    checks = ledger.verdicts(session.instance, asset, checks_of(transfer))
-    return [_view(hop, target, name, records.get(name), checks.get(name, {})) for name in names]
-
-
-def _view(
-    hop: int, target: str, name: str, record: RangeRecord | None, checks: dict[str, bool]
-) -> RangeView:
-    if record is None:
-        return RangeView(hop, target, name, MISSING)
-    return RangeView(
-        hop=hop,
-        target=target,
-        range=name,
-        state=str(record.state),
-        rows=record.rows,
-        bytes=record.bytes,
-        seconds=dict(record.seconds),
-        moving_seconds=record.moving_seconds,
-        attempts=record.attempts,
-        run_id=record.run_id,
-        timestamp=record.timestamp,
-        checks=checks,
-        error=record.error,
-    )
-
-
-def _is_good(view: RangeView) -> bool:
-    return view.state in SETTLED_STATES and all(view.checks.values())
-
-
-def _problem(view: RangeView) -> str | None:
-    """Why a range is not good, in one line."""
-    if _is_good(view):
-        return None
-    where = f"{view.target} {view.range}"
-    failed = [name for name, passed in view.checks.items() if not passed]
-    if failed and view.state in SETTLED_STATES:
-        return f"{where}: {', '.join(failed)} FAILED when last checked"
-    return NotCommitted(view.target, view.range, view.state, view.error).summary()
+    return [
+        replace(view, state=State.SKIPPED_UNCHANGED, seconds={}, moving_seconds=None)
+        if view.range not in todo and view.good
+        else view
+        for hop in hops
+        for view in range_views(session.instance, planned.transfer, hop.number, names)
+    ]
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> list[str]:

@@ -2,43 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from assets.log.records import rate
+import dagster as dg
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import Transfer
+from assets.log import ledger
+from assets.log.records import RangeRecord, Reason, State
+from assets.planning.decisions import Decision
+from assets.planning.resolve import checks_of
 from assets.verifying.on_demand import Checked, NotCommitted, closing_line
+
+SHOWN = (
+    *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
+    *("attempts", "run_id", "timestamp", "checks", "error"),
+)
+"""What the `--json` form has of a range as it is here; other fields are in the event log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeView(RangeRecord):
+    """The record of a range, with where it belongs and how its checks ended."""
+
+    hop: int
+    target: str
+    checks: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        """Whether the range is in the target, and no check of it failed."""
+        return self.state.settled and all(self.checks.values())
+
+    @property
+    def problem(self) -> str | None:
+        """Why it is not good, in one line."""
+        if self.good:
+            return None
+        failed = [name for name, passed in self.checks.items() if not passed]
+        if failed and self.state.settled:
+            return f"{self.target} {self.range}: {', '.join(failed)} FAILED when last checked"
+        return NotCommitted(self.target, self.range, self.state, self.error).summary()
+
+    def json(self) -> dict[str, Any]:
+        """The `--json` form."""
+        shown = {name: getattr(self, name) for name in SHOWN}
+        return {**shown, "state": str(self.state), "reason": None, "detail": None}
 
 
 @dataclass(frozen=True)
-class RangeView:
-    """One range of one hop, as the commands show it."""
+class PlannedRange:
+    """What would become of one range in one hop."""
 
     hop: int
     target: str
     range: str
-    state: str
-    reason: str | None = None
-    detail: str | None = None
-    """Of the reason, where there is more to say."""
+    decision: Decision
     rows: int | None = None
-    bytes: int | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    moving_seconds: float | None = None
-    attempts: int = 1
-    run_id: str | None = None
-    timestamp: float | None = None
-    checks: dict[str, bool] = field(default_factory=dict)
-    error: str | None = None
+    """In the source."""
 
     @property
-    def rows_per_second(self) -> float | None:
-        """None where it would say nothing of the throughput, see `assets.log.records.rate`."""
-        return rate(self.rows, self.moving_seconds)
+    def state(self) -> str:
+        """`skip` or `run`."""
+        return "skip" if self.decision.reason is Reason.UNCHANGED else "run"
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        return str(self.decision.reason)
+
+    @property
+    def detail(self) -> str | None:
+        """Of the reason, where there is more to say."""
+        return self.decision.detail or None
+
+    def json(self) -> dict[str, Any]:
+        """The `--json` form: that of a range of which nothing is recorded, and the decision."""
+        view = RangeView(
+            self.range, State.MISSING, hop=self.hop, target=self.target, rows=self.rows
+        )
+        decided = {"state": self.state, "reason": self.reason, "detail": self.detail}
+        return {**view.json(), **decided}
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """What `ferry plan` found out about a transfer."""
+
+    transfer: str
+    ranges: list[PlannedRange]
+
+    def json(self) -> dict[str, Any]:
+        """The `--json` form."""
+        return _document(self.transfer, self.ranges)
 
 
 @dataclass(frozen=True)
 class TransferView:
-    """What a command found out about a transfer."""
+    """What became of a transfer."""
 
     transfer: str
     ranges: list[RangeView]
@@ -48,15 +111,41 @@ class TransferView:
 
     def json(self) -> dict[str, Any]:
         """The `--json` form."""
-        return {
-            "transfer": self.transfer,
-            "ok": self.good,
-            "errors": self.errors,
-            "run_ids": self.run_ids,
-            "ranges": [
-                {**asdict(view), "rows_per_second": view.rows_per_second} for view in self.ranges
-            ],
-        }
+        return _document(self.transfer, self.ranges, self.good, self.errors, self.run_ids)
+
+
+def range_views(
+    instance: dg.DagsterInstance, transfer: Transfer, number: int, names: Sequence[str]
+) -> list[RangeView]:
+    """What the event log says of these ranges in one hop, counted from 1."""
+    target = transfer.hops[number - 1].to
+    records = ledger.records(instance, asset_key(target), names)
+    checks = ledger.verdicts(instance, asset_key(target), checks_of(transfer))
+    return [
+        RangeView(
+            **vars(records.get(name) or RangeRecord(name, State.MISSING)),
+            hop=number,
+            target=str(target),
+            checks=checks.get(name, {}) if name in records else {},
+        )
+        for name in names
+    ]
+
+
+def _document(
+    transfer: str,
+    ranges: Sequence[RangeView | PlannedRange],
+    good: bool = True,
+    errors: Sequence[str] = (),
+    run_ids: Sequence[str] = (),
+) -> dict[str, Any]:
+    return {
+        "transfer": transfer,
+        "ok": good,
+        "errors": list(errors),
+        "run_ids": list(run_ids),
+        "ranges": [one.json() for one in ranges],
+    }
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 
 from pipelines.command import runner
 from pipelines.command.session import Session, open_session
-from pipelines.command.views import RangeView, TransferView
+from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
 from tests.integration import homes, looking
 from tests.servers import Servers, own
 
@@ -52,9 +52,9 @@ class Ferry:
         """`ferry run`."""
         return runner.run(self.session, self.table, **options)
 
-    def plan(self) -> TransferView:
+    def plan(self) -> PlanView:
         """`ferry plan`."""
-        return runner.plan(self.session, self.table)[1]
+        return runner.plan(self.session, self.table)
 
     def moved(self, view: TransferView) -> list[str]:
         """Ranges that a run moved, each once, whatever the hop."""
@@ -71,7 +71,7 @@ class Ferry:
         return found
 
 
-def by_range(view: TransferView, hop: int = 1) -> dict[str, RangeView]:
+def by_range(view: TransferView | PlanView, hop: int = 1) -> dict[str, RangeView | PlannedRange]:
     """The ranges of one hop by name."""
     return {one.range: one for one in view.ranges if one.hop == hop}
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,12 +23,13 @@ from rich.console import Console
 
 from assets.asset_keys import asset_key
 from assets.declaring.transfer_files import load_transfers
-from assets.log.records import RangeRecord, State
+from assets.log.records import RangeRecord, Reason, State
 from assets.log.writer import Writer
+from assets.planning.decisions import Decision
 from assets.verifying.on_demand import Checked
 from checks.verdict import Difference, Differences, Verdict
 from pipelines.command import render
-from pipelines.command.views import RangeView, TransferView
+from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
 
 LONG = "-0000000000000250001..0000000000000500001"
 LONGER = "2024-01-01T00:00:00.000001..2024-02-01T00:00:00.000001"
@@ -42,7 +44,7 @@ VIEWS = [
         hop=1,
         target="sqlserver://dbo.orders",
         range=name,
-        state="committed",
+        state=State.COMMITTED,
         rows=1_250_000_000,
         seconds={"export": 1.5, "load": 2.25, "finalise": 0.125, "reconcile": 10.0},
         moving_seconds=4.0,
@@ -52,16 +54,19 @@ VIEWS = [
     )
     for name in ("..0000000000000250001", LONG)
 ] + [
-    RangeView(1, "sqlserver://dbo.orders", LONGER, "failed", error=ERROR, checks=CHECKS),
-    RangeView(2, TARGET, LONG, "skipped_unchanged", rows=3, checks=CHECKS),
-    RangeView(2, TARGET, "null", "missing"),
+    RangeView(
+        LONGER, State.FAILED, hop=1, target="sqlserver://dbo.orders", error=ERROR, checks=CHECKS
+    ),
+    RangeView(LONG, State.SKIPPED_UNCHANGED, hop=2, target=TARGET, rows=3, checks=CHECKS),
+    RangeView("null", State.MISSING, hop=2, target=TARGET),
 ]
+MISSING_ROWS = Decision(Reason.ROW_COUNT_DIFFERS, "2 of 50,000 rows missing")
 STATUS = TransferView("orders", VIEWS)
-PLAN = TransferView(
+PLAN = PlanView(
     "orders",
     [
-        RangeView(1, TARGET, LONG, "skip", "unchanged", rows=1_250_000_000),
-        RangeView(1, TARGET, LONGER, "run", "row_count_differs (2 of 50,000 rows missing)", rows=0),
+        PlannedRange(1, TARGET, LONG, Decision(Reason.UNCHANGED), rows=1_250_000_000),
+        PlannedRange(1, TARGET, LONGER, MISSING_ROWS, rows=0),
     ],
 )
 
@@ -147,7 +152,7 @@ def test_checks_and_differences_cut_nothing(width: int) -> None:
 
 
 def test_short_names_make_one_line_of_80_columns_per_range() -> None:
-    views = [RangeView(**{**vars(VIEWS[0]), "range": "0000042098..0000084195", "rows": 42_097})]
+    views = [replace(VIEWS[0], range="0000042098..0000084195", rows=42_097)]
     lines = screen(80, lambda out: render.show_ranges(out, "status", TransferView("t", views)))
     (line,) = (line for line in lines if "0000042098" in line)
     assert line.split() == [
@@ -219,7 +224,7 @@ def test_whatever_the_names_nothing_is_cut_or_taken_for_markup(
     found: list[tuple[str, str, str]], width: int
 ) -> None:
     views = [
-        RangeView(1, target, name, "failed", error=error, checks={"checksum": False})
+        RangeView(name, State.FAILED, hop=1, target=target, error=error, checks={"checksum": False})
         for target, name, error in found
     ]
     lines = screen(
