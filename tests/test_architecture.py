@@ -83,3 +83,23 @@ def test_what_serves_all_systems_imports_none(room: str) -> None:
     for path in sorted((ROOT / room).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"from resources\.(postgres|sqlserver|clickhouse)\b", text), path
+
+
+def test_the_ledger_alone_uses_what_dagster_keeps_to_itself() -> None:
+    private = re.compile(r"\bdagster(_\w+)?\._")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        if private.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"assets/log/ledger.py"}
+
+
+def test_the_ledger_alone_writes_events_and_reads_them() -> None:
+    meaning = re.compile(r"\.log_event\(|fetch_materializations|fetch_observations")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        if meaning.search(path.read_text(encoding="utf-8"))
+    }
+    assert {Path(path).parent for path in found} == {Path("assets/log")}
