@@ -131,7 +131,7 @@ def test_a_plan_that_another_run_has_outdated_is_made_anew(
 
     assert one.run(on_progress=listen).good
     assert moved == [True]
-    rows = one.session.servers.clickhouse.query(
+    rows = one.session.servers.endpoints["clickhouse"].query(
         f"SELECT name FROM warehouse.{one.table} WHERE id = 7"
     )
     assert rows == [("after",)], "an older state of the source would have come back"
@@ -142,7 +142,7 @@ def test_a_range_that_fails_several_checks_is_drilled_into_once(
 ) -> None:
     one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
     assert one.run().good
-    one.session.servers.clickhouse.execute(
+    one.session.servers.endpoints["clickhouse"].execute(
         f"DELETE FROM warehouse.{one.table} WHERE id IN (7, 107)"
     )
     drilled: list[str] = []
