@@ -151,7 +151,7 @@ def assert_moved(session: Session) -> None:
     for table in (sources("sqlserver"), sources("clickhouse")):
         names = ["Order Details", "a]b", RENAMED, *PARTS]
         listed = ", ".join(f"{quote(table.system, name)} AS c{i}" for i, name in enumerate(names))
-        found = session.servers.endpoint(table.system).query(
+        found = session.servers.endpoints[table.system].query(
             f"SELECT {listed} FROM {qualified(table)} ORDER BY 1"
         )
         assert [tuple(row) for row in found] == expected

@@ -57,7 +57,7 @@ class Moved:
     def execute(self, system: str, *statements: str) -> None:
         """Run statements on a server; `{t}` is the table."""
         for statement in statements:
-            self.ferry.session.servers.endpoint(system).execute(
+            self.ferry.session.servers.endpoints[system].execute(
                 statement.format(t=f"{SCHEMAS[system]}.{self.ferry.table}")
             )
 
@@ -76,7 +76,7 @@ class Moved:
         """What each target shows, by all the columns that it has."""
         found = []
         for system in self.route[1:]:
-            server = self.ferry.session.servers.endpoint(system)
+            server = self.ferry.session.servers.endpoints[system]
             names = [column.name for column in server.columns(self.table(system))]
             sql = f"SELECT {', '.join(names)} FROM {SCHEMAS[system]}.{self.ferry.table} ORDER BY id"
             found.append([dict(zip(names, row, strict=True)) for row in server.query(sql)])
