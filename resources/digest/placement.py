@@ -51,7 +51,7 @@ def client_computes(endpoint: Endpoint, found: Dialect, rows: Callable[[], int])
         many = _rows(server)
         if many is None:
             many = rows()
-            digested(endpoint, 0)
+            digested(endpoint, many)
         if many < ENOUGH_ROWS:
             return False
         who = remembered(server, ("digests by", found), lambda: _cheaper(endpoint, found))
@@ -61,7 +61,7 @@ def client_computes(endpoint: Endpoint, found: Dialect, rows: Callable[[], int])
 
 
 def digested(endpoint: Endpoint, rows: int) -> None:
-    """Note that a server has digested so many rows for this process."""
+    """Note that so many rows of a server are digested for this process."""
     address = cast(ServerResource, endpoint).settings().address
     with _lock:
         _digested[address] = _digested.get(address, 0) + rows
