@@ -15,11 +15,10 @@ from resources.errors import InputError, RangeBusy, ReceiptMismatch, StatementFa
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.retry import retrying
+from resources.sqlserver.bulk_copy import bulk_copy
 from resources.sqlserver.ddl import (
-    copy_columns,
     count,
     count_kept,
-    create_staging,
     delete_range,
     drop_known,
     drop_table,
@@ -27,13 +26,12 @@ from resources.sqlserver.ddl import (
     identity_insert,
     insert_all,
     insert_new,
-    numbered,
     rename,
     table_exists,
     tables_like,
     update_known,
 )
-from resources.sqlserver.errors import broke, translate
+from resources.sqlserver.errors import broke
 from resources.sqlserver.load_text import load_files
 from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
 from resources.tables import TableRef, staging_prefix
@@ -86,55 +84,18 @@ class SqlServerLoad:
         Raises:
             ReceiptMismatch: the driver reports another number of rows than it was given.
         """
-        schema = schema or pa.schema(
-            [(column.target.name, column.arrow_type) for column in self.plan.columns]
+        receipt = bulk_copy(
+            self.resource,
+            self.session,
+            self.plan,
+            self.staging,
+            batches,
+            schema,
+            batch_rows=self.options.batch_rows,
+            table_lock=self.options.table_lock,
         )
-        if not any("]" in column.name for column in self.plan.target_columns):
-            return self._bulk_copy(self.plan, self.staging, batches, schema)
-        # the driver puts names into brackets, of which Babelfish reads no escape
-        plan, landed = numbered(self.plan), replace(self.staging, name=f"{self.staging.name}_arrow")
-        self.session.execute(drop_table(landed))
-        self.session.execute(create_staging(plan, landed))
-        try:
-            receipt = self._bulk_copy(plan, landed, batches, schema)
-            self.session.execute(
-                f"INSERT INTO {qualified(self.staging)} ({copy_columns(self.plan)}) "
-                f"SELECT {copy_columns(plan)} FROM {qualified(landed)}"
-            )
-        finally:
-            self.session.execute(drop_table(landed))
+        self._sent += receipt.rows
         return receipt
-
-    def _bulk_copy(
-        self, plan: CopyPlan, into: TableRef, batches: Iterable[pa.RecordBatch], schema: pa.Schema
-    ) -> LoadReceipt:
-        source = _Counted(batches)
-        names = [column.name for column in plan.target_columns]
-        reader = pa.RecordBatchReader.from_batches(schema, iter(source))
-        # its own connection, because the driver copies the options of this one only
-        with self.resource.kept_connection() as connection:
-            try:
-                with connection.raw.cursor() as cursor:
-                    result = cursor.bulkcopy_arrow(
-                        qualified(into),
-                        reader,
-                        batch_size=self.options.batch_rows,
-                        timeout=0,  # no limit; the default is 30 s for the whole copy
-                        column_mappings=list(enumerate(names)),
-                        keep_nulls=True,
-                        table_lock=self.options.table_lock,
-                    )
-            except Exception as error:
-                # the driver's own checks of the values raise ValueError
-                settings, table = self.resource.settings(), qualified(into)
-                raise (source.error or translate(error, settings, table)) from None
-        if result["rows_copied"] != source.rows:
-            raise ReceiptMismatch(
-                f"{self.table} range {self.key_range.name}: the driver copied "
-                f"{result['rows_copied']} of {source.rows} rows"
-            )
-        self._sent += source.rows
-        return LoadReceipt(source.rows, source.bytes)
 
     def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Load framed rows through files and bcp; see `resources.sqlserver.load_text`.
@@ -299,27 +260,6 @@ class SqlServerLoad:
             with attempt:
                 return SqlServerConnection(self.resource)
         raise AssertionError("a retry loop ends with a result or an error")
-
-
-class _Counted:
-    """Batches on their way to the driver, which hands an error of theirs on as mere text."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self.rows = self.bytes = 0
-        self.error: BaseException | None = None
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._batches:
-                self.rows += batch.num_rows
-                self.bytes += batch.nbytes
-                yield batch
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self.error = error
-            raise
 
 
 def _number(session: SqlServerConnection, query: str) -> int:

@@ -17,6 +17,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import strategies as st
 
+from resources.sqlserver import bulk_copy
+from resources.sqlserver.bulk_copy import TRIED
 from tests.integration.typed_servers import (
     REFUSED,
     Case,
@@ -115,7 +117,7 @@ CASES = [
          read_back="{}", wires=ONE, examples=("", "ä  ")),
     Case("bytea", st.binary(), lambda v: "\\x" + v.hex(), same, "{}", bytes, ONE, examples=(b"", b"\0", b"\xff\xfe", b"x" * 9000)),
     Case("date", st.dates(), expected=moment, read_back="{}", wires=ONE, examples=DATES),
-    Case("time", st.times(), expected=moment, read_back="{}", wires=ONE, examples=(dt.time(0), dt.time.max, "24:00:00")),
+    Case("time", st.times(), expected=moment, read_back="{}", wires=ONE, examples=(dt.time(0), dt.time.max, "24:00:00", TRIED)),
     Case("time(0)", st.times().map(lambda v: v.replace(microsecond=0)), expected=same, read_back="{}", wires=ONE),
     Case("timestamp", st.datetimes(), expected=moment, read_back="{}", wires=ONE, examples=MOMENTS),
     Case("timestamp(3)", st.datetimes().map(lambda v: v.replace(microsecond=v.microsecond // 1000 * 1000)),
@@ -139,3 +141,10 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_value_arrives_exactly_or_is_refused(source, target, case):
     check_all(source, target, case, max_examples=3)
+
+
+@pytest.mark.parametrize("type_", ["time", "time(0)"])
+def test_times_arrive_where_a_bulk_load_would_not_keep_them(source, target, type_, monkeypatch):
+    monkeypatch.setattr(bulk_copy, "keeps_times", lambda *_: False)
+    case = next(case for case in CASES if case.type == type_)
+    check_all(source, target, case, max_examples=1)

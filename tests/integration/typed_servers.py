@@ -30,6 +30,7 @@ from resources.errors import ValueRefused
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres.resource import PostgresResource
+from resources.sqlserver.bulk_copy import bulk_copy
 from resources.sqlserver.ddl import create_staging
 from resources.sqlserver.load_text import load_files
 from resources.sqlserver.queryout import read_tab_separated
@@ -150,15 +151,8 @@ class SqlServerEnd:
         with self.resource.connection() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
             connection.execute(create_staging(plan, plan.target))
-            with connection.raw.cursor() as cursor:
-                result = cursor.bulkcopy_arrow(
-                    qualified(plan.target),
-                    pa.RecordBatchReader.from_batches(schema(plan), batches),
-                    timeout=0,
-                    keep_nulls=True,
-                    column_mappings=list(enumerate(column.name for column in plan.target_columns)),
-                )
-            assert result["rows_copied"] == sum(batch.num_rows for batch in batches)
+            receipt = bulk_copy(self.resource, connection, plan, plan.target, batches)
+            assert receipt.rows == sum(batch.num_rows for batch in batches)
 
     def load_text(self, plan: CopyPlan, source: PostgresEnd) -> None:
         """A new table of the plan's target, filled by bcp."""

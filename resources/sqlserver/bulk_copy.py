@@ -1,0 +1,206 @@
+"""The driver's bulk copy of record batches, and what some servers need around it.
+
+Babelfish 4 computes times of day with doubles and cuts what they are short of, so that one in four
+loses a microsecond; timestamps it rounds. So times go there as timestamps, into a table of their
+own, and are cast on the server.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from resources.dialects import qualified
+from resources.errors import ReceiptMismatch
+from resources.plan import ColumnPlan, CopyPlan
+from resources.probe import remembered
+from resources.sqlserver.ddl import copy_columns, create_staging, drop_table, names, numbered
+from resources.sqlserver.errors import translate
+from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.tables import TableRef
+from resources.target import LoadReceipt
+
+TRIED = dt.time(2, 43, 43, 1781)
+"""Of which doubles make 9823001780.999998 microseconds."""
+
+TIME = pa.time64("us")
+
+
+def bulk_copy(
+    resource: SqlServerResource,
+    session: SqlServerConnection,
+    plan: CopyPlan,
+    staging: TableRef,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema | None = None,
+    *,
+    batch_rows: int = 65_536,
+    table_lock: bool = True,
+) -> LoadReceipt:
+    """Copy batches into a staging table, on a connection of the driver's own.
+
+    Args:
+        resource: the server.
+        session: for the statements around the copy.
+        plan: whose target columns the table has.
+        staging: made by `create_staging`.
+        batches: columns named as in the target, of the plan's Arrow types.
+        schema: of the batches; the plan's if not given.
+        batch_rows: rows that the server commits at once.
+        table_lock: TABLOCK.
+
+    Raises:
+        ReceiptMismatch: the driver reports another number of rows than it was given.
+    """
+    schema = schema or _schema(plan)
+
+    def copy(plan: CopyPlan, into: TableRef, source: _Counted, schema: pa.Schema) -> LoadReceipt:
+        columns = [column.name for column in plan.target_columns]
+        reader = pa.RecordBatchReader.from_batches(schema, iter(source))
+        try:
+            copied = _copied(resource, into, reader, columns, batch_rows, table_lock)
+        except Exception as error:
+            # the driver's own checks of the values raise ValueError
+            raise (source.error or translate(error, resource.settings(), qualified(into))) from None
+        if copied != source.rows:
+            raise ReceiptMismatch(f"{into}: the driver copied {copied} of {source.rows} rows")
+        return LoadReceipt(source.rows, source.bytes)
+
+    # the driver puts names into brackets, of which Babelfish reads no escape
+    brackets = any("]" in column.name for column in plan.target_columns)
+    scratch = replace(staging, name=f"{staging.name}_times")
+    times = _has_times(plan) and not keeps_times(resource, session, scratch)
+    if not brackets and not times:
+        return copy(plan, staging, _Counted(batches), schema)
+    landed, landed_plan = replace(staging, name=f"{staging.name}_arrow"), numbered(plan)
+    selected = copy_columns(landed_plan)
+    if times:
+        selected, landed_plan = _times_again(landed_plan), _in_timestamps(landed_plan)
+        schema = _schema(landed_plan)
+        batches = _converted(batches, schema)
+    session.execute(drop_table(landed))
+    session.execute(create_staging(landed_plan, landed))
+    try:
+        receipt = copy(landed_plan, landed, _Counted(batches), schema)
+        session.execute(
+            f"INSERT INTO {qualified(staging)} ({copy_columns(plan)}) "
+            f"SELECT {selected} FROM {qualified(landed)}"
+        )
+    finally:
+        session.execute(drop_table(landed))
+    return receipt
+
+
+def keeps_times(
+    resource: SqlServerResource, session: SqlServerConnection, scratch: TableRef
+) -> bool:
+    """Whether a time arrives as it was sent; tried once per server, with one row.
+
+    Args:
+        resource: the server.
+        session: on it.
+        scratch: a table to make, and to drop again.
+    """
+    return remembered(resource, "keeps times", lambda: _keeps(resource, session, scratch))
+
+
+def _keeps(resource: SqlServerResource, session: SqlServerConnection, scratch: TableRef) -> bool:
+    session.execute(f"CREATE TABLE {qualified(scratch)} (a time(6) NULL)")
+    try:
+        rows = pa.table({"a": pa.array([TRIED], TIME)})
+        _copied(resource, scratch, rows.to_reader(), ["a"])
+        ((same,),) = session.query(
+            f"SELECT COUNT_BIG(*) FROM {qualified(scratch)} "
+            f"WHERE a = CAST('{TRIED.isoformat()}' AS time(6))"
+        )
+        return int(same) == 1
+    finally:
+        session.execute(f"DROP TABLE {qualified(scratch)}")
+
+
+def _has_times(plan: CopyPlan) -> bool:
+    """Whether any column is sent as a time."""
+    return any(column.arrow_type == TIME for column in plan.columns)
+
+
+def _in_timestamps(plan: CopyPlan) -> CopyPlan:
+    """The plan of a table that has timestamps of 1970-01-01 instead of times."""
+    return replace(plan, columns=tuple(_in_timestamp(column) for column in plan.columns))
+
+
+def _times_again(plan: CopyPlan) -> str:
+    """What to select from a table of `_in_timestamps` for the columns of the plan."""
+    selected = []
+    for column in plan.columns:
+        name = names([column.target.name])
+        time = column.arrow_type == TIME
+        selected.append(f"CAST({name} AS {column.target.type})" if time else name)
+    return ", ".join(selected)
+
+
+def _converted(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches with their times as such timestamps, of a schema of `_in_timestamps`."""
+    for batch in batches:
+        arrays = [
+            array.cast(pa.int64()).cast(field.type) if array.type == TIME else array
+            for array, field in zip(batch.columns, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _in_timestamp(column: ColumnPlan) -> ColumnPlan:
+    if column.arrow_type != TIME:
+        return column
+    type_ = column.target.type.lower().replace("time", "datetime2", 1)
+    target = replace(column.target, type=type_)
+    return replace(column, target=target, arrow_type=pa.timestamp("us"))
+
+
+def _schema(plan: CopyPlan) -> pa.Schema:
+    return pa.schema([(column.target.name, column.arrow_type) for column in plan.columns])
+
+
+def _copied(
+    resource: SqlServerResource,
+    into: TableRef,
+    reader: pa.RecordBatchReader,
+    columns: Sequence[str],
+    batch_rows: int = 0,
+    table_lock: bool = False,
+) -> int:
+    # its own connection, because the driver copies the options of this one only
+    with resource.kept_connection() as connection, connection.raw.cursor() as cursor:
+        result = cursor.bulkcopy_arrow(
+            qualified(into),
+            reader,
+            batch_size=batch_rows,
+            timeout=0,  # no limit; the default is 30 s for the whole copy
+            column_mappings=list(enumerate(columns)),
+            keep_nulls=True,
+            table_lock=table_lock,
+        )
+    return int(result["rows_copied"])
+
+
+class _Counted:
+    """Batches on their way to the driver, which hands an error of theirs on as mere text."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = self.bytes = 0
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                self.bytes += batch.nbytes
+                yield batch
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
