@@ -69,7 +69,7 @@ def drill_down(
         key_range: the rows to compare.
         limit: most examples to return; the counts are of all differences.
         snapshot: of a PostgreSQL source.
-        sink: gets every difference, slab by slab in key order.
+        sink: gets every difference, chunk by chunk in key order.
     """
     plan = observed(plan, target)
     where: dict[Side, str] = {

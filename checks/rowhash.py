@@ -1,7 +1,7 @@
 """Rows of both sides, merged in key order: their digests for `sample_hash` and `full_hash`, and
 their values for those who look for what differs.
 
-Both sides are read ordered by the key and compared slab by slab, where a slab is all rows up to a
+Both sides are read ordered by the key and compared in chunks, where a chunk is all rows up to a
 key that both have passed. So memory holds a few batches, whatever the range's size; only rows that
 share one key (and have no primary key to order them further) must fit into memory together.
 """
@@ -85,8 +85,8 @@ def merge_rows(
     """Compare two streams of rows, both read by `Layout.query`, in one pass."""
     tally = _Tally(layout, limit, sink)
     left, right = _Stream(own, layout), _Stream(other, layout)
-    for slabs in _slabs(left, right, layout.order):
-        tally.add(*slabs)
+    for chunks in _chunks(left, right, layout.order):
+        tally.add(*chunks)
     return Compared(tally.differences(left.rows), left.rows, right.rows)
 
 
@@ -224,7 +224,7 @@ def _before(frame: pl.DataFrame, order: Sequence[str], bound: tuple[int, ...]) -
     return low
 
 
-def _slabs(
+def _chunks(
     left: _Stream, right: _Stream, order: Sequence[str]
 ) -> Iterator[tuple[pl.DataFrame | None, pl.DataFrame | None]]:
     """Rows of the same keys from both sides, as early as neither can have more of those keys."""
@@ -262,7 +262,7 @@ class _Tally:
         )
 
     def add(self, left: pl.DataFrame | None, right: pl.DataFrame | None) -> None:
-        """Compare one slab."""
+        """Compare one chunk."""
         if left is None and right is None:
             return
         left = right.clear() if left is None and right is not None else left
@@ -364,7 +364,7 @@ def _unmatched(
     """The rows without an equal one on the other side, equal ones paired off one by one.
 
     Returns:
-        For each side the order numbers, the position in the slab, and a rank among
+        For each side the order numbers, the position in the chunk, and a rank among
         the rows of the same identity, by which what is left can be paired.
     """
     ids = whole[:-1]

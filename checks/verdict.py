@@ -59,7 +59,7 @@ def shown_value(text: str | None) -> str:
 
 
 Sink = Callable[[Sequence[Difference]], None]
-"""Receives the differences of one slab after the other, all of them."""
+"""Receives the differences of one chunk after the other, all of them."""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 
 from resources.artifacts import Artifact
 from resources.delimited import Framing
-from resources.errors import InputError, TableferryError
+from resources.errors import InputError, ReceiptMismatch, TableferryError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WriteMode
 from resources.tables import TableRef, staging_name, staging_prefix
@@ -54,12 +54,8 @@ class TargetOptions:
     """ClickHouse only: partitioning of a table that we create. It costs the atomic finalise."""
     batch_rows: int = 65536
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
-    table_lock: bool = True
-    """SQL Server only: TABLOCK for the bulk copy into the staging table, the attempt's own."""
     framing: Framing | None = None
     """SQL Server only: the terminators in the text of this attempt."""
-    settings: Mapping[str, str | int] = field(default_factory=dict)
-    """ClickHouse only: settings of the insert, on top of our own."""
 
 
 @dataclass(frozen=True)
@@ -245,6 +241,27 @@ def row_identity(plan: CopyPlan) -> tuple[str, ...]:
     """
     names = {column.name for column in plan.target_columns}
     return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
+
+
+def appends(plan: CopyPlan, options: TargetOptions) -> bool:
+    """Whether rows that the target has already keep their place there."""
+    return options.mode == "append" and bool(row_identity(plan))
+
+
+def require_staged(
+    table: TableRef, key_range: KeyRange, staged: int, expected: int, which: str
+) -> int:
+    """The rows in a staging table, if they are as many as were sent or audited.
+
+    Raises:
+        ReceiptMismatch: they are not.
+    """
+    if staged != expected:
+        raise ReceiptMismatch(
+            f"{table} range {key_range.name}: {expected} rows were {which}, "
+            f"but {staged} arrived in the staging table"
+        )
+    return staged
 
 
 def check_mode(plan: CopyPlan, options: TargetOptions) -> None:

@@ -79,13 +79,13 @@ def _type(value: object) -> object:
 Table = Annotated[TableRef, BeforeValidator(_table)]
 
 
-class Declared(BaseModel):
+class Section(BaseModel):
     """Base of all parts of the file: unknown keys are errors, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class RangesSpec(Declared):
+class RangesSpec(Section):
     """How the key space is cut: by `rows`, `count` or `width`, or at given `bounds`.
 
     With `width` or `count`, two bounds give the span that is divided; alone, the bounds are the
@@ -114,7 +114,7 @@ class RangesSpec(Declared):
         return value
 
 
-class ColumnSpec(Declared):
+class ColumnSpec(Section):
     """What is special about one column."""
 
     rename: Annotated[str, Field(min_length=1)] | None = None
@@ -137,8 +137,8 @@ class ColumnSpec(Declared):
         return value
 
 
-class HopSpec(Declared):
-    """One target of the journey, and how it is reached."""
+class HopSpec(Section):
+    """One hop: its target, and how it is reached."""
 
     to: Table
     wire: WireChoice = "auto"
@@ -161,7 +161,7 @@ class HopSpec(Declared):
         return value
 
 
-class ParallelSpec(Declared):
+class ParallelSpec(Section):
     """Workers: how many ranges are exported, and how many loaded, at the same time.
 
     What is not given is the profile's.
@@ -171,7 +171,7 @@ class ParallelSpec(Declared):
     load: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
-class ExpectationDeclared(Declared):
+class ExpectationDeclared(Section):
     """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
 
     name: Annotated[str, Field(min_length=1)] | None = None
@@ -190,7 +190,7 @@ class ExpectationDeclared(Declared):
         return ExpectationSpec(self.type, self.kwargs, self.name)
 
 
-class CheckSpec(Declared):
+class CheckSpec(Section):
     """What a failed check means."""
 
     severity: Literal["error", "warn"] = "error"
@@ -198,8 +198,10 @@ class CheckSpec(Declared):
     """Whether a range with this check failed stays uncommitted, and out of the later hops."""
 
 
-class Transfer(Declared):
-    """One table's declared journey. See docs/guide.md for each key.
+class Transfer(Section):
+    """What is declared of one table: its source and targets, and how its rows get there.
+
+    See docs/guide.md for each key.
 
     A rule that concerns several fields belongs to the last of them, which sees those before it
     that are valid by themselves: so that everything that is wrong is found at once.

@@ -1,4 +1,4 @@
-"""Writes differing rows to a Parquet file, slab by slab."""
+"""Writes differing rows to a Parquet file, chunk by chunk."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Owner:
             return cls()
 
 
-def range_number(key_range: KeyRange) -> int:
+def range_hash(key_range: KeyRange) -> int:
     """What `_range` holds for the rows of a key range: 64 bits of a hash of its name.
 
     Not a counter: the number must depend on nothing but the range. Among 10,000 ranges, two agree
@@ -67,7 +67,7 @@ def range_number(key_range: KeyRange) -> int:
 
 def partition(key_range: KeyRange) -> str:
     """The partition clause; a partition of one UInt64 column has its decimal digits as its ID."""
-    return f"PARTITION ID '{range_number(key_range)}'"
+    return f"PARTITION ID '{range_hash(key_range)}'"
 
 
 def create_table(plan: CopyPlan, options: TargetOptions) -> str:
@@ -157,7 +157,7 @@ def staging_table(like: TableRef, staging: str, owner: Owner, key_range: KeyRang
     return [
         f"CREATE TABLE {table} AS {qualified(like)} COMMENT {owner.comment()}",
         f"ALTER TABLE {table} "
-        f"MODIFY COLUMN {RANGE_COLUMN} UInt64 MATERIALIZED {range_number(key_range)}, "
+        f"MODIFY COLUMN {RANGE_COLUMN} UInt64 MATERIALIZED {range_hash(key_range)}, "
         f"MODIFY SETTING non_replicated_deduplication_window = {DEDUP_WINDOW}",
     ]
 

@@ -17,7 +17,7 @@ from resources.clickhouse.ddl import (
     names,
     not_in,
     partition,
-    range_number,
+    range_hash,
 )
 from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
 from resources.dialects import qualified, string_literal
@@ -31,9 +31,10 @@ from resources.target import (
     LoadReceipt,
     TargetMoved,
     TargetOptions,
+    appends,
     is_rejected,
     rejected_of,
-    row_identity,
+    require_staged,
 )
 
 UNDIVIDED: Mapping[str, str | int] = {
@@ -96,7 +97,7 @@ class ClickHouseLoad:
         """The staging table as the range is to become. See `RangeLoad.audited_table`."""
         if self._audited is None:
             self._audited = self._require_staged(self._sent, "sent")
-            if self._appends:
+            if appends(self.plan, self.options):
                 self._target_rows = self._count(qualified(self.table), self._own)
                 self._take_in_known_rows()
                 self._audited = self.staged_rows()
@@ -131,7 +132,10 @@ class ClickHouseLoad:
         assert self._audited is not None
         self._require_staged(self._audited, "audited")
         self._still_ours()
-        if self._appends and self._count(qualified(self.table), self._own) != self._target_rows:
+        if (
+            appends(self.plan, self.options)
+            and self._count(qualified(self.table), self._own) != self._target_rows
+        ):
             raise TargetMoved(
                 f"{self.table} range {self.key_range.name}: somebody else wrote to it after the "
                 "audit"
@@ -169,7 +173,7 @@ class ClickHouseLoad:
         """
         stray = (
             f"({self.plan.target_range(self.key_range)}) "
-            f"AND {RANGE_COLUMN} != {range_number(self.key_range)}"
+            f"AND {RANGE_COLUMN} != {range_hash(self.key_range)}"
         )
         if self._count(qualified(self.table), stray):
             self._repeat(
@@ -178,23 +182,13 @@ class ClickHouseLoad:
             )
 
     def _require_staged(self, rows: int, which: str) -> int:
-        staged = self.staged_rows()
-        if staged != rows:
-            raise ReceiptMismatch(
-                f"{self.table} range {self.key_range.name}: {rows} rows were {which}, "
-                f"but {staged} arrived in the staging table"
-            )
-        return staged
-
-    @property
-    def _appends(self) -> bool:
-        return self.options.mode == "append" and bool(row_identity(self.plan))
+        return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
 
     @property
     def _own(self) -> str:
         """Condition: a row of the target that is in this range."""
         if self.atomic:
-            return f"_partition_id = '{range_number(self.key_range)}'"
+            return f"_partition_id = '{range_hash(self.key_range)}'"
         return self.plan.target_range(self.key_range)
 
     def _take_in_known_rows(self) -> None:
@@ -235,7 +229,7 @@ class ClickHouseLoad:
         # an INSERT SELECT outlives its lost client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {_text(self.lock)}) SYNC")
         delete, added = self._own, "1"
-        if self._appends:
+        if appends(self.plan, self.options):
             delete, added = "", f"NOT ({is_in(self.plan, self._already_there)})"
         elif self.options.mode == "upsert":
             delete = is_in(self.plan, self._staged)
@@ -266,7 +260,7 @@ class ClickHouseLoad:
             chunks,
             fmt,  # type: ignore[arg-type]
             name=self.staging,
-            settings=dict(self.options.settings) | {"insert_deduplication_token": digest},
+            settings={"insert_deduplication_token": digest},
         )
 
     def _still_ours(self) -> None:

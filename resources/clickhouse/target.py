@@ -17,7 +17,7 @@ from resources.clickhouse.ddl import (
     not_in,
     partition,
     plain_staging_table,
-    range_number,
+    range_hash,
     staging_table,
 )
 from resources.clickhouse.errors import EXISTS
@@ -340,11 +340,11 @@ class ClickHouseTarget:
     ) -> None:
         target, columns = qualified(table), copy_columns(plan)
         for key_range in into:
-            number = range_number(key_range)
+            number = range_hash(key_range)
             there = not_in(plan, target, f"_partition_id = '{number}'")
             self.resource.execute(
                 f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) SELECT {columns}, {number} "
-                f"FROM {target} WHERE _partition_id = '{range_number(gone)}' "
+                f"FROM {target} WHERE _partition_id = '{range_hash(gone)}' "
                 f"AND {plan.target_range(key_range)} AND {there}",
                 {**UNDIVIDED, "insert_allow_materialized_columns": 1},
             )

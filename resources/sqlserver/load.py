@@ -39,9 +39,10 @@ from resources.target import (
     MOST_REJECTED,
     LoadReceipt,
     TargetOptions,
+    appends,
     is_rejected,
     rejected_of,
-    row_identity,
+    require_staged,
 )
 
 RESOLVE_SECONDS = 30
@@ -92,7 +93,6 @@ class SqlServerLoad:
             batches,
             schema,
             batch_rows=self.options.batch_rows,
-            table_lock=self.options.table_lock,
         )
         self._sent += receipt.rows
         return receipt
@@ -126,7 +126,7 @@ class SqlServerLoad:
         """The staging table as the range is to become. See `RangeLoad.audited_table`."""
         if self._audited is None:
             self._audited = self._require_staged(self._sent, "sent")
-            if self._appends:
+            if appends(self.plan, self.options):
                 execute = self.session.execute
                 execute(drop_known(self.plan, self.table, self.staging))
                 execute(insert_all(self.plan, self.staging, self.table, self._own))
@@ -145,17 +145,7 @@ class SqlServerLoad:
         return kept
 
     def _require_staged(self, rows: int, which: str) -> int:
-        staged = self.staged_rows()
-        if staged != rows:
-            raise ReceiptMismatch(
-                f"{self.table} range {self.key_range.name}: {rows} rows were {which}, "
-                f"but {staged} arrived in the staging table"
-            )
-        return staged
-
-    @property
-    def _appends(self) -> bool:
-        return self.options.mode == "append" and bool(row_identity(self.plan))
+        return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
 
     @property
     def _own(self) -> str:
@@ -220,7 +210,7 @@ class SqlServerLoad:
             inserted = execute(insert_new(plan, table, staging))
             if update and updated + inserted != rows:
                 raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
-        elif self._appends:
+        elif appends(self.plan, self.options):
             execute(insert_new(plan, table, staging))
         else:
             execute(delete_range(plan, table, self._own))

@@ -14,7 +14,7 @@ from resources.clickhouse.ddl import (
     create_table,
     not_in,
     partition,
-    range_number,
+    range_hash,
     staging_table,
 )
 from resources.clickhouse.nullable import declared_type, split_type
@@ -80,7 +80,7 @@ def test_staging_fills_the_hidden_column_by_its_default() -> None:
     key_range = KeyRange("integer", 1, 9)
     create, alter = staging_table(TARGET, "stage", Owner("run-1", "t"), key_range)
     assert create.startswith("CREATE TABLE `shop`.`stage` AS `shop`.`orders` COMMENT 'tableferry:")
-    assert f"MODIFY COLUMN _range UInt64 MATERIALIZED {range_number(key_range)}," in alter
+    assert f"MODIFY COLUMN _range UInt64 MATERIALIZED {range_hash(key_range)}," in alter
 
 
 def test_range_numbers_depend_on_the_name_only() -> None:
