@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assets import transfer
+from assets.running import execute
 from pipelines.command import runner
 from tests.integration.conftest import Ferry
 
@@ -81,11 +81,11 @@ def test_nor_are_those_of_a_source_without_snapshots(
 
 def after_the_ranges(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Let something happen when a run's ranges are done, before it checks the whole tables."""
-    run_ranges = transfer.run_ranges
+    run_ranges = execute.run_ranges
 
     def and_then(*arguments: Any) -> Any:
         outcomes = run_ranges(*arguments)
         act()
         return outcomes
 
-    monkeypatch.setattr(transfer, "run_ranges", and_then)
+    monkeypatch.setattr(execute, "run_ranges", and_then)
