@@ -46,11 +46,13 @@ def test_compose_file_fits_the_specification() -> None:
 
 def test_compose_uses_the_names_that_the_product_reads() -> None:
     from pipelines import settings
+    from resources.connections import url_variable
+    from resources.registry import system_names
     from sensors.alerts import ALERT_URL
 
     given = compose["services"]["code-server"]["environment"]
     ours = {name for name in given if name.startswith("TABLEFERRY_")}
-    assert ours == {*settings.URLS, settings.TRANSFERS, ALERT_URL}
+    assert ours == {*map(url_variable, system_names()), settings.TRANSFERS, ALERT_URL}
     assert given[ALERT_URL] == f"${{{ALERT_URL}:-}}", "not set is none"
 
 
