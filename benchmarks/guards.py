@@ -30,7 +30,7 @@ from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres.resource import PostgresResource
 from resources.tables import TableRef
-from resources.types.conform import conform, schema, way_of
+from resources.types.conform import conform, conversion_of, schema
 from resources.types.conversions import UNGUARDED
 from resources.types.planner import plan_copy
 from resources.types.steps import plain
@@ -207,7 +207,7 @@ def _cast(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.R
     columns = []
     for sent, column in zip(batch.columns, plan.columns, strict=True):
         array = plain(sent)
-        steps = way_of(column, plan).steps
+        steps = conversion_of(column, plan).steps
         if column.target.type.startswith("Decimal"):
             array = array.cast(column.arrow_type)
         elif not column.target.type.startswith("Array"):

@@ -41,7 +41,7 @@ class ColumnPlan:
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """One hop of one table: where from, where to, and every column's way."""
+    """One hop of one table: where from, where to, and what becomes of every column."""
 
     source: TableRef
     target: TableRef

@@ -25,7 +25,7 @@ from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
 from resources.refusals import Where
 from resources.tables import Column, TableRef
 from resources.target import Target
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.samples import ConstantStyle
 from resources.types.type_map import TypeMap
 
@@ -243,7 +243,7 @@ class Source:
         self,
         format: Format,
         column: Column,
-        way: Route,
+        conversion: Conversion,
         table: TableRef,
         key: str,
         policy: OverflowPolicy,
@@ -253,7 +253,7 @@ class Source:
         Args:
             format: the format.
             column: of the source.
-            way: into the target's type.
+            conversion: into the target's type.
             table: the table, as messages name it.
             key: expression of a row's key.
             policy: what happens to values that do not fit.

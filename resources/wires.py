@@ -1,4 +1,4 @@
-"""Which wire formats out of a server are believed: edge values through the very way of the rows."""
+"""Which wire formats out of a server are believed: edge values by the very path of the rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from resources.refusals import refused_in_query
 from resources.registry import system as _system
 from resources.system import Source
 from resources.tables import Column, TableRef
-from resources.types.conform import conform, way_of
-from resources.types.conversions import Route, plain_type
+from resources.types.conform import conform, conversion_of
+from resources.types.conversions import Conversion, plain_type
 from resources.types.kinds import Binary, Kind, Text
 from resources.types.planner import ColumnOverride, plan_copy
 from resources.types.samples import REFUSED, Sample, meaning, samples
@@ -45,7 +45,7 @@ RELEASES = {True: "26.9", False: "26.7"}
 
 
 @dataclass(frozen=True)
-class Way:
+class TypePair:
     """A source column's declared type, and the type of its target column."""
 
     source: str
@@ -55,7 +55,7 @@ class Way:
 def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wrong, ...]:
     """Edge values of a hop's column types that do not leave its source as they must.
 
-    Constants take the way of the hop's rows: through its expressions, the driver or the tool, and
+    Constants take the path of the hop's rows: through its expressions, the driver or the tool, and
     the conversions before the target. Those that the target cannot hold must be refused. Asked for
     once per server, connection settings and set of types; see `resources.probe`.
 
@@ -69,10 +69,11 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
         StatementFailed: the connection broke, or the tool does not answer.
     """
     target = plan.target.system
-    ways = {
-        Way(column.source.type, plain_type(target, column.target.type)) for column in plan.columns
+    pairs = {
+        TypePair(column.source.type, plain_type(target, column.target.type))
+        for column in plan.columns
     }
-    ordered = sorted(ways, key=lambda way: (way.source, way.target))
+    ordered = sorted(pairs, key=lambda pair: (pair.source, pair.target))
 
     def ask() -> tuple[Wrong, ...]:
         found: list[Wrong] = []
@@ -96,13 +97,15 @@ class _Probe:
     def _sending(self) -> Source:
         return _system(self.source.system).as_source()
 
-    def wrong(self, ways: Sequence[Way]) -> list[Wrong]:
+    def wrong(self, pairs: Sequence[TypePair]) -> list[Wrong]:
         """What does not arrive; a failure of all is looked for type by type."""
-        plan = self._plan(ways)
+        plan = self._plan(pairs)
         columns = plan.columns[1:]
         style = self._sending.style
         assert style is not None
-        found = [samples(style, column.source.type, way_of(column, plan)) for column in columns]
+        found = [
+            samples(style, column.source.type, conversion_of(column, plan)) for column in columns
+        ]
         good = [[one for one in some if one.expected != REFUSED] for some in found]
         rows: list[Row] = list(zip_longest(*good))
         bad: list[Row] = [
@@ -122,26 +125,26 @@ class _Probe:
         except (StatementFailed, ReceiptMismatch, SchemaDrift, ValueRefused, _Misshapen) as error:
             if isinstance(error, StatementFailed) and error.transient:
                 raise
-            if len(ways) > 1:
-                return [one for way in ways for one in self.wrong([way])]
-            return [Wrong(ways[0].source, "its values", shown(error))]
+            if len(pairs) > 1:
+                return [one for pair in pairs for one in self.wrong([pair])]
+            return [Wrong(pairs[0].source, "its values", shown(error))]
         return [
             *_wrong_arrivals(plan, rows, arrived),
             *_wrong_refusals(plan, bad, outcomes),
         ]
 
-    def _plan(self, ways: Sequence[Way]) -> CopyPlan:
-        """A plan like the hop's, of one column per way."""
-        columns = {f"x{number}": way for number, way in enumerate(ways, start=1)}
+    def _plan(self, pairs: Sequence[TypePair]) -> CopyPlan:
+        """A plan like the hop's, of one column per pair of types."""
+        columns = {f"x{number}": pair for number, pair in enumerate(pairs, start=1)}
         return plan_copy(
             TableRef(self.source.system, "probe", "constants"),
             [
                 Column(KEY, "integer", False),
-                *(Column(name, way.source) for name, way in columns.items()),
+                *(Column(name, pair.source) for name, pair in columns.items()),
             ],
             TableRef(self.target, "probe", "constants"),
             key=KEY,
-            overrides={name: ColumnOverride(type=way.target) for name, way in columns.items()},
+            overrides={name: ColumnOverride(type=pair.target) for name, pair in columns.items()},
             target_version=RELEASES[self.long_calendar],
         )
 
@@ -213,7 +216,7 @@ class _Probe:
     def _framed(self, plan: CopyPlan, table: str) -> Arrivals:
         framing = Framing.fresh()
         sql = framing.in_query(plan.select(EVERYTHING, "text", rows_of=table))
-        kinds = [way_of(column, plan) for column in plan.columns]
+        kinds = [conversion_of(column, plan) for column in plan.columns]
         rows = []
         with self.source.read_arrow(sql) as batches:
             for batch in batches:
@@ -221,8 +224,8 @@ class _Probe:
                     fields = text.removesuffix(framing.row).split(framing.field)
                     rows.append(
                         [
-                            _landed(way.slot.kind, field)
-                            for way, field in zip(kinds, fields, strict=False)
+                            _staged_text(conversion.slot.kind, field)
+                            for conversion, field in zip(kinds, fields, strict=False)
                         ]
                     )
         return _numbered(plan, rows)
@@ -257,7 +260,7 @@ def _wrong_arrivals(plan: CopyPlan, rows: Sequence[Row], arrived: Arrivals) -> I
             elif text is None:
                 if not sample.optional:
                     yield Wrong(f"{type_}: {sample.what}", shown(sample.expected), shown(None))
-            elif not _same(way_of(column, plan), text, sample.expected):
+            elif not _same(conversion_of(column, plan), text, sample.expected):
                 yield Wrong(f"{type_}: {sample.what}", shown(sample.expected), shown(text))
 
 
@@ -275,11 +278,11 @@ def _only(row: Row) -> tuple[int, Sample]:
     return next((position, one) for position, one in enumerate(row) if one is not None)
 
 
-def _same(way: Route, text: str, expected: str) -> bool:
-    if isinstance(way.slot.kind, Text):
+def _same(conversion: Conversion, text: str, expected: str) -> bool:
+    if isinstance(conversion.slot.kind, Text):
         return text == expected
     try:
-        return meaning(way.source.kind, text) == meaning(way.source.kind, expected)
+        return meaning(conversion.source.kind, text) == meaning(conversion.source.kind, expected)
     except ValueError:
         return False
 
@@ -325,8 +328,8 @@ def _unescaped(field: bytes) -> str | None:
     return found.decode(errors="backslashreplace")
 
 
-def _landed(kind: Kind, field: str) -> str | None:
-    """A field for a landing table, see `resources.postgres.bcp_text`."""
+def _staged_text(kind: Kind, field: str) -> str | None:
+    """A field for the table that bcp fills, see `resources.postgres.bcp_text`."""
     if field == "":
         return None
     return field.removesuffix(END) if isinstance(kind, (Text, Binary)) else field

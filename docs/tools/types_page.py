@@ -7,7 +7,7 @@ import sys
 from resources.errors import InputError, TypeRefused
 from resources.plan import ColumnPlan
 from resources.tables import Column, TableRef
-from resources.types.conversions import Route, plain_type, route, source_export
+from resources.types.conversions import Conversion, conversion_between, plain_type, source_export
 from resources.types.export import Refusal
 from resources.types.planner import plan_copy
 
@@ -182,13 +182,13 @@ def _cells(source: str, target: str, type_: str) -> list[str]:
     except (TypeRefused, InputError):
         return [f"`{type_}`", "refused", _offer(source, type_), "no", "all"]
     column = plan.columns[1]
-    way = route(source, type_, target, plain_type(target, column.target.type))
+    conversion = conversion_between(source, type_, target, plain_type(target, column.target.type))
     return [
         f"`{type_}`",
         f"`{column.target.type}`",
-        _selected(way),
+        _selected(conversion),
         _text(column),
-        _refused(way),
+        _refused(conversion),
     ]
 
 
@@ -201,8 +201,8 @@ def _offer(source: str, type_: str) -> str:
     return f"with a text type: `{export.as_text.replace('{}', 'x')}`{note}{other}"
 
 
-def _selected(way: Route) -> str:
-    template = way.source.as_text if way.as_text else way.source.arrow
+def _selected(conversion: Conversion) -> str:
+    template = conversion.source.as_text if conversion.as_text else conversion.source.arrow
     return f"`{(template or '{}').replace('{}', 'x')}`"
 
 
@@ -210,11 +210,11 @@ def _text(column: ColumnPlan) -> str:
     return "yes" if column.text_sql else "no"
 
 
-def _refused(way: Route) -> str:
-    reasons = [step.reason for step in way.steps if not step.reason.endswith(NEVER)]
-    refuse = way.source.refuse_text if way.as_text else way.source.refuse
+def _refused(conversion: Conversion) -> str:
+    reasons = [step.reason for step in conversion.steps if not step.reason.endswith(NEVER)]
+    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
     if refuse:
-        reasons.append(way.source.refuse_reason)
+        reasons.append(conversion.source.refuse_reason)
     return "; ".join(reasons) or "none"
 
 

@@ -39,7 +39,7 @@ _KINDS: dict[type[kinds.Kind], Kind] = {
 
 
 @dataclass(frozen=True)
-class Declared:
+class DigestedType:
     """A declared type, taken apart. `kind` is None for a type that only a text can stand for."""
 
     kind: Kind | None
@@ -80,22 +80,22 @@ class Field:
         return quote(system, self.column(side).name)
 
 
-def declared(system: str, type_text: str) -> Declared:
+def declared(system: str, type_text: str) -> DigestedType:
     """Take a declared type apart, e.g. `numeric(38,10)` or `DateTime64(6, 'UTC')`."""
     found = registry.system(system).types.read(type_text)
     own = None if found.kind is None else _KINDS[type(found.kind)]
     match found.kind:
         case kinds.Decimal(precision, scale):
-            return Declared(own, found.name, precision, scale or 0)
+            return DigestedType(own, found.name, precision, scale or 0)
         case kinds.Text(units, characters, padded=padded):
-            return Declared(own, found.name, characters or units, padded=padded)
+            return DigestedType(own, found.name, characters or units, padded=padded)
         case kinds.Binary(length):
-            return Declared(own, found.name, length)
+            return DigestedType(own, found.name, length)
         case kinds.Time(digits):
-            return Declared(own, found.name, scale=digits)
+            return DigestedType(own, found.name, scale=digits)
         case kinds.Timestamp(digits, zone=zone):
-            return Declared(own, found.name, scale=digits, zoned=zone != "none")
-    return Declared(own, found.name)
+            return DigestedType(own, found.name, scale=digits, zoned=zone != "none")
+    return DigestedType(own, found.name)
 
 
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
@@ -191,7 +191,7 @@ def _as_text(system: str, column: Column) -> str:
     return template.replace("{}", quote(system, column.name))
 
 
-def _kind(source: Declared, target: Declared, column: ColumnPlan) -> Kind:
+def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan) -> Kind:
     if target.kind == "text":
         # a ClickHouse String also holds bytes, and times of day, for which it has no type
         if source.kind == "bytes" and _is_bytes(column.arrow_type):

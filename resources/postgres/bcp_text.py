@@ -1,4 +1,4 @@
-"""Fields of PostgreSQL as text for a SQL Server landing table, guards included."""
+"""Fields of PostgreSQL as text for the table that bcp fills in SQL Server, guards included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resources.plan import OverflowPolicy
 from resources.postgres.copy_text import condition_of, guarded
 from resources.refusals import Where
 from resources.tables import Column, TableRef
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.decimals import ToDecimal
 from resources.types.declared import read
 from resources.types.kinds import (
@@ -27,13 +27,13 @@ from resources.types.steps import Cast, Finite, Length, Step, Units, Whole, With
 
 
 def bcp_expression(
-    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
+    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
 ) -> str | None:
     """The text expression of a field, NULL where the value is; None if there is no exact one.
 
     Args:
         column: of PostgreSQL.
-        way: into a SQL Server type.
+        conversion: into a SQL Server type.
         source: the table, as messages name it.
         key: expression of a row's key.
         policy: opt-ins change values and count what they changed, which a query that streams
@@ -43,37 +43,39 @@ def bcp_expression(
         return None
     name = quote("postgres", column.name)
     where = Where(str(source), column.name, key, name)
-    value, text = _forms(way, name, read(column.type).name == "character")
+    value, text = _forms(conversion, name, read(column.type).name == "character")
     if text is None:
         return None
-    for step in reversed(way.steps):
+    for step in reversed(conversion.steps):
         if isinstance(step, Cast):
             continue
-        condition = _condition(step, way, value)
+        condition = _condition(step, conversion, value)
         if condition is None:
             return None
         if condition:
             text = guarded(text, condition, where, step.reason, "text")
-    refuse = way.source.refuse_text if way.as_text else way.source.refuse
+    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
     if refuse:
-        text = guarded(text, refuse.replace("{}", name), where, way.source.refuse_reason, "text")
+        text = guarded(
+            text, refuse.replace("{}", name), where, conversion.source.refuse_reason, "text"
+        )
     return text
 
 
-def _forms(way: Route, name: str, padded: bool) -> tuple[str, str | None]:
+def _forms(conversion: Conversion, name: str, padded: bool) -> tuple[str, str | None]:
     """What the guards look at, and the text that travels."""
-    kind, room = way.source.kind, way.slot.kind
-    if way.as_text or isinstance(kind, Text):
-        template = way.source.as_text if way.as_text else None
-        value = (template or way.source.arrow).replace("{}", name)
-        if padded and not way.as_text:
+    kind, room = conversion.source.kind, conversion.slot.kind
+    if conversion.as_text or isinstance(kind, Text):
+        template = conversion.source.as_text if conversion.as_text else None
+        value = (template or conversion.source.arrow).replace("{}", name)
+        if padded and not conversion.as_text:
             # any cast to text would cut char's padding
             return (
                 f"concat({value})",
                 f"CASE WHEN {name} IS NOT NULL THEN concat({value}, '{END}') END",
             )
         return f"({value})::text", f"(({value})::text || '{END}')"
-    value = (way.source.text or "{}").replace("{}", name)
+    value = (conversion.source.text or "{}").replace("{}", name)
     if isinstance(kind, Time):
         value = name  # its own text would not compare as a time
     text: str | None = f"({value})::text"
@@ -96,9 +98,9 @@ def _forms(way: Route, name: str, padded: bool) -> tuple[str, str | None]:
     return value, text
 
 
-def _condition(step: Step, way: Route, value: str) -> str | None:
+def _condition(step: Step, conversion: Conversion, value: str) -> str | None:
     """When a value breaks a step's guard; empty if none can, None if SQL cannot tell."""
-    kind, room = way.source.kind, way.slot.kind
+    kind, room = conversion.source.kind, conversion.slot.kind
     if isinstance(kind, Decimal) and isinstance(room, Integer):
         # several steps that each look at a part of it
         return (

@@ -8,7 +8,7 @@ from resources.dialects import quote, string_literal
 from resources.plan import OverflowPolicy
 from resources.refusals import MARK, SHOWN, Where
 from resources.tables import Column, TableRef
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.decimals import ToDecimal
 from resources.types.kinds import (
     EPOCH,
@@ -53,7 +53,7 @@ def guarded(expression: str, condition: str, where: Where, reason: str, type_: s
 
 
 def text_expression(
-    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
+    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
 ) -> str | None:
     """The expression for tab-separated rows, its guard included; None if there is no exact one.
 
@@ -63,25 +63,25 @@ def text_expression(
     if policy in ("null", "clamp"):
         return None
     name = quote(source.system, column.name)
-    if way.as_text or isinstance(way.source.kind, Text):
-        if way.source.refuse_text is not None and way.as_text:
+    if conversion.as_text or isinstance(conversion.source.kind, Text):
+        if conversion.source.refuse_text is not None and conversion.as_text:
             return None
-        template = way.source.as_text if way.as_text else way.source.text
+        template = conversion.source.as_text if conversion.as_text else conversion.source.text
         return template and template.replace("{}", name)
-    template = way.source.text
-    if template is None or not _same_family(way.source.kind, way.slot.kind):
+    template = conversion.source.text
+    if template is None or not _same_family(conversion.source.kind, conversion.slot.kind):
         return None
     expression = template.replace("{}", name)
     conditions = []
     reason = ""
-    for step in way.steps:
-        condition = condition_of(step, way.source.kind, expression)
+    for step in conversion.steps:
+        condition = condition_of(step, conversion.source.kind, expression)
         if condition:
             conditions.append(condition)
             reason = step.reason
     if not conditions:
         return expression
-    type_ = _sql_type(way.source.kind)
+    type_ = _sql_type(conversion.source.kind)
     where = Where(str(source), column.name, key, name)
     return guarded(expression, " OR ".join(conditions), where, reason, type_)
 

@@ -20,7 +20,7 @@ from resources.refusals import Where
 from resources.registry import system
 from resources.system import Source
 from resources.tables import Column, TableRef
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.kinds import Decimal
 from resources.types.samples import ConstantStyle
 
@@ -113,15 +113,15 @@ class PostgresSource(Source):
         self,
         format: Format,
         column: Column,
-        way: Route,
+        conversion: Conversion,
         table: TableRef,
         key: str,
         policy: OverflowPolicy,
     ) -> str | None:
         """The expression of a field; None if there is no exact one."""
         if format == "delimited":
-            return bcp_expression(column, way, table, key, policy)
-        return text_expression(column, way, table, key, policy)
+            return bcp_expression(column, conversion, table, key, policy)
+        return text_expression(column, conversion, table, key, policy)
 
     def read_text(
         self,

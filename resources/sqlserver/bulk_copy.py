@@ -75,22 +75,22 @@ def bulk_copy(
     times = _has_times(plan) and not keeps_times(resource, session, scratch)
     if not brackets and not times:
         return copy(plan, staging, _Counted(batches), schema)
-    landed, landed_plan = replace(staging, name=f"{staging.name}_arrow"), numbered(plan)
-    selected = copy_columns(landed_plan)
+    copied_table, copied_plan = replace(staging, name=f"{staging.name}_arrow"), numbered(plan)
+    selected = copy_columns(copied_plan)
     if times:
-        selected, landed_plan = _times_again(landed_plan), _in_timestamps(landed_plan)
-        schema = _schema(landed_plan)
+        selected, copied_plan = _times_again(copied_plan), _in_timestamps(copied_plan)
+        schema = _schema(copied_plan)
         batches = _converted(batches, schema)
-    session.execute(drop_table(landed))
-    session.execute(create_staging(landed_plan, landed))
+    session.execute(drop_table(copied_table))
+    session.execute(create_staging(copied_plan, copied_table))
     try:
-        receipt = copy(landed_plan, landed, _Counted(batches), schema)
+        receipt = copy(copied_plan, copied_table, _Counted(batches), schema)
         session.execute(
             f"INSERT INTO {qualified(staging)} ({copy_columns(plan)}) "
-            f"SELECT {selected} FROM {qualified(landed)}"
+            f"SELECT {selected} FROM {qualified(copied_table)}"
         )
     finally:
-        session.execute(drop_table(landed))
+        session.execute(drop_table(copied_table))
     return receipt
 
 

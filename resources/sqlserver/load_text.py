@@ -16,8 +16,8 @@ from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver.bcp import BcpTool, require_rows, running
 from resources.sqlserver.ddl import copy_columns, count, drop_table
-from resources.sqlserver.landing_table import landing
 from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.sqlserver.text_staging import text_staging
 from resources.tables import TableRef
 from resources.target import LoadReceipt
 
@@ -57,34 +57,34 @@ def load_files(
         StatementFailed: the tool or the server complained.
         DiskFull: there is no room for a file.
     """
-    tool, landed = resource.bcp_tool(), replace(staging, name=f"{staging.name}_text")
-    ways = [landing(column.target.type) for column in plan.columns]
+    tool, text_table = resource.bcp_tool(), replace(staging, name=f"{staging.name}_text")
+    staged = [text_staging(column.target.type) for column in plan.columns]
     # bcp itself quotes the columns' names, and not as every server wants it
-    columns = [quote("sqlserver", f"c{number}") for number, _ in enumerate(ways, start=1)]
+    columns = [quote("sqlserver", f"c{number}") for number, _ in enumerate(staged, start=1)]
     definitions = ", ".join(
-        f"{name} {way.type} NULL" for name, way in zip(columns, ways, strict=True)
+        f"{name} {column.type} NULL" for name, column in zip(columns, staged, strict=True)
     )
-    session.execute(drop_table(landed))
-    session.execute(f"CREATE TABLE {qualified(landed)} ({definitions})")
+    session.execute(drop_table(text_table))
+    session.execute(f"CREATE TABLE {qualified(text_table)} ({definitions})")
     try:
         artifacts: list[Artifact] = []
         rows = 0
         for artifact in _artifacts(folder, chunks, framing, resource.artifact_limit()):
             task = f"{plan.target} range {key_range.name}: {artifact.path.name}"
-            _copy_in(resource, tool, landed, artifact, framing, task)
+            _copy_in(resource, tool, text_table, artifact, framing, task)
             artifacts.append(artifact)
             rows += artifact.rows
-            _same("landed", int(session.query(count(landed))[0][0]), rows, staging)
+            _same("arrived", int(session.query(count(text_table))[0][0]), rows, staging)
         casts = ", ".join(
-            way.cast.replace("{}", name) for name, way in zip(columns, ways, strict=True)
+            column.cast.replace("{}", name) for name, column in zip(columns, staged, strict=True)
         )
         session.execute(
             f"INSERT INTO {qualified(staging)} ({copy_columns(plan)}) "
-            f"SELECT {casts} FROM {qualified(landed)}"
+            f"SELECT {casts} FROM {qualified(text_table)}"
         )
         _same("staged", int(session.query(count(staging))[0][0]), rows, staging)
     finally:
-        session.execute(drop_table(landed))
+        session.execute(drop_table(text_table))
     return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
 
 

@@ -17,7 +17,7 @@ from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.tsv_text import tab_separated
 from resources.system import Source
 from resources.tables import Column, TableRef
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.samples import SECOND, ConstantStyle
 
 
@@ -88,13 +88,13 @@ class SqlServerSource(Source):
         self,
         format: Format,
         column: Column,
-        way: Route,
+        conversion: Conversion,
         table: TableRef,
         key: str,
         policy: OverflowPolicy,
     ) -> str | None:
         """The expression of a field; None if there is no exact one."""
-        return tab_separated(column, way, table, key, policy)
+        return tab_separated(column, conversion, table, key, policy)
 
     def read_text(
         self,

@@ -13,7 +13,7 @@ from resources.dialects import quote, string_literal
 from resources.plan import OverflowPolicy
 from resources.refusals import MARK, Where
 from resources.tables import Column, TableRef
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.kinds import (
     EPOCH,
     Boolean,
@@ -48,7 +48,7 @@ https://clickhouse.com/docs/interfaces/formats/TabSeparated"""
 
 
 def tab_separated(
-    column: Column, way: Route, source: TableRef, key: str, policy: OverflowPolicy
+    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
 ) -> str | None:
     """The T-SQL expression of a field, never NULL; None if there is no exact one.
 
@@ -56,7 +56,7 @@ def tab_separated(
 
     Args:
         column: of SQL Server.
-        way: into a ClickHouse type.
+        conversion: into a ClickHouse type.
         source: the table, as messages name it.
         key: expression of a row's key.
         policy: as of `bcp_expression`.
@@ -64,19 +64,19 @@ def tab_separated(
     if policy in ("null", "clamp"):
         return None
     name = quote("sqlserver", column.name)
-    text = _text(column, way, name)
+    text = _text(column, conversion, name)
     if text is None:
         return None
-    if isinstance(way.source.kind, Float):
+    if isinstance(conversion.source.kind, Float):
         # so that it is exact also where a server prints or reads otherwise than documented
         where = Where(str(source), column.name, key, name)
         text = _guarded(text, f"CAST({text} AS float) <> {name}", where, INEXACT)
     # not ISNULL, which would cut the mark to the length of a bit's text
     expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
-    for step in reversed(way.steps):
+    for step in reversed(conversion.steps):
         if isinstance(step, (Cast, TimeText, ParseTimestamp, Unreplaced)):
             continue
-        condition = _condition(step, way, name)
+        condition = _condition(step, conversion, name)
         if condition is None:
             return None
         where = Where(str(source), column.name, key, name)
@@ -84,10 +84,10 @@ def tab_separated(
     return expression
 
 
-def _text(column: Column, way: Route, name: str) -> str | None:
-    kind, room = way.source.kind, way.slot.kind
-    if way.as_text or isinstance(kind, (Text, Time)):
-        value = (way.source.as_text or "{}").replace("{}", name)
+def _text(column: Column, conversion: Conversion, name: str) -> str | None:
+    kind, room = conversion.source.kind, conversion.slot.kind
+    if conversion.as_text or isinstance(kind, (Text, Time)):
+        value = (conversion.source.as_text or "{}").replace("{}", name)
         return _escaped(value) if isinstance(kind, Text) else value
     match kind, room:
         case Boolean(), Boolean() | Integer():
@@ -98,13 +98,13 @@ def _text(column: Column, way: Route, name: str) -> str | None:
             | (Date(), Date())
             | (Uuid(), Uuid())
         ):
-            return (way.source.as_text or "").replace("{}", name) or None
+            return (conversion.source.as_text or "").replace("{}", name) or None
         case Float(), Float():
             # style 3 is documented as lossless; a real is exact as a float, the only one of the two
             # for which Babelfish has it, and it pads
             return f"LTRIM(RTRIM(CONVERT(varchar(40), CAST({name} AS float), 3)))"
         case Timestamp(), Timestamp():
-            return (way.source.text or "").replace("{}", name) or None
+            return (conversion.source.text or "").replace("{}", name) or None
     return None
 
 
@@ -117,8 +117,8 @@ def _escaped(value: str) -> str:
     return f"CASE WHEN DATALENGTH({value}) = 0 THEN N'{EMPTY}' ELSE {text} END"
 
 
-def _condition(step: Step, way: Route, name: str) -> str | None:
-    kind = way.source.kind
+def _condition(step: Step, conversion: Conversion, name: str) -> str | None:
+    kind = conversion.source.kind
     if isinstance(step, UtcOffset):
         return f"DATEPART(tz, {name}) <> 0"
     if isinstance(step, TextWithin):

@@ -11,7 +11,7 @@ from resources import registry
 from resources.errors import SchemaDrift, ValueRefused
 from resources.plan import ColumnPlan, CopyPlan
 from resources.refusals import SHOWN
-from resources.types.conversions import Route, plain_type, route
+from resources.types.conversions import Conversion, conversion_between, plain_type
 from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
 from resources.types.steps import Violation, plain, relax
 
@@ -47,10 +47,10 @@ def schema(plan: CopyPlan) -> pa.Schema:
     )
 
 
-def way_of(column: ColumnPlan, plan: CopyPlan) -> Route:
-    """The way of a column, which its plan determines."""
+def conversion_of(column: ColumnPlan, plan: CopyPlan) -> Conversion:
+    """The conversion of a column, which its plan determines."""
     target_type = plain_type(plan.target.system, column.target.type)
-    return route(
+    return conversion_between(
         plan.source.system,
         column.source.type,
         plan.target.system,
@@ -66,9 +66,9 @@ def _convert(
     plan: CopyPlan,
     counts: dict[str, int],
 ) -> pa.Array:
-    way = way_of(column, plan)
+    conversion = conversion_of(column, plan)
     array = raw = plain(batch.column(position))
-    for step in way.steps:
+    for step in conversion.steps:
         try:
             result = step.convert(array)
         except pa.ArrowInvalid as error:

@@ -1,4 +1,4 @@
-"""Which way a source column takes into a target column: expressions, Arrow type, guarded steps."""
+"""How a source column becomes a target column: expressions, Arrow type, guarded steps."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1
 
 
 @dataclass(frozen=True)
-class Route:
-    """The way of one column."""
+class Conversion:
+    """The conversion of one column."""
 
     source: Export
     slot: Slot
@@ -66,7 +66,7 @@ class Route:
         return not all(isinstance(step, UNGUARDED) for step in self.steps)
 
 
-class NoRoute(Exception):
+class NoConversion(Exception):
     """The target type cannot hold the source type; the message says why."""
 
 
@@ -86,10 +86,10 @@ def default_type(system: str, kind: Kind) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def route(
+def conversion_between(
     source: str, source_type: str, target: str, target_type: str, long_calendar: bool = False
-) -> Route:
-    """The way from a declared source type to a declared target type.
+) -> Conversion:
+    """The conversion of a declared source type into a declared target type.
 
     Args:
         source: the source's system.
@@ -99,15 +99,15 @@ def route(
         long_calendar: see `CopyPlan`.
 
     Raises:
-        NoRoute: there is none that is exact for any value.
+        NoConversion: there is none that is exact for any value.
     """
     export = source_export(source, source_type)
     slot = target_slot(target, target_type, long_calendar)
     if slot is None:
-        raise NoRoute(f"{target_type} is no target type that we can fill exactly")
+        raise NoConversion(f"{target_type} is no target type that we can fill exactly")
     if isinstance(export, Refusal):
         if not isinstance(slot.kind, Text) or export.as_text is None:
-            raise NoRoute(f"it is {export.why}")
+            raise NoConversion(f"it is {export.why}")
         export = Export(Text(), export.as_text, None, export.as_text)
     kind = export.kind
     if isinstance(kind, Binary) and slot.takes_bytes:
@@ -116,19 +116,19 @@ def route(
     as_text = as_text and not export.text_of_arrow
     if as_text and export.as_text is None:
         if isinstance(kind, Binary):
-            raise NoRoute("bytes are no text")
+            raise NoConversion("bytes are no text")
         as_text = False
     sent: Kind = (export.text_kind or Text()) if as_text else kind
     arrow = _system(source).types.arrives_as(slot.arrow, sent)
     steps = _steps(sent, slot, arrow, _Sides.of(source, target))
     if isinstance(sent, Array) and not slot.nullable:
         steps.insert(0, Present())
-    return Route(export, slot, arrow, tuple(steps), as_text)
+    return Conversion(export, slot, arrow, tuple(steps), as_text)
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """The two systems of a way, as far as its steps depend on them."""
+    """The two systems of a conversion, as far as its steps depend on them."""
 
     source_name: str
     source: TypeMap
@@ -200,7 +200,7 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
             return _timestamps(kind, slot.kind, arrow, sides)
         case Timestamp(zone="none" | "utc"), Integer() if kind.digits <= 6:
             return [
-                *_moments(kind, kind.low, kind.high, sides.source_name, infinities),
+                *_instants(kind, kind.low, kind.high, sides.source_name, infinities),
                 View(arrow),
             ]
         case Uuid(), Uuid():
@@ -210,7 +210,7 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
             return [Items(step) for step in inner]
         case ((Integer() | Float() | Boolean()), Text()):
             return [Cast(arrow)]
-    raise NoRoute("the two have no values in common that would survive")
+    raise NoConversion("the two have no values in common that would survive")
 
 
 def _scaled(arrow: pa.DataType) -> Step:
@@ -229,7 +229,7 @@ def _dates(kind: Date, low: int, high: int, holder: str, infinities: bool) -> li
     return [Within(low, high, f"is outside of {holder}'s {_day(low)} to {_day(high)}")]
 
 
-def _moments(kind: Timestamp, low: int, high: int, holder: str, infinities: bool) -> list[Step]:
+def _instants(kind: Timestamp, low: int, high: int, holder: str, infinities: bool) -> list[Step]:
     if kind.low >= low and kind.high <= high and not infinities:
         return []
     first, last = _day(low // MICROSECONDS_PER_DAY), _day(high // MICROSECONDS_PER_DAY)
@@ -264,14 +264,14 @@ def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Si
             steps.append(TextWithin(low, high, reason))
         if pa.types.is_timestamp(arrow):
             if kind.digits == 7:
-                raise NoRoute(f"it has 7 decimals of a second, the target {room.digits}")
+                raise NoConversion(f"it has 7 decimals of a second, the target {room.digits}")
             steps.append(ParseTimestamp())
         return [*steps, Cast(arrow)]
     if kind.zone == "none" and room.zone == "utc" and not sides.target.wall_clocks_as_utc:
-        raise NoRoute("a wall clock has no UTC offset")
+        raise NoConversion("a wall clock has no UTC offset")
     if kind.zone == "utc" and room.zone == "none":
-        raise NoRoute("an instant is no wall clock")
-    steps = _moments(kind, room.low, room.high, sides.target_title, sides.source.infinities)
+        raise NoConversion("an instant is no wall clock")
+    steps = _instants(kind, room.low, room.high, sides.target_title, sides.source.infinities)
     if kind.digits > room.digits:
         unit = 10 ** (6 - room.digits)
         steps.append(Whole(unit, f"has more than {room.digits} decimals of a second"))

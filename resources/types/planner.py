@@ -14,12 +14,12 @@ from resources.registry import system as _system
 from resources.tables import Column, TableRef
 from resources.types.advice import alternative, no_decimal, text_type
 from resources.types.conversions import (
-    NoRoute,
-    Route,
+    Conversion,
+    NoConversion,
+    conversion_between,
     default_type,
     holds,
     plain_type,
-    route,
     source_export,
     target_slot,
 )
@@ -97,7 +97,7 @@ def plan_copy(
             plans.append(
                 _plan_column(source, column, target.system, override, key_sql, version, text_format)
             )
-        except NoRoute as error:
+        except NoConversion as error:
             refused[column.name] = f"column {column.name!r} of type {column.type}: {error}"
             refusal = TypeRefused
         except InputError as error:
@@ -160,24 +160,24 @@ def _plan_column(
     long_calendar = types.has_long_calendar(version)
     target_type = _target_type(source, column, target, override)
     try:
-        way = route(source, column.type, target, target_type, long_calendar)
-    except NoRoute as error:
+        conversion = conversion_between(source, column.type, target, target_type, long_calendar)
+    except NoConversion as error:
         advice = alternative(source, column, target)
-        raise NoRoute(f"{error}, so not to {target_type}; {advice}") from None
-    if override.on_overflow != "refuse" and not _can_overflow(way, override):
+        raise NoConversion(f"{error}, so not to {target_type}; {advice}") from None
+    if override.on_overflow != "refuse" and not _can_overflow(conversion, override):
         raise InputError(f"column {column.name!r}: no value can overflow")
     name = quote(source, column.name)
-    expression = ((way.source.as_text if way.as_text else None) or way.source.arrow).replace(
-        "{}", name
-    )
-    refuse = way.source.refuse_text if way.as_text else way.source.refuse
+    expression = (
+        (conversion.source.as_text if conversion.as_text else None) or conversion.source.arrow
+    ).replace("{}", name)
+    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
     if refuse:
         expression = sending.guarded(
             expression,
             refuse.replace("{}", name),
             Where(str(table), column.name, key_sql, name),
-            way.source.refuse_reason,
-            "text" if way.as_text else way.source.refuse_type,
+            conversion.source.refuse_reason,
+            "text" if conversion.as_text else conversion.source.refuse_type,
         )
     nullable = column.nullable or override.on_overflow == "null"
     final = target_type
@@ -185,21 +185,21 @@ def _plan_column(
         assert types.low_cardinality is not None
         final = types.low_cardinality(target_type)
     text_sql = None
-    if text_format and (not isinstance(way.slot.kind, Float) or types.reads_floats(version)):
+    if text_format and (not isinstance(conversion.slot.kind, Float) or types.reads_floats(version)):
         policy = override.on_overflow
-        text_sql = sending.text_sql(text_format, column, way, table, key_sql, policy)
+        text_sql = sending.text_sql(text_format, column, conversion, table, key_sql, policy)
     return ColumnPlan(
         source=column,
-        target=Column(override.rename or column.name, final, nullable and way.slot.nullable),
+        target=Column(override.rename or column.name, final, nullable and conversion.slot.nullable),
         arrow_sql=expression,
-        arrow_type=way.arrow,
+        arrow_type=conversion.arrow,
         text_sql=text_sql,
         on_overflow=override.on_overflow,
     )
 
 
-def _can_overflow(way: Route, override: ColumnOverride) -> bool:
-    return way.guarded or override.on_overflow == "text"
+def _can_overflow(conversion: Conversion, override: ColumnOverride) -> bool:
+    return conversion.guarded or override.on_overflow == "text"
 
 
 def _target_type(source: str, column: Column, target: str, override: ColumnOverride) -> str:
@@ -218,10 +218,10 @@ def _target_type(source: str, column: Column, target: str, override: ColumnOverr
     if override.on_overflow == "text":
         return text_type(target)
     if isinstance(export, Refusal):
-        raise NoRoute(f"it is {export.why}; {alternative(source, column, target)}")
+        raise NoConversion(f"it is {export.why}; {alternative(source, column, target)}")
     type_or_none = default_type(target, export.kind)
     if type_or_none is None:
-        raise NoRoute(no_decimal(export, column, target))
+        raise NoConversion(no_decimal(export, column, target))
     return type_or_none
 
 

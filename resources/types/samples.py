@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from resources.types.conversions import Route
+from resources.types.conversions import Conversion
 from resources.types.declared import read
 from resources.types.kinds import (
     EPOCH,
@@ -97,18 +97,18 @@ class ConstantStyle:
     """Of a value of seven decimals: NULL on a server that holds six."""
 
 
-def samples(style: ConstantStyle, declared: str, way: Route) -> list[Sample]:
-    """Edge values of a source column of a declared type, for a target as its route describes it.
+def samples(style: ConstantStyle, declared: str, conversion: Conversion) -> list[Sample]:
+    """Edge values of a source column of a declared type, for a target as its conversion has it.
 
     Args:
         style: the source's.
         declared: the column's type.
-        way: where it goes; its slot says which values have to be refused.
+        conversion: where it goes; its slot says which values have to be refused.
 
     Returns:
         Those that arrive, and those that must not; empty for a kind of which nothing is sampled.
     """
-    kind, room = way.source.kind, way.slot.kind
+    kind, room = conversion.source.kind, conversion.slot.kind
     as_text = isinstance(room, Text)
     if as_text:
         if isinstance(kind, Float) or (style.free_notation and not isinstance(kind, Text | Time)):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from resources.digest.fields import Declared, declared, fields, not_compared
+from resources.digest.fields import DigestedType, declared, fields, not_compared
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
 
@@ -15,53 +15,53 @@ from resources.tables import Column, TableRef
 @pytest.mark.parametrize(
     ("system", "text", "expected"),
     [
-        ("postgres", "bigint", Declared("integer", "bigint")),
-        ("postgres", "numeric(12,2)", Declared("decimal", "numeric", 12, 2)),
-        ("postgres", "numeric", Declared("decimal", "numeric", None, 0)),
-        ("postgres", "money", Declared("decimal", "money", 19, 2)),
-        ("postgres", "character(3)", Declared("text", "character", 3, padded=True)),
-        ("postgres", "character varying(8)", Declared("text", "character varying", 8)),
+        ("postgres", "bigint", DigestedType("integer", "bigint")),
+        ("postgres", "numeric(12,2)", DigestedType("decimal", "numeric", 12, 2)),
+        ("postgres", "numeric", DigestedType("decimal", "numeric", None, 0)),
+        ("postgres", "money", DigestedType("decimal", "money", 19, 2)),
+        ("postgres", "character(3)", DigestedType("text", "character", 3, padded=True)),
+        ("postgres", "character varying(8)", DigestedType("text", "character varying", 8)),
         (
             "postgres",
             "timestamp(3) with time zone",
-            Declared("timestamp", "timestamp with time zone", None, 3, zoned=True),
+            DigestedType("timestamp", "timestamp with time zone", None, 3, zoned=True),
         ),
         (
             "postgres",
             "timestamp without time zone",
-            Declared("timestamp", "timestamp without time zone", None, 6),
+            DigestedType("timestamp", "timestamp without time zone", None, 6),
         ),
-        ("postgres", "time without time zone", Declared("time", "time without time zone", None, 6)),
-        ("postgres", "time with time zone", Declared(None, "time with time zone")),
-        ("postgres", "integer[]", Declared("array", "integer[]")),
-        ("postgres", "interval", Declared(None, "interval")),
-        ("sqlserver", "nvarchar(max)", Declared("text", "nvarchar")),
-        ("sqlserver", "nchar(5)", Declared("text", "nchar", 5, padded=True)),
-        ("sqlserver", "decimal(38,10)", Declared("decimal", "decimal", 38, 10)),
-        ("sqlserver", "decimal", Declared("decimal", "decimal", 18, 0)),
-        ("sqlserver", "smallmoney", Declared("decimal", "smallmoney", 10, 4)),
-        ("sqlserver", "datetime2(7)", Declared("timestamp", "datetime2", None, 7)),
-        ("sqlserver", "datetime", Declared("timestamp", "datetime", None, 3)),
+        ("postgres", "time without time zone", DigestedType("time", "time without time zone", None, 6)),
+        ("postgres", "time with time zone", DigestedType(None, "time with time zone")),
+        ("postgres", "integer[]", DigestedType("array", "integer[]")),
+        ("postgres", "interval", DigestedType(None, "interval")),
+        ("sqlserver", "nvarchar(max)", DigestedType("text", "nvarchar")),
+        ("sqlserver", "nchar(5)", DigestedType("text", "nchar", 5, padded=True)),
+        ("sqlserver", "decimal(38,10)", DigestedType("decimal", "decimal", 38, 10)),
+        ("sqlserver", "decimal", DigestedType("decimal", "decimal", 18, 0)),
+        ("sqlserver", "smallmoney", DigestedType("decimal", "smallmoney", 10, 4)),
+        ("sqlserver", "datetime2(7)", DigestedType("timestamp", "datetime2", None, 7)),
+        ("sqlserver", "datetime", DigestedType("timestamp", "datetime", None, 3)),
         (
             "sqlserver",
             "datetimeoffset(6)",
-            Declared("timestamp", "datetimeoffset", None, 6, zoned=True),
+            DigestedType("timestamp", "datetimeoffset", None, 6, zoned=True),
         ),
-        ("sqlserver", "varbinary(16)", Declared("bytes", "varbinary", 16)),
-        ("clickhouse", "Decimal(38, 10)", Declared("decimal", "Decimal", 38, 10)),
-        ("clickhouse", "Decimal64(4)", Declared("decimal", "Decimal64", 18, 4)),
-        ("clickhouse", "LowCardinality(Nullable(String))", Declared("text", "String")),
+        ("sqlserver", "varbinary(16)", DigestedType("bytes", "varbinary", 16)),
+        ("clickhouse", "Decimal(38, 10)", DigestedType("decimal", "Decimal", 38, 10)),
+        ("clickhouse", "Decimal64(4)", DigestedType("decimal", "Decimal64", 18, 4)),
+        ("clickhouse", "LowCardinality(Nullable(String))", DigestedType("text", "String")),
         (
             "clickhouse",
             "DateTime64(6, 'UTC')",
-            Declared("timestamp", "DateTime64", None, 6, zoned=True),
+            DigestedType("timestamp", "DateTime64", None, 6, zoned=True),
         ),
-        ("clickhouse", "FixedString(3)", Declared("bytes", "FixedString", 3)),
-        ("clickhouse", "Array(Nullable(Int32))", Declared("array", "Array")),
-        ("clickhouse", "UInt256", Declared("decimal", "UInt256", 76, 0)),
+        ("clickhouse", "FixedString(3)", DigestedType("bytes", "FixedString", 3)),
+        ("clickhouse", "Array(Nullable(Int32))", DigestedType("array", "Array")),
+        ("clickhouse", "UInt256", DigestedType("decimal", "UInt256", 76, 0)),
     ],
 )
-def test_declared(system: str, text: str, expected: Declared) -> None:
+def test_declared(system: str, text: str, expected: DigestedType) -> None:
     assert declared(system, text) == expected
 
 

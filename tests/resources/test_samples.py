@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resources.registry import system
-from resources.types.conversions import default_type, route, source_export
+from resources.types.conversions import conversion_between, default_type, source_export
 from resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
 from resources.types.samples import REFUSED, Sample, meaning, samples
 from resources.wires import _unescaped
@@ -21,7 +21,7 @@ def found(source: str, declared: str, target_type: str | None = None) -> list[Sa
     assert chosen is not None
     style = system(source).as_source().style
     assert style is not None
-    return samples(style, declared, route(source, declared, "clickhouse", chosen))
+    return samples(style, declared, conversion_between(source, declared, "clickhouse", chosen))
 
 
 @pytest.mark.parametrize(

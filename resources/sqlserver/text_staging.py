@@ -9,15 +9,15 @@ from resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
 
 
 @dataclass(frozen=True)
-class Landing:
-    """One column of the landing table; `{}` stands for its quoted name in `cast`."""
+class StagedText:
+    """One column of the table that bcp fills; `{}` stands for its quoted name in `cast`."""
 
     type: str
     cast: str
 
 
-def landing(target_type: str) -> Landing:
-    """How a column of a SQL Server type is landed.
+def text_staging(target_type: str) -> StagedText:
+    """How a column of a SQL Server type is staged as text.
 
     Texts are as CAST of nvarchar takes them in every language and DATEFORMAT setting.
     """
@@ -27,14 +27,14 @@ def landing(target_type: str) -> Landing:
         # LEN leaves out trailing blanks, of which there are none before the end
         length = kind.units
         room = f"nvarchar({length + 1 if length and length < MAX_UNITS else 'max'})"
-        return Landing(room, "LEFT({}, LEN({}) - 1)")
+        return StagedText(room, "LEFT({}, LEN({}) - 1)")
     if isinstance(kind, Binary):
         length = kind.length
         room = f"varbinary({length + 1 if length and length < MAX_BYTES else 'max'})"
-        return Landing(room, "SUBSTRING({}, 1, DATALENGTH({}) - 1)")
+        return StagedText(room, "SUBSTRING({}, 1, DATALENGTH({}) - 1)")
     if isinstance(kind, Float):
         # strtod's denormals are an overflow to freebcp
-        return Landing("nvarchar(30)", f"CAST({{}} AS {target_type})")
+        return StagedText("nvarchar(30)", f"CAST({{}} AS {target_type})")
     if isinstance(kind, (Date, Time, Timestamp)):
-        return Landing("nvarchar(34)", f"CAST({{}} AS {target_type})")
-    return Landing(target_type, "{}")
+        return StagedText("nvarchar(34)", f"CAST({{}} AS {target_type})")
+    return StagedText(target_type, "{}")
