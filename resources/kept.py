@@ -17,8 +17,9 @@ MOST_IDLE = 8
 IDLE_SECONDS = 60.0
 """A connection that was idle for longer is closed, not lent: servers and firewalls drop it too."""
 
-TRUSTED_SECONDS = 1.0
-"""A connection that was idle for less is lent without being asked whether it still stands."""
+TRUSTED_SECONDS = 0.05
+"""A connection that was idle for less is lent without being asked whether it still stands: no
+server ends and is back within it."""
 
 
 class KeptConnections(Generic[Connection]):
