@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,31 @@ def test_the_ledger_alone_writes_events_and_reads_them() -> None:
         if meaning.search(path.read_text(encoding="utf-8"))
     }
     assert {Path(path).parent for path in found} == {Path("assets/log")}
+
+
+def imports_of(path: Path) -> set[Path]:
+    """The files of the rooms that a file imports, inside of functions too, but not for types."""
+    found: set[Path] = set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing = {
+        id(one)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for one in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.module or id(node) in typing:
+            continue
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        files = (ROOT / f"{name.replace('.', '/')}.py" for name in names)
+        found |= {file for file in files if file in set(MODULES)}
+    return found
+
+
+def test_no_files_import_each_other() -> None:
+    graph = {path: imports_of(path) for path in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        names = [str(path.relative_to(ROOT)) for path in error.args[1]]
+        raise AssertionError(" -> ".join(names)) from None
