@@ -24,7 +24,7 @@ from checks.reconcile import reconcile
 from checks.verdict import LEVELS
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
-from resources.digest.expressions import Dialect
+from resources.digest.expressions import DigestSql
 from resources.digest.fields import fields
 from resources.digest.measure import Grouped, measuring
 from resources.endpoint import Endpoint
@@ -125,7 +125,7 @@ def _flown(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: bool
 def _tsql_size(source: Endpoint, plan: CopyPlan) -> int:
     table = TableRef("sqlserver", "dbo", "wide")
     there = plan_copy(plan.source, source.columns(plan.source), table, key="id")
-    digest = Dialect("sqlserver", "md5", "collation").digest(fields(there), "target")
+    digest = DigestSql("sqlserver", "md5", "collation").digest(fields(there), "target")
     grouped = Grouped.by_range([EVERYTHING], there.key.target, "sqlserver")
     return len(measuring(table, "target", grouped, digest, ()))
 

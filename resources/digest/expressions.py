@@ -12,7 +12,7 @@ from resources.registry import system as _system
 
 
 @dataclass(frozen=True)
-class Dialect:
+class DigestSql:
     """How one server computes digests."""
 
     system: str
@@ -45,7 +45,7 @@ class Dialect:
 class RowDigest:
     """The digest of a row of some columns on one side of a hop; its SQL is its `str`."""
 
-    dialect: Dialect
+    dialect: DigestSql
     fields: tuple[Field, ...]
     side: Side
 

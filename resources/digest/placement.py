@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Literal, cast
 
 from resources.connection import ServerResource
-from resources.digest.expressions import Dialect
+from resources.digest.expressions import DigestSql
 from resources.digest.probe import DigestRefused, require_client, summed_constants
 from resources.endpoint import Endpoint
 from resources.probe import remembered
@@ -32,7 +32,7 @@ _digested: dict[str, int] = {}
 _lock = threading.Lock()
 
 
-def client_computes(endpoint: Endpoint, found: Dialect, rows: Callable[[], int]) -> bool:
+def client_computes(endpoint: Endpoint, found: DigestSql, rows: Callable[[], int]) -> bool:
     """Whether the client should compute digests from the rows that the server sends.
 
     Where that is not declared, both are tried once per server and process, with constants.
@@ -72,7 +72,7 @@ def _rows(server: ServerResource) -> int | None:
         return _digested.get(server.settings().address)
 
 
-def _cheaper(endpoint: Endpoint, found: Dialect) -> Literal["server", "client"]:
+def _cheaper(endpoint: Endpoint, found: DigestSql) -> Literal["server", "client"]:
     def seconds(who: Literal["server", "client"]) -> float:
         times = []
         for tens in (SMALL, LARGE):

@@ -19,7 +19,7 @@ from resources.digest.definition import (
     UUID,
     Algorithm,
 )
-from resources.digest.expressions import Dialect, RowDigest
+from resources.digest.expressions import DigestSql, RowDigest
 from resources.digest.fields import Field, Kind
 from resources.endpoint import Endpoint
 from resources.errors import TableferryError
@@ -69,7 +69,7 @@ VALUES = {
 """By name: values of every kind, those included that systems are known to treat differently."""
 
 
-def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> Dialect:
+def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql:
     """How a server computes digests, with the preferred hash unless one is named.
 
     The server is asked once per process.
@@ -79,7 +79,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> Dialect:
     """
     server, refused = cast(ServerResource, endpoint), list[str]()
     candidates = [
-        Dialect(endpoint.system, one, encoding)
+        DigestSql(endpoint.system, one, encoding)
         for one in ((algorithm,) if algorithm else ALGORITHMS)
         for encoding in _system(endpoint.system).digest.ENCODINGS
     ]
@@ -96,7 +96,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> Dialect:
     )
 
 
-def shared(source: Endpoint, target: Endpoint) -> tuple[Dialect, Dialect]:
+def shared(source: Endpoint, target: Endpoint) -> tuple[DigestSql, DigestSql]:
     """How two servers compute the same digests.
 
     Raises:
@@ -111,7 +111,7 @@ def shared(source: Endpoint, target: Endpoint) -> tuple[Dialect, Dialect]:
     raise DigestRefused("; ".join(refused))
 
 
-def require_client(endpoint: Endpoint, found: Dialect) -> None:
+def require_client(endpoint: Endpoint, found: DigestSql) -> None:
     """See that the client makes of rows that the server sends the digests that it should.
 
     Raises:
@@ -130,7 +130,7 @@ def require_client(endpoint: Endpoint, found: Dialect) -> None:
 
 
 def summed_constants(
-    endpoint: Endpoint, found: Dialect, who: Literal["server", "client"], tens: int = 0
+    endpoint: Endpoint, found: DigestSql, who: Literal["server", "client"], tens: int = 0
 ) -> tuple[int, int]:
     """The number of some rows, all of them `VALUES`, and the sum of their digests.
 
@@ -160,7 +160,7 @@ def summed_constants(
         return summed(digest, reader)[0]
 
 
-def constants(found: Dialect) -> list[Constant]:
+def constants(found: DigestSql) -> list[Constant]:
     """What a server must make of each of `VALUES`, and at last of a row of all of them."""
     asked: list[Constant] = []
     framed = _framed(found)
@@ -179,7 +179,7 @@ def constants(found: Dialect) -> list[Constant]:
     return [*asked, Constant("the digest of a row", digest, row, literals)]
 
 
-def _framed(found: Dialect) -> list[tuple[Field, Value, str]]:
+def _framed(found: DigestSql) -> list[tuple[Field, Value, str]]:
     """The columns of a row of all values that a server has, with their literals."""
     columns: list[tuple[Field, Value, str]] = []
     constants = _system(found.system).digest.CONSTANTS

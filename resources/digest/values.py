@@ -12,7 +12,7 @@ from resources.digest.fields import Field
 
 
 def shown(field: Field, form: str | bytes | None) -> str | None:
-    """A value that `Dialect.shown` selected, readable; None for NULL."""
+    """A value that `DigestSql.shown` selected, readable; None for NULL."""
     if form is None or field.kind in ("integer", "decimal", "uuid"):
         return None if form is None else str(form)
     if isinstance(form, bytes):
