@@ -72,6 +72,9 @@ class Counting:
     def settings(self) -> ConnectionSettings:
         return self.inner.settings()
 
+    def digests_by(self) -> str:
+        return "server"
+
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[object, ...]]:
         if NUMBER not in sql:  # of constants, not of a table
             self.scans.append(sql)

@@ -31,7 +31,11 @@ from resources.tables import Column, TableRef
             "timestamp without time zone",
             DigestedType("timestamp", "timestamp without time zone", None, 6),
         ),
-        ("postgres", "time without time zone", DigestedType("time", "time without time zone", None, 6)),
+        (
+            "postgres",
+            "time without time zone",
+            DigestedType("time", "time without time zone", None, 6),
+        ),
         ("postgres", "time with time zone", DigestedType(None, "time with time zone")),
         ("postgres", "integer[]", DigestedType("array", "integer[]")),
         ("postgres", "interval", DigestedType(None, "interval")),
