@@ -84,6 +84,12 @@ class Running:
         assert "Traceback" not in self.log.read_text(), self.log.read_text()
 
 
+def _as_a_background_job() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Dagster gives SIGTERM the handler of SIGINT here, which tests in the background ignore
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 @contextmanager
 def running(folder: Path, command: Sequence[str | Path], port: int) -> Iterator[Running]:
     """Start it as a shell's background job: with SIGINT ignored, which children inherit."""
@@ -96,7 +102,7 @@ def running(folder: Path, command: Sequence[str | Path], port: int) -> Iterator[
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509
+            preexec_fn=_as_a_background_job,  # noqa: PLW1509
         )
     try:
         yield Running(process, port, log)
