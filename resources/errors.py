@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 
 class TableferryError(Exception):
@@ -100,6 +100,22 @@ class StatementFailed(TableferryError):
         """`code` is the server's own: an error number, or SQLSTATE on PostgreSQL; None where the
         connection broke. `transient` says that trying again may help."""
         super().__init__(f"{system}: {reason}" if code is None else f"{system} ({code}): {reason}")
+
+
+def causes(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:
+    """An error and what it came from, eight at most.
+
+    Args:
+        error: the last one.
+        suppressed: include what a `raise ... from None` hides.
+    """
+    current: BaseException | None = error
+    for _ in range(8):
+        if current is None:
+            return
+        yield current
+        hidden = current.__suppress_context__ and not suppressed
+        current = current.__cause__ or (None if hidden else current.__context__)
 
 
 def describe(error: BaseException) -> str:

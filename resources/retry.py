@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
 
 import tenacity
 
-from resources.clickhouse import errors as clickhouse_errors
-from resources.errors import TableferryError, describe
-from resources.postgres import errors as postgres_errors
-from resources.sqlserver import errors as sqlserver_errors
+from resources.errors import TableferryError, causes, describe
+from resources.registry import systems
 
 logger = logging.getLogger(__name__)
 
@@ -23,16 +20,14 @@ FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
 _GIVEN_UP = "_tableferry_given_up"
 """Attribute of an error after which a loop has given up."""
 
-_SYSTEMS = (postgres_errors, sqlserver_errors, clickhouse_errors)
-
 
 def is_transient(error: BaseException) -> bool:
     """Whether trying again may help: the network, a restart, a deadlock, an overloaded server.
 
-    Our own errors know it from their translation. Of a driver's, its system's `errors` decides; of
+    Our own errors know it from their translation. Of a driver's, its system decides; of
     any other, the first of its causes that is one of these.
     """
-    return next((verdict for verdict in map(_verdict, _chain(error)) if verdict is not None), False)
+    return next((verdict for verdict in map(_verdict, causes(error)) if verdict is not None), False)
 
 
 def backoff(attempt: int) -> float:
@@ -65,7 +60,7 @@ def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
 
 
 def _worth_another_attempt(error: BaseException) -> bool:
-    return is_transient(error) and not any(hasattr(one, _GIVEN_UP) for one in _chain(error))
+    return is_transient(error) and not any(hasattr(one, _GIVEN_UP) for one in causes(error))
 
 
 def _give_up(state: tenacity.RetryCallState) -> None:
@@ -86,21 +81,10 @@ def _say(state: tenacity.RetryCallState) -> None:
     )
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    current: BaseException | None = error
-    for _ in range(8):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or (
-            None if current.__suppress_context__ else current.__context__
-        )
-
-
 def _verdict(error: BaseException) -> bool | None:
     """Whether an error is transient; None if it says nothing of that."""
     if isinstance(error, TableferryError):
         return getattr(error, "transient", None)
-    verdicts = (system.verdict(error) for system in _SYSTEMS)
+    verdicts = (system.verdict(error) for system in systems())
     found = next((verdict for verdict in verdicts if verdict is not None), None)
     return True if found is None and isinstance(error, ConnectionError | TimeoutError) else found

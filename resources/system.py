@@ -321,6 +321,9 @@ class System:
     dialect: Dialect
     types: TypeMap
     digest: DigestWriter
+    verdict: Callable[[BaseException], bool | None] = lambda error: None
+    """Whether what failed with a driver's error may succeed later; None for what is not one of the
+    system's drivers."""
     source: Source | None = None
     no_source: str = "there is no export from it"
     """Why `source` is None."""

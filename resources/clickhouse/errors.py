@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from resources.connection import ConnectionSettings
-from resources.errors import StatementFailed, TableferryError
+from resources.errors import StatementFailed, TableferryError, causes
 
 MISSING_TABLE, MISSING_DATABASE, EXISTS = 60, 81, 57
 LOGIN_REFUSED = {192, 193, 194, 516}
@@ -76,7 +75,7 @@ def translate(
         settings: of the connection.
         answer: the end of what was read of an answer that then broke off.
     """
-    chain = list(_chain(error))
+    chain = list(causes(error, suppressed=True))
     text = _late_exception(chain, answer) or str(error)
     code = getattr(error, "code", None)
     if match := _EXCEPTION.search(text):
@@ -89,12 +88,12 @@ def translate(
         return StatementFailed(
             "clickhouse", settings.redact(text), code=code, transient=code in TRANSIENT
         )
-    causes = " ".join(f"{type(cause).__name__} {cause}" for cause in chain).lower()
-    if reason := _find(_TLS, causes):
+    texts = " ".join(f"{type(cause).__name__} {cause}" for cause in chain).lower()
+    if reason := _find(_TLS, texts):
         return settings.failed(reason)
-    if reason := _find(_UNREACHABLE, causes):
+    if reason := _find(_UNREACHABLE, texts):
         return settings.failed(reason, transient=True)
-    reason = _find(_BROKEN, causes) or settings.redact(text)
+    reason = _find(_BROKEN, texts) or settings.redact(text)
     return StatementFailed(
         "clickhouse", f"the connection to {settings.address} broke: {reason}", transient=True
     )
@@ -108,15 +107,6 @@ def verdict(error: BaseException) -> bool | None:
     if library == "http" or (library == "urllib3" and type(error).__name__ in _NETWORK):
         return True
     return None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    current: BaseException | None = error
-    for _ in range(8):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or current.__context__
 
 
 def _late_exception(chain: list[BaseException], answer: bytes) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from resources.clickhouse import digest
 from resources.clickhouse.ddl import engine_problem
 from resources.clickhouse.dialect import ClickHouseDialect
+from resources.clickhouse.errors import verdict
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.clickhouse.types import TYPES
@@ -25,6 +26,7 @@ SYSTEM = System(
     dialect=ClickHouseDialect(),
     types=TYPES,
     digest=digest,
+    verdict=verdict,
     loader=Loader(
         ClickHouseTarget,
         accepts=("arrow", "tab_separated"),

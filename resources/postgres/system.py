@@ -5,6 +5,7 @@ from __future__ import annotations
 from resources.connection import Scheme
 from resources.postgres import digest
 from resources.postgres.dialect import PostgresDialect
+from resources.postgres.errors import verdict
 from resources.postgres.resource import PostgresResource
 from resources.postgres.source import PostgresSource
 from resources.postgres.types import TYPES
@@ -19,5 +20,6 @@ SYSTEM = System(
     dialect=PostgresDialect(),
     types=TYPES,
     digest=digest,
+    verdict=verdict,
     source=PostgresSource(),
 )

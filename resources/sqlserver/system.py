@@ -5,6 +5,7 @@ from __future__ import annotations
 from resources.connection import Scheme
 from resources.sqlserver import digest
 from resources.sqlserver.dialect import SqlServerDialect
+from resources.sqlserver.errors import verdict
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.source import SqlServerSource, require_bcp
 from resources.sqlserver.target import SqlServerTarget
@@ -20,6 +21,7 @@ SYSTEM = System(
     dialect=SqlServerDialect(),
     types=TYPES,
     digest=digest,
+    verdict=verdict,
     source=SqlServerSource(),
     loader=Loader(SqlServerTarget, accepts=("arrow", "delimited"), require_tools=require_bcp),
 )
