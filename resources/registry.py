@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import TYPE_CHECKING
 
 from resources.errors import InputError
@@ -39,8 +40,7 @@ def system(name: str) -> System:
 
 def system_names() -> tuple[str, ...]:
     """The names of all systems: our own, those of other distributions, and registered ones."""
-    installed = (one.name for one in entry_points(group=ENTRY_POINTS))
-    return tuple(dict.fromkeys((*FOLDERS, *installed, *_known)))
+    return tuple(dict.fromkeys((*FOLDERS, *_installed().names, *_known)))
 
 
 def systems() -> list[System]:
@@ -66,11 +66,17 @@ def registered(added: System) -> Iterator[System]:
             _known[added.name] = before
 
 
+@functools.cache
+def _installed() -> EntryPoints:
+    """Looked for once per process: that reads the metadata of everything that is installed."""
+    return entry_points(group=ENTRY_POINTS)
+
+
 def _load(name: str) -> System:
     if name in FOLDERS:
         found: System = import_module(FOLDERS[name]).SYSTEM
         return found
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        loaded: System = entry.load()
+    if name in _installed().names:
+        loaded: System = _installed()[name].load()
         return loaded
     raise InputError(f"there is no system {name!r}; there are {', '.join(system_names())}")
