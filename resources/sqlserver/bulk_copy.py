@@ -118,7 +118,7 @@ def _keeps(resource: SqlServerResource, session: SqlServerConnection, scratch: T
         )
         return int(same) == 1
     finally:
-        session.execute(f"DROP TABLE {qualified(scratch)}")
+        session.execute(drop_table(scratch))
 
 
 def _has_times(plan: CopyPlan) -> bool:

@@ -30,7 +30,7 @@ Encrypt = Literal["yes", "no", "strict"]
 LOGIN_TIMEOUT = 15
 """Seconds for one attempt to connect."""
 
-TRUSTED_SECONDS = 60
+REACHABLE_SECONDS = 60
 """How long after a connection an address is taken for reachable."""
 
 COLUMNS = """
@@ -397,7 +397,7 @@ _answered: dict[str, float] = {}
 
 def _check_reachable(settings: ConnectionSettings) -> None:
     """Say at once that nobody listens: the driver tries a refused address until its timeout."""
-    if time.monotonic() - _answered.get(settings.address, -math.inf) < TRUSTED_SECONDS:
+    if time.monotonic() - _answered.get(settings.address, -math.inf) < REACHABLE_SECONDS:
         return
     try:
         socket.create_connection((settings.host, settings.port), timeout=LOGIN_TIMEOUT).close()
