@@ -173,7 +173,7 @@ def _table(title: str, source: str, target: str, types: list[str]) -> str:
 
 
 def _cells(source: str, target: str, type_: str) -> list[str]:
-    key = Column("id", "int" if source == "sqlserver" else "integer", False)
+    key = Column("id", "integer", False)
     table, into = TableRef(source, "s", "t"), TableRef(target, "s", "t")
     try:
         plan = plan_copy(
