@@ -127,8 +127,9 @@ def imports_of(path: Path) -> set[Path]:
 
 def test_no_files_import_each_other() -> None:
     graph = {path: imports_of(path) for path in MODULES}
+    cycle: list[str] = []
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        names = [str(path.relative_to(ROOT)) for path in error.args[1]]
-        raise AssertionError(" -> ".join(names)) from None
+        cycle = [str(path.relative_to(ROOT)) for path in error.args[1]]
+    assert cycle == []

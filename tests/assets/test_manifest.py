@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from assets.declaring.transfer_files import load_transfer, load_transfers
 from resources.errors import InputError
@@ -242,7 +243,8 @@ def test_a_null_policy_needs_no_quotes(tmp_path: Path) -> None:
     ],
 )
 def test_bounds_are_keys_of_one_kind(tmp_path: Path, bounds: str) -> None:
-    load_transfer(write(tmp_path, GOOD + f"ranges: {{bounds: {bounds}}}\n"))
+    transfer = load_transfer(write(tmp_path, GOOD + f"ranges: {{bounds: {bounds}}}\n"))
+    assert transfer.ranges.bounds == yaml.safe_load(bounds)
 
 
 def test_one_bad_file_leaves_the_others_good(tmp_path: Path) -> None:
