@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, ClassVar
 
 import adbc_driver_manager
+import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
@@ -41,7 +42,7 @@ SESSION = {
     "idle_in_transaction_session_timeout": "0",
     "transaction_timeout": "0",
 }
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 4 << 20
 """Size hint for ADBC's batches, whose default of 16 MiB doubles memory and is no faster."""
 
 CONNECT_DEFAULTS = {
@@ -175,32 +176,32 @@ class PostgresResource(ServerResource):
             StatementFailed: also while the batches are read.
             SnapshotLost: the snapshot does not stand any more.
         """
-        # imports pandas where that is installed: a second that commands without exports do not need
-        import adbc_driver_postgresql.dbapi as adbc
-
         settings = self.settings()
-        try:
-            connection = adbc.connect(_conninfo(settings), autocommit=True)
-        except adbc_driver_manager.Error as error:
-            raise connection_failed(settings, error) from error
-        # A statement must be closed before its connection.
-        with connection, connection.cursor() as cursor:
+        # ADBC's DB-API layer would import polars, and pandas where that is installed
+        with ExitStack() as opened:
+            try:
+                database = opened.enter_context(adbc_driver_postgresql.connect(_conninfo(settings)))
+                connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
+            except adbc_driver_manager.Error as error:
+                raise connection_failed(settings, error) from error
+            statement = opened.enter_context(adbc_driver_manager.AdbcStatement(connection))
             with self._translated(snapshot):
-                cursor.execute(SESSION_SQL)
-                for statement in _begin(snapshot):
-                    cursor.execute(statement)
-                cursor.adbc_statement.set_options(
+                for first in (SESSION_SQL, *_begin(snapshot)):
+                    statement.set_sql_query(first)
+                    statement.execute_update()
+                statement.set_options(
                     **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
                 )
-                cursor.execute(sql)
-                source = cursor.fetch_record_batch()
+                statement.set_sql_query(sql)
+                stream, _ = statement.execute_query()
+                source = pa.RecordBatchReader.from_stream(stream)
             batches = self._batches(source, batch_rows, snapshot)
             try:
                 yield pa.RecordBatchReader.from_batches(source.schema, batches)
             except BaseException:
                 # else the server would go on until it next writes to us
                 with suppress(Exception):
-                    cursor.adbc_cancel()
+                    statement.cancel()
                 raise
             finally:
                 with suppress(Exception):

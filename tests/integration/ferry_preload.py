@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import adbc_driver_postgresql.dbapi  # noqa: F401
+import adbc_driver_postgresql  # noqa: F401
 import clickhouse_connect  # noqa: F401
 import mssql_python  # noqa: F401
 import psycopg  # noqa: F401
