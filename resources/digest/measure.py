@@ -11,7 +11,7 @@ from resources.digest.expressions import RowDigest
 from resources.digest.fields import Field, Side
 from resources.digest.placement import client_computes, digested
 from resources.digest.values import shown
-from resources.endpoint import BATCH_ROWS, Endpoint
+from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number, within
@@ -24,8 +24,8 @@ ROWS, DIGEST = "rows", "digest"
 Figures = dict[str, Any]
 """`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
 
-MOST_VALUES = 1_000_000
-"""Of a batch whose digests the client computes."""
+MOST_ROWS, MOST_VALUES = 8_192, 100_000
+"""Of a batch whose digests the client computes: it writes each value as a text, twice."""
 
 SUMMED = ("integer", "decimal")
 ORDERED = (*SUMMED, "date", "time", "timestamp")
@@ -132,7 +132,7 @@ def _by_client(
         f"SELECT {grouped.group} AS {_ALIAS}g, {digest.selected} FROM {qualified(table)} "
         f"WHERE {grouped.where}"
     )
-    batch_rows = max(1, min(BATCH_ROWS, MOST_VALUES // len(digest.fields)))
+    batch_rows = max(1, min(MOST_ROWS, MOST_VALUES // len(digest.fields)))
     with endpoint.read_arrow(sql, batch_rows=batch_rows, snapshot=snapshot) as reader:
         found = summed(digest, reader)
     return {group: {ROWS: rows, DIGEST: str(total)} for group, (rows, total) in found.items()}

@@ -30,6 +30,9 @@ from resources.tables import Column
 SHOWN = 3
 """Of the wrong results that a message names."""
 
+TRIAL_ROWS = 1_024
+"""Of a batch: the driver makes room for as many rows of the longest texts."""
+
 
 class DigestRefused(TableferryError):
     """A server does not compute the row digest as it is defined."""
@@ -156,7 +159,7 @@ def summed_constants(
 
     digest = RowDigest(found, tuple(field for field, _, _ in _framed(found)), "target")
     query = f"SELECT 0 AS ferry__g, {digest.selected} FROM {source}"
-    with endpoint.read_arrow(query) as reader:
+    with endpoint.read_arrow(query, batch_rows=TRIAL_ROWS) as reader:
         return summed(digest, reader)[0]
 
 
