@@ -21,7 +21,7 @@ class Profile:
 
 PROFILES = {
     "safe": Profile(batch_rows=8_192, export=1, load=1),
-    "balanced": Profile(batch_rows=32_768, export=2, load=2),
+    "balanced": Profile(batch_rows=16_384, export=2, load=2),
     "throughput": Profile(batch_rows=65_536, export=4, load=4),
 }
 DEFAULT = "balanced"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,6 +26,9 @@ from resources.digest.fields import not_compared
 from resources.errors import InputError, TableferryError, describe
 from resources.retry import retrying
 
+M_ARENA_MAX, ARENAS = -8, 2
+"""Of mallopt(3), glibc's."""
+
 
 def run_ranges(
     work: Work, hops: tuple[Hop, ...], reasons: Mapping[int, Mapping[str, Reason]]
@@ -33,6 +37,8 @@ def run_ranges(
 
     A range that fails in a hop goes no further; the others go on.
     """
+
+    _share_arenas()
 
     def outcomes_of(name: str) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -54,6 +60,13 @@ def run_ranges(
             for future in futures:
                 future.cancel()
             raise
+
+
+def _share_arenas() -> None:
+    """Let threads share few of malloc's arenas, as each keeps what its largest batch took."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_ARENA_MAX, ARENAS)
 
 
 def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
