@@ -37,6 +37,8 @@ CONFIG = """<clickhouse>
   <max_server_memory_usage>{memory}</max_server_memory_usage>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <mark_cache_size>67108864</mark_cache_size>
+  <asynchronous_metrics_update_period_s>60</asynchronous_metrics_update_period_s>
+  <memory_worker_period_ms>1000</memory_worker_period_ms>
   <query_log>
     <database>system</database><table>query_log</table>
     <flush_interval_milliseconds>1000</flush_interval_milliseconds>
@@ -46,7 +48,7 @@ CONFIG = """<clickhouse>
     <flush_interval_milliseconds>1000</flush_interval_milliseconds>
   </part_log>
   <logger>
-    <level>warning</level>
+    <level>warning</level><async>false</async>
     <log>{folder}/server.log</log><errorlog>{folder}/server.err.log</errorlog>
     <size>10M</size><count>2</count>
   </logger>
