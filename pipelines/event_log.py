@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 import dagster as dg
 
+from assets.log.sqlite import keep_open
+
 DAGSTER_HOME = "DAGSTER_HOME"
 STATE_HOME = "XDG_STATE_HOME"
 OLD_HOME = ".dagster_home"
@@ -55,6 +57,7 @@ def make() -> Path:
 def open_to_record() -> dg.DagsterInstance:
     """The instance, made on first use."""
     make()
+    keep_open()
     return dg.DagsterInstance.get()
 
 

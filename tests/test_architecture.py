@@ -93,7 +93,7 @@ def test_the_ledger_alone_uses_what_dagster_keeps_to_itself() -> None:
         for path in MODULES
         if private.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"assets/log/ledger.py"}
+    assert {Path(path).parent for path in found} == {Path("assets/log")}
 
 
 def test_the_ledger_alone_writes_events_and_reads_them() -> None:
