@@ -55,6 +55,8 @@ class CopyPlan:
     """What the wire format `text` is between these two systems; None if they share none."""
     long_calendar: bool = False
     """The target is a ClickHouse whose dates reach from 0001 to 9999, not from 1900 to 2299."""
+    observed: bool = False
+    """The target's columns are those of its catalog, see `resources.digest.fields.observed`."""
 
     @property
     def target_columns(self) -> tuple[Column, ...]:

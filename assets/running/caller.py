@@ -18,6 +18,7 @@ from assets.running.source_state import shared_snapshot
 from assets.verifying.on_demand import Checked
 from resources.postgres.snapshots import SharedSnapshot
 from resources.tables import TableRef
+from resources.target import Target
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Caller:
     """What it has planned already."""
     checked: list[Checked] = field(default_factory=list)
     """Gets the verdicts about whole tables, and those of a check without a move."""
-    ready: set[TableRef] = field(default_factory=set)
-    """The targets that one of its runs has created or verified."""
+    ready: dict[TableRef, Target] = field(default_factory=dict)
+    """The targets that one of its runs has created or verified, and what did."""
 
 
 @contextmanager

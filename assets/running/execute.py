@@ -22,6 +22,7 @@ from assets.running.swap import promote
 from assets.running.work import Outcome, Work
 from assets.running.workers import run_ranges
 from assets.verifying.whole_tables import check_whole_tables
+from resources.target import Target
 
 
 def execute(
@@ -76,16 +77,19 @@ def _work(
     instance, run, plan = context.instance, context.run, ready.plan
     transfer, alive = plan.transfer, run_is_alive(instance)
     shadows: dict[int, str | None] = {}
+    loaders: dict[int, Target] = {}
     for hop in selected:
-        target = servers.target(hop.plan.target)
         # a shadow, a copy of the whole target, only if ranges are to be gathered in it
         moves = any(not reason.settled for reason in reasons[hop.number].values())
         written = hop if moves else hop.in_place
         table = written.written_plan.target
-        if table not in caller.ready:
-            for note in _prepare(transfer, written, servers, instance):
+        target = caller.ready.get(table)
+        if target is None:
+            target = servers.target(table)
+            for note in _prepare(transfer, written, servers, target, instance):
                 context.log.warning(note)
-            caller.ready.add(table)
+            caller.ready[table] = target
+        loaders[hop.number] = target
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
         context.log.info(summary(hop.asset, reasons[hop.number]))
@@ -112,6 +116,7 @@ def _work(
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
         loads=threading.BoundedSemaphore(parallel.load or knobs.load),
+        loaders=loaders,
     )
 
 
@@ -139,7 +144,7 @@ def check_tables(
 
 
 def _prepare(
-    transfer: Transfer, hop: Hop, servers: Servers, instance: dg.DagsterInstance
+    transfer: Transfer, hop: Hop, servers: Servers, target: Target, instance: dg.DagsterInstance
 ) -> list[str]:
     """Create or verify a hop's target, by the transfer's drift policy; returns notes for the user.
 
@@ -154,7 +159,7 @@ def _prepare(
         notes += add_columns(endpoint, hop.plan.target, new_columns(hop.plan, actual))
     else:
         require_no_new(hop.plan, actual, before, policy)
-    return notes + servers.target(hop.plan.target).prepare(hop.plan, hop.options)
+    return notes + target.prepare(hop.plan, hop.options)
 
 
 def _swap(

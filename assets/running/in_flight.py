@@ -20,7 +20,8 @@ def flight_of(attempt: RangeAttempt, framing: Framing | None) -> Flight | None:
     in_the_middle = level == "checksum" and not hop.first
     if level != "in_flight" and not in_the_middle:
         return None
-    flight = Flight(hop.written_plan, attempt.source, attempt.target, hop.wire, framing)
+    plan = attempt.work.observed(hop, hop.written_plan.target)
+    flight = Flight(plan, attempt.source, attempt.target, hop.wire, framing)
     if reading.taken and reading.taken.digest == str(flight.digest):
         return None
     rows = reading.fingerprint.rows

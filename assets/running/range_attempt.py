@@ -51,7 +51,7 @@ class RangeAttempt:
     @property
     def loader(self) -> Target:
         """What writes there."""
-        return self.work.servers.target(self.hop.plan.target)
+        return self.work.loaders[self.hop.number]
 
     @property
     def writer(self) -> Writer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assets.log.records import RangeRecord, Reason, State
 from assets.log.writer import Writer
@@ -13,6 +13,10 @@ from assets.planning.transfer_plan import TransferPlan
 from assets.running.progress import OnProgress, Progress
 from assets.running.source_state import SourceState
 from checks.verdict import Level, Verdict
+from resources.digest.fields import observed
+from resources.plan import CopyPlan
+from resources.tables import TableRef
+from resources.target import Target
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,24 @@ class Work:
     on_progress: OnProgress
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
+    loaders: Mapping[int, Target]
+    """What writes to the targets, which it has prepared, by number of the hop."""
     stop: threading.Event = field(default_factory=threading.Event)
+    _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
+    _observing: threading.Lock = field(default_factory=threading.Lock)
+
+    def observed(self, hop: Hop, table: TableRef) -> CopyPlan:
+        """The hop's plan with the columns of a table that it writes to, as its catalog has them.
+
+        The staging tables of a run are alike, so that only the first is looked at.
+        """
+        own = table in (hop.plan.target, hop.written_plan.target)
+        key = hop.number, table if own else None
+        with self._observing:
+            if key not in self._observed:
+                plan = replace(hop.plan, target=table)
+                self._observed[key] = observed(plan, self.servers.endpoint(table))
+            return replace(self._observed[key], target=table)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
         """Say that a phase of a range begins, or how many more rows of it have gone."""

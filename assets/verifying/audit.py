@@ -137,7 +137,7 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
 def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Verdict:
     """Compare the range at one level, as its source was read, with the rows in a table."""
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
-    plan = replace(hop.plan, target=table)
+    plan = work.observed(hop, table)
     source, target = attempt.source, attempt.target
     verdict = reconcile(
         plan,
@@ -158,7 +158,7 @@ def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Ver
 
 def _comparison(attempt: RangeAttempt, table: TableRef) -> Comparison:
     return Comparison(
-        replace(attempt.hop.plan, target=table),
+        attempt.work.observed(attempt.hop, table),
         attempt.source,
         attempt.target,
         attempt.key_range,

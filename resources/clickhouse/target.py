@@ -69,6 +69,7 @@ class ClickHouseTarget:
 
     def __init__(self, resource: ClickHouseResource) -> None:
         self.resource = resource
+        self._layouts: dict[TableRef, Layout] = {}
 
     def __repr__(self) -> str:
         return f"ClickHouseTarget({self.resource.settings()})"
@@ -78,20 +79,24 @@ class ClickHouseTarget:
 
         See `Target.require`.
         """
+        self._found(plan, options)
+
+    def _found(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
         layout = self._layout(plan.target)
         _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
         if layout is None:
             self._require_database(plan.target)
             if any((options.engine, options.order_by, options.partition_by)):
                 self._require_syntax(plan, options)
+        return layout
 
     def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """Create the table if it is missing; else verify it. See `Target.prepare`."""
-        self.require(plan, options)
-        layout = self._layout(plan.target)
+        layout = self._found(plan, options)
         notes = []
         if layout is None:
             self.resource.execute(create_table(plan, options))
+            layout = self._require(plan.target)
         else:
             columns = self.resource.columns(plan.target)
             verify_columns(plan, columns, compatible)
@@ -100,12 +105,12 @@ class ClickHouseTarget:
                 "default"
                 for column in unfilled(plan, columns)
             ]
-        layout = self._require(plan.target)
         if not layout.engine.endswith("MergeTree"):
             raise InputError(
                 f"{plan.target} should have an engine of the MergeTree family, "
                 f"which can delete and replace rows; it has {layout.engine}"
             )
+        self._layouts = {plan.target: layout}
         if options.mode == "swap":
             self._ensure_shadow(plan, layout)
         elif not layout.atomic:
@@ -132,7 +137,9 @@ class ClickHouseTarget:
         does not know it yet, can never publish or spoil what another one stages.
         """
         table = written_to(plan, options)
-        layout = self._require(table)
+        if table not in self._layouts:
+            self._layouts[table] = self._require(table)
+        layout = self._layouts[table]
         lock = staging_name(plan.target, key_range.name)
         me = Owner(owner, uuid.uuid4().hex[:12])
         staging = f"{lock}_{me.token}"
@@ -261,18 +268,16 @@ class ClickHouseTarget:
             ) from None
 
     def _layout(self, table: TableRef) -> Layout | None:
+        schema, name = _text(table.schema), _text(table.name)
         rows = self.resource.query(
-            "SELECT engine, toString(uuid), partition_key FROM system.tables "
-            f"WHERE database = {_text(table.schema)} AND name = {_text(table.name)}"
+            "SELECT engine, toString(uuid), partition_key, "
+            f"(SELECT count() FROM system.columns WHERE database = {schema} AND table = {name} "
+            f"AND name = '{RANGE_COLUMN}' AND type = 'UInt64' AND default_kind = 'MATERIALIZED') "
+            f"FROM system.tables WHERE database = {schema} AND name = {name}"
         )
         if not rows:
             return None
-        engine, identity, partition_key = rows[0]
-        hidden = self.resource.query(
-            f"SELECT 1 FROM system.columns WHERE database = {_text(table.schema)} "
-            f"AND table = {_text(table.name)} AND name = '{RANGE_COLUMN}' "
-            "AND type = 'UInt64' AND default_kind = 'MATERIALIZED'"
-        )
+        engine, identity, partition_key, hidden = rows[0]
         return Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
 
     def _require(self, table: TableRef) -> Layout:

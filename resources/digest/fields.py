@@ -149,13 +149,15 @@ def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
         TableMissing: there is no target table.
         SchemaDrift: it lacks one of the columns.
     """
+    if plan.observed:
+        return plan
     found = {column.name: column for column in target.columns(plan.target)}
     missing = [c.target.name for c in plan.columns if c.target.name not in found]
     if missing:
         raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")
     columns = tuple(replace(c, target=found[c.target.name]) for c in plan.columns)
     key = replace(plan.key, target=found[plan.key.target.name])
-    return replace(plan, columns=columns, key=key)
+    return replace(plan, columns=columns, key=key, observed=True)
 
 
 def key_field(plan: CopyPlan) -> Field:

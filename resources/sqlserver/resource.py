@@ -174,10 +174,8 @@ class SqlServerResource(ServerResource):
             StatementFailed: the server refused the query, or broke off.
         """
         refuse_snapshot(self.system, snapshot)
-        kept = self.kept_connection("streams")  # the isolation level stays with the session
+        kept = _kept.lent(self.connection_string() + "streams", self._streaming)
         with kept as connection, connection.translated(sql):
-            if connection.query(ALLOWS_SNAPSHOT):
-                connection.execute(USE_SNAPSHOT)
             cursor = connection.raw.cursor()
             cursor.execute(sql, use_prepare=False)
             reader = _Reader(cursor.arrow_reader(batch_rows), connection)
@@ -200,16 +198,20 @@ class SqlServerResource(ServerResource):
         finally:
             connection.close()
 
-    def kept_connection(self, use: str = "") -> AbstractContextManager[SqlServerConnection]:
+    def kept_connection(self) -> AbstractContextManager[SqlServerConnection]:
         """A connection that others used before and may use after; see `KeptConnections`.
-
-        Args:
-            use: shared only with borrowers who name the same.
 
         Raises:
             ConnectionFailed: see `ping`.
         """
-        return _kept.lent(self.connection_string() + use, lambda: SqlServerConnection(self))
+        return _kept.lent(self.connection_string(), lambda: SqlServerConnection(self))
+
+    def _streaming(self) -> SqlServerConnection:
+        """A connection that reads under SNAPSHOT isolation, if the database allows it."""
+        connection = SqlServerConnection(self)
+        if connection.query(ALLOWS_SNAPSHOT):
+            connection.execute(USE_SNAPSHOT)
+        return connection
 
     def connection_string(self) -> str:
         """For the driver; it holds the password.

@@ -61,6 +61,7 @@ class SqlServerTarget:
 
     def __init__(self, resource: SqlServerResource) -> None:
         self.resource = resource
+        self._identities: dict[TableRef, set[str]] = {}
 
     def __repr__(self) -> str:
         return f"SqlServerTarget({self.resource.settings()})"
@@ -73,6 +74,7 @@ class SqlServerTarget:
         """Create the table, and its schema, if missing; else verify it. See `Target.prepare`."""
         check_mode(plan, options)
         notes: list[str] = []
+        self._identities.clear()
         with self.resource.connection() as connection:
             if not connection.query(table_exists(plan.target)):
                 connection.execute(create_schema(plan.target))
@@ -99,7 +101,10 @@ class SqlServerTarget:
         lock = staging_name(plan.target, key_range.name)
         # a name of its own, so that "gone" can never be somebody else's doing
         staging = replace(table, name=f"{lock}_{uuid.uuid4().hex[:12]}")
-        identity = {column.name for column in self.resource.columns(table) if column.identity}
+        if table not in self._identities:
+            columns = self.resource.columns(table)
+            self._identities[table] = {column.name for column in columns if column.identity}
+        identity = self._identities[table]
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self.resource.connection())
             if not _take(session, lock, LOCK_SECONDS):
