@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import tempfile
@@ -24,28 +25,33 @@ hypothesis.settings.load_profile("tableferry")
 SEED = "TABLEFERRY_SEED"
 
 LONGEST = (
+    "test_daemon",
     "test_crash_matrix",
+    "test_schema_drift",
+    "test_servers_killed",
+    "test_ui",
     "test_audit",
     "test_reconcile_mutations",
     "test_crash_matrix_swap",
-    "test_schema_drift",
+    "test_text_wire_sqlserver",
+    "test_compose_dagster",
+    "test_verdicts",
+    "test_awkward_names",
     "test_move_direct",
     "test_compose_setup",
-    "test_move_chain",
-    "test_kept_rows",
-    "test_compose_dagster",
     "test_moving_source",
-    "test_servers_killed",
-    "test_ui",
-    "test_awkward_names",
-    "test_text_wire_sqlserver",
+    "test_kept_rows",
+    "test_two_runs_at_once",
     "test_sqlserver_target",
+    "test_clickhouse_target",
+    "test_move_chain",
+    "test_in_flight",
+    "test_digest_versions",
     "test_dev",
     "test_stack",
-    "test_digest_versions",
     "test_failed_ranges",
     "test_reconcile_no_false_alarm",
-    "test_clickhouse_target",
+    "test_planned_once",
     "test_sqlserver_source",
     "test_random_kills",
     "test_digest_agreement",
@@ -55,6 +61,19 @@ LONGEST = (
     "test_demo",
 )
 """Test files that take a minute or more, the longest first."""
+
+
+def pytest_collection_finish() -> None:
+    """Spare every collection of garbage a look at the modules and tests, which stay."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_homes() -> None:
+    """Dagster's storage without what no test is about."""
+    from tests.integration import homes
+
+    homes.make_quick()
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,6 @@ def second_digits(mssql_url: str) -> int:
 @pytest.fixture(scope="session")
 def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Dagster home to copy (see `homes.copy`)."""
-    homes.make_quick()
     return homes.template(tmp_path_factory.mktemp("homes"))
 
 

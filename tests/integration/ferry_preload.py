@@ -5,17 +5,29 @@ Only the server that forks them imports this (see crashing.py).
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import tempfile
 from pathlib import Path
 
 import adbc_driver_postgresql  # noqa: F401
 import clickhouse_connect  # noqa: F401
+import mssql_py_core  # noqa: F401
 import mssql_python  # noqa: F401
+import pandas  # noqa: F401 (pyarrow imports it with the first scalar)
 import psycopg  # noqa: F401
+from dagster._core.execution import execute_in_process  # noqa: F401
 
-import pipelines.cli  # noqa: F401
+import assets
+import checks
+import pipelines.command
+import resources
+import sensors
 from tests.integration import homes
 
+for room in (resources, checks, assets, sensors, pipelines.command):
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        importlib.import_module(module.name)
 homes.make_quick()
 with tempfile.TemporaryDirectory() as folder:
     homes.template(Path(folder))  # so that Dagster's storage is imported, and its migrations read

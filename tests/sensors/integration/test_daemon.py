@@ -105,15 +105,14 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
         "INSERT INTO {t} SELECT g, 'y', '2024-01-01' FROM generate_series(51, 75) g",
     )
     before = one.materializations("clickhouse", "warehouse")
-    for sensor in (f"{one.table}_new_ranges", f"{one.table}_failed_ranges", "failure_alert"):
-        started = subprocess.run(
-            [BIN / "dagster", "sensor", "start", sensor, "-w", "workspace.yaml"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert started.returncode == 0, started.stdout + started.stderr
+    started = subprocess.run(
+        [BIN / "dagster", "sensor", "start", "--start-all", "-w", "workspace.yaml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0, started.stdout + started.stderr
     log = tmp_path / "daemon.log"
     with daemon(log):
         until(log, "all rows", lambda: rows_of(one, "clickhouse") == rows_of(one, "postgres"))
