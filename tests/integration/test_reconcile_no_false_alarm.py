@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ from tests.servers import own
 
 pytestmark = pytest.mark.integration
 
-NAME = own("any_values")
+NAME = own(f"any_values{os.environ.get('PYTEST_XDIST_WORKER', '')}")
 TABLES = 10
 """So many generated tables at a time, side by side as key ranges of one table."""
 

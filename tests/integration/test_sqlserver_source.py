@@ -14,7 +14,12 @@ from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
-from resources.sqlserver.resource import ALLOWS_SNAPSHOT, SqlServerConnection, SqlServerResource
+from resources.sqlserver.resource import (
+    ALLOWS_SNAPSHOT,
+    SqlServerConnection,
+    SqlServerResource,
+    close_kept_connections,
+)
 from resources.tables import TableRef
 from tests.integration.planning import plan_of
 from tests.servers import Servers, own
@@ -100,6 +105,7 @@ def test_content_sees_two_rows_exchange_a_value(source: SqlServerResource) -> No
 def test_snapshot_isolation_is_set_by_a_batch_of_its_own(
     source: SqlServerResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    close_kept_connections()
     batches: list[str] = []
     for name in ("query", "execute"):
         run = getattr(SqlServerConnection, name)
