@@ -52,7 +52,7 @@ def promote(
 
 def _put_in_place(work: Work, hop: Hop) -> None:
     """Promote the shadow, and see that the target is now the table that was gathered in."""
-    target = work.servers.target(hop.plan.target)
+    target = work.loaders[hop.number]
     reached("before_swap")
     for attempt in retrying():
         with attempt:
