@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,11 +30,11 @@ from resources.tables import TableRef
 from resources.target import Target, TargetOptions
 from resources.types.conform import conform, schema
 from resources.types.planner import plan_copy
-from tests.servers import own
+from tests.integration.conftest import table_name
 
 pytestmark = pytest.mark.integration
 
-NAME = own(f"any_values{os.environ.get('PYTEST_XDIST_WORKER', '')}")
+NAME = table_name()
 TABLES = 10
 """So many generated tables at a time, side by side as key ranges of one table."""
 
