@@ -1,7 +1,7 @@
 """Dagster's SQLite files, kept open: it opens, asks and closes them for each question.
 
 With every question it makes an engine of SQLAlchemy's anew, which compiles the statement anew, and
-for every file it reads all of its migrations anew. That is a third of what a small run costs.
+for every file it reads all of its migrations anew. That is a fifth of what a small run costs.
 """
 
 from __future__ import annotations

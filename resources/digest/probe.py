@@ -31,7 +31,7 @@ SHOWN = 3
 """Of the wrong results that a message names."""
 
 TRIAL_ROWS = 1_024
-"""Of a batch: the driver makes room for as many rows of the longest texts."""
+"""Of a batch; larger ones only cost memory."""
 
 
 class DigestRefused(TableferryError):

@@ -43,7 +43,7 @@ SESSION = {
     "transaction_timeout": "0",
 }
 BATCH_BYTES = 4 << 20
-"""Size hint for ADBC's batches, whose default of 16 MiB doubles memory and is no faster."""
+"""Size hint for ADBC's batches, whose default of 16 MiB takes more memory and is no faster."""
 
 CONNECT_DEFAULTS = {
     "connect_timeout": "10",
