@@ -41,7 +41,10 @@ def invalid_definitions(files: Sequence[InvalidFile]) -> dg.Definitions:
 
 
 def _spec(key: dg.AssetKey, file: InvalidFile) -> dg.AssetSpec:
-    lines = "\n".join(f"- line {problem.line}: {problem.message}" for problem in file.problems)
+    lines = "\n".join(
+        f"- {'' if one.path == file.path else f'{one.path.name} '}line {one.line}: {one.message}"
+        for one in file.problems
+    )
     return dg.AssetSpec(
         key,
         group_name=GROUP,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,8 +16,8 @@ from pydantic import (
 )
 
 from assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
-from assets.declaring.profiles import DEFAULT, profile
-from assets.declaring.yaml_lines import Location
+from assets.declaring.profiles import DEFAULT, PROFILES, profile
+from assets.declaring.rules import Several, column_problems, hop_problems
 from assets.planning.boundaries import MAX_RANGES, bounds_problems
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.expectations import ExpectationSpec, kind_problem
@@ -28,28 +27,18 @@ from resources.errors import InputError
 from resources.plan import OverflowPolicy, WireChoice, WriteMode
 from resources.registry import system, systems
 from resources.tables import TableRef
-from resources.types.planner import is_target_type
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
+Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
+FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
 Count = Annotated[int, Field(gt=0)]
 
+CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
+"""The names of all checks."""
+
 LENIENT = "lenient"
 """In the context of a validation: let the way of the hops pass, so that later rules are asked."""
-
-
-class Several(ValueError):
-    """More than one thing is wrong with a value: where in it, and what."""
-
-    def __init__(self, found: list[tuple[Location, str]]) -> None:
-        self.found = found
-        super().__init__("; ".join(message for _, message in found))
-
-    @classmethod
-    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
-        """Raise if there is anything."""
-        if problems := list(found):
-            raise cls(problems)
 
 
 def _table(value: object) -> object:
@@ -76,13 +65,14 @@ def _type(value: object) -> object:
     return value
 
 
-Table = Annotated[TableRef, BeforeValidator(_table)]
+Table = Annotated[TableRef, BeforeValidator(_table, json_schema_input_type=str)]
 
 
 class Section(BaseModel):
     """Base of all parts of the file: unknown keys are errors, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # what stands below a field describes it in the JSON Schema, too
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class RangesSpec(Section):
@@ -93,9 +83,13 @@ class RangesSpec(Section):
     """
 
     rows: Count | None = None
+    """Rows of a range."""
     count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
+    """Number of ranges, of even row counts."""
     width: Annotated[int | Literal["day", "month", "year"], BeforeValidator(_width)] | None = None
+    """Keys, days (of a date) or seconds (of a timestamp) of a range; or day, month, year."""
     bounds: Annotated[list[Any] | None, Field(validate_default=True)] = None
+    """The cuts; with `width` or `count` the two ends of the span that is divided."""
 
     @field_validator("bounds")
     @classmethod
@@ -118,12 +112,15 @@ class ColumnSpec(Section):
     """What is special about one column."""
 
     rename: Annotated[str, Field(min_length=1)] | None = None
+    """Its name in the targets."""
     type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
     """Target type of the first hop, or one per system."""
     on_overflow: OverflowPolicy = "refuse"
+    """What becomes of a value that does not fit: refused by name, or null, clamp, text."""
     low_cardinality: bool = False
+    """ClickHouse stores repeated values once."""
 
-    @field_validator("on_overflow", mode="before")
+    @field_validator("on_overflow", mode="before", json_schema_input_type=OverflowPolicy | None)
     @classmethod
     def read_null(cls, value: object) -> object:
         """YAML's own null, which is what `on_overflow: null` says without quotes."""
@@ -141,10 +138,15 @@ class HopSpec(Section):
     """One hop: its target, and how it is reached."""
 
     to: Table
+    """The target: system://schema.table."""
     wire: WireChoice = "auto"
+    """How the rows travel: `auto` takes the first way that is believed."""
     engine: str | None = None
+    """ClickHouse: engine of a table that is created, of the MergeTree family."""
     order_by: list[str] | None = None
+    """ClickHouse: sorting key of a table that is created."""
     partition_by: str | None = None
+    """ClickHouse: partitioning of a table that is created; its ranges are not published at once."""
 
     @field_validator("engine", "order_by", "partition_by")
     @classmethod
@@ -175,8 +177,11 @@ class ExpectationDeclared(Section):
     """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
 
     name: Annotated[str, Field(min_length=1)] | None = None
+    """Shown in reports."""
     type: str
+    """Kind of Great Expectations, e.g. expect_column_values_to_not_be_null; or sql."""
     kwargs: dict[str, Any] = {}
+    """Its arguments."""
 
     @model_validator(mode="after")
     def check_kind(self) -> Self:
@@ -208,29 +213,50 @@ class Transfer(Section):
     """
 
     transfer: Annotated[str, AfterValidator(op_name)]
+    """Name of the transfer, its asset group, job and partitions."""
     description: str | None = None
+    """Shown with Dagster's assets."""
     source: Table
+    """The table to move: system://schema.table, or connection://schema.table."""
     hops: Annotated[list[HopSpec], Field(min_length=1)]
+    """Target tables, in order; each is read from the one before."""
     key: Annotated[str, Field(min_length=1)]
+    """Integer, date, timestamp or uuid column that the ranges are cut by."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
+    """How the table is cut into key ranges, the unit of work, retry, proof and commit."""
     write: WriteMode = "replace"
+    """What a range's new rows do to those that are in the target."""
     reconcile: Level = "checksum"
+    """How strictly each range is proven before it becomes visible."""
     checks: dict[str, CheckSpec] = {}
+    """What the failure of a check means, by its name; all of them block."""
     expectations: list[ExpectationDeclared] = []
+    """A suite of Great Expectations on each range."""
     fingerprint: Annotated[str, Field(validate_default=True)] = "content"
+    """How a changed range is noticed."""
     figures: list[str] = []
+    """Columns of which a checksum also shows sum, least and greatest value."""
     columns: dict[str, ColumnSpec] = {}
+    """A mapping describes single columns; a list is a subset."""
     only: list[str] | None = None
     exclude: list[str] = []
+    """Columns to leave out."""
     parallel: ParallelSpec = ParallelSpec()
-    profile: str = DEFAULT
+    """Ranges read and written at the same time."""
+    profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
+    """How much is in flight at once."""
     on_schema_drift: DriftPolicy = "fail"
+    """What to do when source and target no longer have the same columns."""
     tags: dict[
         Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
     ] = {}
+    """Of Dagster's assets."""
     owners: list[Annotated[str, AfterValidator(owner)]] = []
+    """E-mail addresses, or team:name."""
     schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+    """Cron line (UTC): plan, and run what changed."""
     check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+    """Cron line (UTC): reconcile the committed ranges, move nothing."""
 
     @model_validator(mode="before")
     @classmethod
@@ -260,7 +286,7 @@ class Transfer(Section):
             raise ValueError(f"the source should be {' or '.join(names)}")
         return value
 
-    @field_validator("hops", mode="before")
+    @field_validator("hops", mode="before", json_schema_input_type=list[str | HopSpec])
     @classmethod
     def expand_hops(cls, value: object) -> object:
         if not isinstance(value, list):
@@ -271,21 +297,20 @@ class Transfer(Section):
     @classmethod
     def check_hops(cls, value: list[HopSpec], info: ValidationInfo) -> list[HopSpec]:
         if not (info.context or {}).get(LENIENT):
-            Several.check(_hop_problems(info.data.get("source"), value))
+            Several.check(hop_problems(info.data.get("source"), value))
         return value
 
     @field_validator("checks")
     @classmethod
     def check_checks(cls, value: dict[str, CheckSpec]) -> dict[str, CheckSpec]:
-        known = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
         Several.check(
-            ((name,), f"there is no such check; there are {', '.join(sorted(known))}")
+            ((name,), f"there is no such check; there are {', '.join(sorted(CHECKS))}")
             for name in value
-            if name not in known
+            if name not in CHECKS
         )
         return value
 
-    @field_validator("fingerprint", mode="before")
+    @field_validator("fingerprint", mode="before", json_schema_input_type=FingerprintInput)
     @classmethod
     def check_fingerprint(cls, value: object) -> object:
         if isinstance(value, dict) and list(value) == ["watermark"]:
@@ -318,7 +343,7 @@ class Transfer(Section):
         cls, value: dict[str, ColumnSpec], info: ValidationInfo
     ) -> dict[str, ColumnSpec]:
         hops = [hop.to.system for hop in info.data.get("hops", ())]
-        Several.check(_column_problems(value, hops))
+        Several.check(column_problems(value, hops))
         return value
 
     @field_validator("only", "exclude")
@@ -357,48 +382,3 @@ class Transfer(Section):
         """The watermark column, where the fingerprint is one."""
         method, _, column = self.fingerprint.partition(":")
         return column if method == "watermark" else None
-
-
-def _hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
-    before, seen = source, {str(source)}
-    for number, hop in enumerate(hops):
-        if str(hop.to) in seen:
-            yield (number,), f"{hop.to} stands twice in source and hops"
-        elif system(hop.to.system).loader is None or (
-            before is not None and system(before.system).source is None
-        ):
-            yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
-        elif before is not None and hop.to.system == before.system:
-            yield (number,), f"{before} -> {hop.to} stays in one system"
-        seen.add(str(hop.to))
-        before = hop.to
-
-
-def _column_problems(
-    columns: dict[str, ColumnSpec], hops: list[str]
-) -> Iterator[tuple[Location, str]]:
-    """What is wrong with the declared columns.
-
-    Args:
-        columns: by name.
-        hops: the systems of the hops; none if they are not known.
-    """
-    names: dict[str, str] = {}
-    for name, column in columns.items():
-        renamed = column.rename or name
-        if renamed in names:
-            yield (name, "rename"), f"{names[renamed]!r} and {name!r} would both be {renamed!r}"
-        names[renamed] = name
-        if not hops:
-            continue
-        if column.low_cardinality and not any(system(one).types.low_cardinality for one in hops):
-            having = [one.title for one in systems() if one.types.low_cardinality]
-            why = f"is for {' and '.join(having)} targets, and no hop goes there"
-            yield (name, "low_cardinality"), why
-        types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
-        for target, type_ in types.items():
-            if target not in hops:
-                yield (name, "type", target), f"no hop goes to {target}"
-            elif not is_target_type(target, type_):
-                where: Location = () if isinstance(column.type, str) else (target,)
-                yield (name, "type", *where), f"{type_!r} is no {target} type that we can fill"

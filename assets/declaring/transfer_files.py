@@ -1,4 +1,7 @@
-"""Reads the transfer files of a folder: the good ones, and all that is wrong with the others."""
+"""Reads the transfer files of a folder: the good ones, and all that is wrong with the others.
+
+What many of them have in common stands in `defaults.yaml` beside them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from assets.declaring.manifest import LENIENT, Several, Transfer
+from assets.declaring.manifest import LENIENT, Transfer
+from assets.declaring.rules import Several
 from assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from assets.running.runs import (
     check_job_name,
@@ -22,6 +26,38 @@ from assets.running.runs import (
     schedule_name,
 )
 from resources.errors import InputError
+
+DEFAULTS = "defaults.yaml"
+
+NEVER_USUAL = ("transfer", "source", "hops")
+"""What says which transfer it is, and so cannot be a default."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What `defaults.yaml` of a folder says, if there is one."""
+
+    file: YamlFile | None = None
+    problems: tuple[Problem, ...] = ()
+    """Why nobody can go by it."""
+
+    @classmethod
+    def of(cls, folder: Path) -> Defaults:
+        """The defaults of a folder."""
+        path = folder / DEFAULTS
+        if not path.is_file():
+            return cls()
+        try:
+            file = YamlFile.read(path, DEFAULTS, may_be_empty=True)
+        except Unreadable as error:
+            return cls(problems=error.problems)
+        found = [*file.valueless, *file.repeated_keys()]
+        found += [
+            file.problem((name,), f"{name} belongs in each file, not into {DEFAULTS}")
+            for name in NEVER_USUAL
+            if name in file.data
+        ]
+        return cls(file, tuple(found))
 
 
 @dataclass(frozen=True)
@@ -68,7 +104,8 @@ def load_transfers(folder: Path) -> TransferFolder:
     """Read every `*.yaml` and `*.yml` of a folder.
 
     A file with an error in it is left out, as are files that claim the same transfer or target:
-    none of them is more right than the other.
+    none of them is more right than the other. What is wrong with the defaults is wrong with every
+    file that goes by them.
 
     Raises:
         InputError: there is no such folder.
@@ -77,10 +114,12 @@ def load_transfers(folder: Path) -> TransferFolder:
         raise InputError(f"{folder} should be a folder of transfer files (TABLEFERRY_TRANSFERS)")
     found: list[tuple[YamlFile, Transfer]] = []
     invalid: list[InvalidFile] = []
+    defaults = Defaults.of(folder)
     for path in sorted(folder.glob("*.y*ml")):
-        if path.name.startswith("."):  # an editor's lock or swap file
+        # an editor's lock or swap file begins with a dot
+        if path.name.startswith(".") or path.name == DEFAULTS:
             continue
-        outcome = _read(path)
+        outcome = _read(path, defaults)
         if isinstance(outcome, InvalidFile):
             invalid.append(outcome)
         else:
@@ -114,28 +153,30 @@ def load_transfer(path: Path) -> Transfer:
     Raises:
         InputError: it is not a valid transfer; all that is wrong, one line each, by file and line.
     """
-    outcome = _read(path)
+    outcome = _read(path, Defaults.of(path.parent))
     if isinstance(outcome, InvalidFile):
         raise InputError(str(outcome))
     return outcome[1]
 
 
-def _read(path: Path) -> tuple[YamlFile, Transfer] | InvalidFile:
+def _read(path: Path, defaults: Defaults) -> tuple[YamlFile, Transfer] | InvalidFile:
     try:
-        file = YamlFile.read(path)
+        file = YamlFile.read(path).over(defaults.file)
     except Unreadable as error:
         return InvalidFile(path, error.problems)
-    problems = list(file.repeated_keys())
+    problems = [*file.repeated_keys(), *defaults.problems, *file.valueless]
+    unclear = {(one.path, one.line) for one in (*defaults.problems, *file.valueless)}
     try:
         transfer = Transfer.model_validate(file.data)
     except ValidationError as error:
         found = [_explained(detail) for detail in (*error.errors(), *_further(file.data, error))]
-        problems += [file.problem(*one) for one in dict.fromkeys(chain.from_iterable(found))]
+        wrong = [file.problem(*one) for one in dict.fromkeys(chain.from_iterable(found))]
+        problems += [one for one in wrong if (one.path, one.line) not in unclear]
     else:
         if not problems:
             return file, transfer
     name = file.data.get("transfer")
-    problems.sort(key=lambda problem: problem.line)
+    problems.sort(key=lambda problem: (problem.path != path, problem.line))
     return InvalidFile(path, tuple(problems), name if isinstance(name, str) else None)
 
 
@@ -210,9 +251,7 @@ def _conflicts(found: Iterable[tuple[YamlFile, Transfer]]) -> dict[Path, list[Pr
     for what, claimants in claims.items():
         for file, location in claimants:
             others = ", ".join(
-                f"{other.path}:{other.line(place)}"
-                for other, place in claimants
-                if other.path != file.path
+                other.place(place) for other, place in claimants if other.path != file.path
             )
             # two transfers of one name have all names in Dagster in common
             if others and (file.path, location, others) not in known:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from assets.declaring.variables import expand
 
 Location = tuple[int | str, ...]
 """The way to a part of the file: keys of mappings, and positions or items of lists."""
@@ -34,17 +36,30 @@ class Unreadable(Exception):
         super().__init__("\n".join(map(str, problems)))
 
 
+MERGED = ("tags", "checks", "parallel")
+"""Mappings of which a file and its defaults may each give a part."""
+
+
 @dataclass(frozen=True)
 class YamlFile:
     """One mapping, and where its parts stand."""
 
     path: Path
     data: dict[Any, Any]
+    """With the values of variables, and what the defaults add."""
     node: yaml.MappingNode
+    valueless: tuple[Problem, ...] = ()
+    """Variables that have no value; they stand in `data` as they are written."""
+    defaults: YamlFile | None = None
 
     @classmethod
-    def read(cls, path: Path) -> YamlFile:
+    def read(cls, path: Path, what: str = "a transfer", *, may_be_empty: bool = False) -> YamlFile:
         """Read a file.
+
+        Args:
+            path: of the file.
+            what: it is, for messages.
+            may_be_empty: nothing but comments counts as an empty mapping.
 
         Raises:
             Unreadable: it cannot be read, is not YAML, or holds something else than one mapping.
@@ -52,19 +67,57 @@ class YamlFile:
         try:
             loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
             node = loader.get_single_node()
+            if node is None and may_be_empty:
+                node = yaml.compose("{}", yaml.SafeLoader)
             if not isinstance(node, yaml.MappingNode):
-                raise Unreadable([Problem(path, 1, "a transfer should be a mapping")])
+                raise Unreadable([Problem(path, 1, f"{what} should be a mapping")])
+            valueless = tuple(Problem(path, *found) for found in expand(node, loader))
             data = loader.construct_document(node)
         except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             parts = (getattr(error, name, None) for name in ("context", "problem", "strerror"))
             message = ", ".join(str(part) for part in parts if part) or str(error)
             raise Unreadable([Problem(path, mark.line + 1 if mark else 1, message)]) from None
-        return cls(path, data, node)
+        return cls(path, data, node, valueless)
+
+    def over(self, defaults: YamlFile | None) -> YamlFile:
+        """The file with what it does not say itself out of its defaults."""
+        if defaults is None:
+            return self
+        data = {**defaults.data, **self.data}
+        for name in MERGED:
+            usual, own = defaults.data.get(name), self.data.get(name)
+            if isinstance(usual, dict) and isinstance(own, dict):
+                data[name] = {**usual, **own}
+        return replace(self, data=data, defaults=defaults)
+
+    def holder(self, location: Location) -> YamlFile:
+        """The file that a part stands in: this one, or its defaults."""
+        if self.defaults is None or not location:
+            return self
+        deep = location[: 2 if location[0] in MERGED else 1]
+        # a part that neither has is missing here
+        return self if self._depth(deep) >= self.defaults._depth(deep) else self.defaults
 
     def problem(self, location: Location, message: str) -> Problem:
         """That something is wrong there."""
-        return Problem(self.path, self.line(location), message)
+        holder = self.holder(location)
+        return Problem(holder.path, holder.line(location), message)
+
+    def place(self, location: Location) -> str:
+        """File and line of a part."""
+        holder = self.holder(location)
+        return f"{holder.path}:{holder.line(location)}"
+
+    def _depth(self, location: Location) -> int:
+        """How many steps of the way this file has."""
+        node: yaml.Node | None = self.node
+        for number, part in enumerate(location):
+            found = _inside(node, part)
+            if found is None:
+                return number
+            node = found[1]
+        return len(location)
 
     def line(self, location: Location) -> int:
         """1-based line of the innermost part of `location` that the file holds."""

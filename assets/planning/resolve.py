@@ -189,7 +189,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                 existing=existing,
             )
         )
-        source, key, columns = spec.to, plan.key.target.name, _as_source(plan)
+        source, key, columns = spec.to, plan.key.target.name, as_source(plan)
     return tuple(hops)
 
 
@@ -210,7 +210,7 @@ def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tup
     return tuple(found)
 
 
-def _as_source(plan: CopyPlan) -> list[Column]:
+def as_source(plan: CopyPlan) -> list[Column]:
     """A hop's target columns as the next hop's source: the rows' identity goes on with them."""
     positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
     return [

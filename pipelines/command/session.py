@@ -102,9 +102,11 @@ def _servers() -> Servers:
 def tell_invalid(declared: TransferFolder) -> None:
     """Name each invalid transfer file on stderr."""
     for file in declared.invalid:
-        more = len(file.problems) - 1
-        rest = f" (and {more} more: ferry validate)" if more else ""
-        click.echo(f"ferry: left out {file.problems[0]}{rest}", err=True)
+        first, *more = file.problems
+        rest = f" (and {len(more)} more: ferry validate)" if more else ""
+        # what is wrong may stand in the defaults
+        name = "" if first.path == file.path else f"{file.path.name}: "
+        click.echo(f"ferry: left out {name}{first}{rest}", err=True)
 
 
 def use_local_stack() -> None:

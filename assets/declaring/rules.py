@@ -1,0 +1,74 @@
+"""What is wrong with parts of a transfer that are each well-formed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assets.declaring.yaml_lines import Location
+from resources.registry import system, systems
+from resources.tables import TableRef
+from resources.types.planner import is_target_type
+
+if TYPE_CHECKING:  # the models ask for these rules
+    from assets.declaring.manifest import ColumnSpec, HopSpec
+
+
+class Several(ValueError):
+    """More than one thing is wrong with a value: where in it, and what."""
+
+    def __init__(self, found: list[tuple[Location, str]]) -> None:
+        self.found = found
+        super().__init__("; ".join(message for _, message in found))
+
+    @classmethod
+    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
+        """Raise if there is anything."""
+        if problems := list(found):
+            raise cls(problems)
+
+
+def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
+    """What is wrong with the way of the hops."""
+    before, seen = source, {str(source)}
+    for number, hop in enumerate(hops):
+        if str(hop.to) in seen:
+            yield (number,), f"{hop.to} stands twice in source and hops"
+        elif system(hop.to.system).loader is None or (
+            before is not None and system(before.system).source is None
+        ):
+            yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
+        elif before is not None and hop.to.system == before.system:
+            yield (number,), f"{before} -> {hop.to} stays in one system"
+        seen.add(str(hop.to))
+        before = hop.to
+
+
+def column_problems(
+    columns: dict[str, ColumnSpec], hops: list[str]
+) -> Iterator[tuple[Location, str]]:
+    """What is wrong with the declared columns.
+
+    Args:
+        columns: by name.
+        hops: the systems of the hops; none if they are not known.
+    """
+    names: dict[str, str] = {}
+    for name, column in columns.items():
+        renamed = column.rename or name
+        if renamed in names:
+            yield (name, "rename"), f"{names[renamed]!r} and {name!r} would both be {renamed!r}"
+        names[renamed] = name
+        if not hops:
+            continue
+        if column.low_cardinality and not any(system(one).types.low_cardinality for one in hops):
+            having = [one.title for one in systems() if one.types.low_cardinality]
+            why = f"is for {' and '.join(having)} targets, and no hop goes there"
+            yield (name, "low_cardinality"), why
+        types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
+        for target, type_ in types.items():
+            if target not in hops:
+                yield (name, "type", target), f"no hop goes to {target}"
+            elif not is_target_type(target, type_):
+                where: Location = () if isinstance(column.type, str) else (target,)
+                yield (name, "type", *where), f"{type_!r} is no {target} type that we can fill"
