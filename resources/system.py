@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from resources import catalog
 from resources.artifacts import Artifact
+from resources.catalog import Listed, TableSize
 from resources.connection import Scheme, ServerResource
 from resources.digest.definition import Algorithm
 from resources.digest.fields import Field
@@ -193,6 +195,23 @@ class Source:
         Raises:
             InputError: a tool is not installed.
         """
+
+    def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
+        """The tables and views that there are, but for the server's own.
+
+        Args:
+            endpoint: the server.
+            connection: its name, as table references have it.
+        """
+        return catalog.listed(endpoint, connection)
+
+    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
+        """About how large a table is."""
+        return catalog.counted(endpoint, table)
+
+    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
+        """The columns that an index begins with, those of unique ones first, as far as known."""
+        return ()
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import cast
 
 import click
 
 from checks.verdict import LEVELS, Level
 from pipelines.command.plugins import Commands
+from pipelines.command.setting_up import init, schema
+from pipelines.command.shell import (
+    RANGE_HELP,
+    as_json,
+    end,
+    name_of_transfer,
+    print_json,
+    tell_of_waiting,
+    user_errors,
+    wide_too,
+)
 from resources.errors import TableferryError
-
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
-RANGE_HELP = "This range only, by name, bounds (1..250001) or a key in it; repeatable."
-name_of_transfer = click.argument("transfer")
-
-
-def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """End a command on a user error with its message alone, and the error's exit code."""
-
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except TableferryError as error:
-            if kwargs.get("as_json"):
-                _print_json({"ok": False, "errors": str(error).splitlines()})
-            click.echo(f"ferry: {error}", err=True)
-            sys.exit(error.exit_code)
-
-    return wrapped
-
-
-def end(errors: Sequence[str], code: int = 1) -> NoReturn:
-    """End a command with 0, or say on standard error why not."""
-    for line in errors:
-        click.echo(f"ferry: {line}", err=True)
-    sys.exit(code if errors else 0)
-
-
-def tell_of_waiting(runs: Sequence[str]) -> None:
-    """Say on standard error why nothing happens: moves and checks of a transfer take turns."""
-    if runs:
-        names = ", ".join(run[:8] for run in runs)
-        click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -70,7 +44,8 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
 
     declared = load_transfers(transfers_folder())
     wrong = () if transfers else declared.invalid
-    errors = [str(problem) for file in wrong for problem in file.problems]
+    # what is wrong with the defaults is wrong with every file
+    errors = list(dict.fromkeys(str(problem) for file in wrong for problem in file.problems))
     found: dict[str, list[str]] = {}
     try:
         if transfers or declared.transfers:
@@ -80,7 +55,7 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
         errors += str(error).splitlines()
     unfit = [name for name, problems in found.items() if problems]
     if as_json:
-        _print_json({"ok": not errors and not unfit, "errors": errors, "transfers": found})
+        print_json({"ok": not errors and not unfit, "errors": errors, "transfers": found})
     for name, problems in {} if as_json else found.items():
         click.echo(f"{name}:" if problems else f"{name}: ok")
         for problem in problems:
@@ -101,7 +76,7 @@ def doctor(as_json: bool) -> None:
     found = examine(*configured_servers())
     bad = [server for server in found if not server.good]
     if as_json:
-        _print_json({"ok": not bad, "servers": [server.json() for server in found]})
+        print_json({"ok": not bad, "servers": [server.json() for server in found]})
     for server in () if as_json else found:
         for line in server.lines():
             click.echo(line)
@@ -124,7 +99,7 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 
     view = runner.plan(open_session(transfer, records=False), transfer, force=force)
     if as_json:
-        _print_json(view.json())
+        print_json(view.json())
     else:
         show_plan(console(), view)
         _say_if_nothing_is_recorded()
@@ -169,7 +144,7 @@ def run(
             on_progress=on_progress,
         )
     if as_json:
-        _print_json(view.json())
+        print_json(view.json())
     else:
         show_ranges(console(), "run", view, wide=wide)
     end(view.errors)
@@ -188,7 +163,7 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
 
     view = runner.status(open_session(transfer, records=False, asks=False), transfer)
     if as_json:
-        _print_json(view.json())
+        print_json(view.json())
     else:
         show_ranges(console(), "status", view, wide=wide)
         _say_if_nothing_is_recorded()
@@ -214,7 +189,7 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
     tell_of_waiting(runner.waits_for(session, transfer))
     view = runner.check(session, transfer, level=level, ranges=ranges)
     if as_json:
-        _print_json(view.json())
+        print_json(view.json())
     else:
         show_checks(console(), transfer, view.checks)
         click.echo(view.closing)
@@ -261,7 +236,7 @@ def diff(
     good = all(not differences.rows for differences in found.values())
     if as_json:
         hops = {target: differences.to_json() for target, differences in found.items()}
-        _print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
+        print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
     for target, differences in {} if as_json else found.items():
         click.echo(f"{target} {name}: {differences.summary()}")
         if differences.rows:
@@ -326,7 +301,7 @@ def clean(transfers: Sequence[str], as_json: bool) -> None:
 
     dropped = runner.clean(open_session(*transfers, records=False), transfers)
     if as_json:
-        _print_json({"ok": True, "dropped": dropped})
+        print_json({"ok": True, "dropped": dropped})
     for name in () if as_json else dropped or ["nothing to drop"]:
         click.echo(name)
 
@@ -361,5 +336,5 @@ def _say_if_nothing_is_recorded() -> None:
         click.echo(f"ferry: {line}", err=True)
 
 
-def _print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, default=str))
+for command in (init, schema):
+    main.add_command(command)

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from resources.artifacts import Artifact
+from resources.catalog import Listed, TableSize
 from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyKind, KeyRange
 from resources.plan import CopyPlan, Format, OverflowPolicy
+from resources.postgres import catalog
 from resources.postgres.bcp_text import bcp_expression
 from resources.postgres.copy_text import guarded, text_expression
 from resources.postgres.resource import PostgresResource
@@ -54,6 +56,18 @@ class PostgresSource(Source):
         *("timestamp without time zone", "timestamp with time zone"),
         *("timestamp(3) without time zone", "time(3) without time zone"),
     )
+
+    def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
+        """Without the partitions of others."""
+        return catalog.listed(endpoint, connection)
+
+    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
+        """Out of the catalog; of a view the rows are counted."""
+        return catalog.size(endpoint, table) or super().size(endpoint, table)
+
+    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
+        """Out of the catalog."""
+        return catalog.leading(endpoint, table)
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from resources.artifacts import Artifact
+from resources.catalog import TableSize
 from resources.dialects import quote, string_literal
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
 from resources.registry import system
+from resources.sqlserver import catalog
 from resources.sqlserver.queryout import read_tab_separated
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.tsv_text import tab_separated
@@ -69,6 +71,14 @@ class SqlServerSource(Source):
     def require_tools(self, resource: SqlServerResource, wire: WireFormat) -> None:
         """Text needs bcp."""
         require_bcp(resource, wire)
+
+    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
+        """Out of the catalog; of a view the rows are counted."""
+        return catalog.size(endpoint, table) or super().size(endpoint, table)
+
+    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
+        """Out of the catalog."""
+        return catalog.leading(endpoint, table)
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
         """The counter of a rowversion column."""

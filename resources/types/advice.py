@@ -17,23 +17,48 @@ def text_type(target: str) -> str:
 
 def no_decimal(export: Export, column: Column, target: str) -> str:
     """A numeric column for whose digits the target has no type of its own."""
-    kind = export.kind
-    types = _system(target).types
-    example = types.decimal(types.most_digits, 10)
-    if isinstance(kind, Array):
-        array = types.default(Array(Decimal(types.most_digits, 10)))
-        kind, example = kind.item, array or example
-    if isinstance(kind, Decimal) and kind.precision is None:
+    example, undeclared = _decimal(export, target)
+    if undeclared:
         return (
             f"it has no declared precision and scale; {_declare(column, example)} or what your "
             f"values need (one that does not fit is refused by name), or {text_type(target)} for "
             "its text"
         )
+    most = _system(target).types.most_digits
     return (
-        f"its digits are more than the {types.most_digits} of {target}; "
+        f"its digits are more than the {most} of {target}; "
         f"{_declare(column, text_type(target))} for its text, or {example} or another smaller type "
         "(a value that does not fit is refused by name)"
     )
+
+
+def choices(source: str, column: Column, target: str) -> list[tuple[str, str]]:
+    """The types that a column could be declared as where none is chosen for it; none if none works.
+
+    Args:
+        source: the column's system.
+        column: the column.
+        target: the target's system.
+
+    Returns:
+        Each type, and what it would hold.
+    """
+    export, text = source_export(source, column.type), text_type(target)
+    if isinstance(export, Refusal):
+        return [(text, export.note or "its text")] if export.as_text else []
+    example, _ = _decimal(export, target)
+    held = "a value that does not fit is refused by name"
+    return [(example, held), *([(text, "its text")] if export.as_text else [])]
+
+
+def _decimal(export: Export, target: str) -> tuple[str, bool]:
+    """A type of the target for a decimal, or array of them, and whether its digits are unknown."""
+    kind, types = export.kind, _system(target).types
+    example = types.decimal(types.most_digits, 10)
+    if isinstance(kind, Array):
+        array = types.default(Array(Decimal(types.most_digits, 10)))
+        kind, example = kind.item, array or example
+    return example, isinstance(kind, Decimal) and kind.precision is None
 
 
 def alternative(source: str, column: Column, target: str) -> str:

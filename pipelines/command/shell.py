@@ -1,0 +1,53 @@
+"""What all commands share: options, one line per error, exit codes, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NoReturn
+
+import click
+
+from resources.errors import TableferryError
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
+RANGE_HELP = "This range only, by name, bounds (1..250001) or a key in it; repeatable."
+name_of_transfer = click.argument("transfer")
+
+
+def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """End a command on a user error with its message alone, and the error's exit code."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except TableferryError as error:
+            if kwargs.get("as_json"):
+                print_json({"ok": False, "errors": str(error).splitlines()})
+            click.echo(f"ferry: {error}", err=True)
+            sys.exit(error.exit_code)
+
+    return wrapped
+
+
+def end(errors: Sequence[str], code: int = 1) -> NoReturn:
+    """End a command with 0, or say on standard error why not."""
+    for line in errors:
+        click.echo(f"ferry: {line}", err=True)
+    sys.exit(code if errors else 0)
+
+
+def tell_of_waiting(runs: Sequence[str]) -> None:
+    """Say on standard error why nothing happens: moves and checks of a transfer take turns."""
+    if runs:
+        names = ", ".join(run[:8] for run in runs)
+        click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
+
+
+def print_json(document: Any) -> None:
+    """Write a JSON document to standard output."""
+    click.echo(json.dumps(document, indent=2, default=str))

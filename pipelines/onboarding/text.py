@@ -1,0 +1,155 @@
+"""Writes a proposal as the commented YAML of a transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from assets.declaring.variables import escaped
+from pipelines.onboarding.proposal import Open, Proposal
+from resources.registry import system
+
+SCHEMA_FILE = "transfer.schema.json"
+MODELINE = f"# yaml-language-server: $schema=./{SCHEMA_FILE}"
+"""Tells editors the schema of a file: https://github.com/redhat-developer/yaml-language-server"""
+
+USUAL = """\
+# What else can be said, with the defaults; defaults.yaml says it for all files of this folder.
+# docs/guide.md explains every key.
+# write: replace              # append, upsert or swap
+# reconcile: checksum         # count, in_flight, sample_hash or full_hash
+# fingerprint: content        # row_version, count_minmax, none or {{watermark: {watermark}}}
+# on_schema_drift: fail       # add_columns or ignore_new
+# profile: balanced           # safe or throughput
+# exclude: []                 # columns to leave out
+# tags: {{team: sales}}
+# owners: ["team:sales"]
+# schedule: "0 2 * * *"       # UTC: move what changed
+# check_schedule: "0 6 * * 0" # UTC: compare, move nothing
+"""
+
+DEFAULTS_TEXT = """\
+# What the transfer files of this folder have in common. A key that a file gives itself wins;
+# `tags`, `checks` and `parallel` of both are put together. `transfer`, `source` and `hops` stay in
+# the files.
+#
+# reconcile: checksum
+# on_schema_drift: fail
+# profile: balanced
+# parallel: {export: 4, load: 2}
+# tags: {team: sales}
+# owners: ["team:sales"]
+# schedule: "0 2 * * *"
+"""
+
+
+def transfer_text(name: str, proposal: Proposal) -> str:
+    """The file of a transfer.
+
+    Args:
+        name: of the transfer.
+        proposal: what it is to say.
+    """
+    return "\n".join([*_lines(name, proposal), ""])
+
+
+def scalar(text: str) -> str:
+    """A text as a YAML value on one line, wherever it stands."""
+    plain = yaml.safe_dump(
+        [text], default_flow_style=True, allow_unicode=True, width=1 << 30
+    ).strip()[1:-1]
+    if plain.isprintable() and yaml.safe_load(f"[{plain}]") == [text]:
+        return plain
+    return yaml.safe_dump(text, default_style='"', width=1 << 30).strip()
+
+
+def block(text: str) -> str:
+    """A text as a YAML value that ends its line, for no variable to be seen in it."""
+    text = escaped(text)
+    plain = text.isprintable() and " #" not in text and ": " not in text
+    return text if plain and yaml.safe_load(f"- {text}") == [text] else scalar(text)
+
+
+def _lines(name: str, proposal: Proposal) -> Iterator[str]:
+    yield MODELINE
+    yield "# Written by `ferry init` from the catalog, and yours to edit."
+    yield f"# Then: ferry validate {name}, ferry plan {name}, ferry run {name}"
+    yield f"transfer: {name}"
+    yield f"source: {block(str(proposal.source))}"
+    yield "hops:"
+    yield from (f"  - {block(str(hop))}" for hop in proposal.hops)
+    yield ""
+    yield from _key(proposal)
+    yield ""
+    yield from _ranges(proposal)
+    yield ""
+    yield from _decisions([one for one in proposal.open if one.what != "key"])
+    yield from _types(proposal)
+    yield ""
+    yield USUAL.format(watermark=scalar(proposal.watermark or "updated_at")).rstrip()
+
+
+def _key(proposal: Proposal) -> Iterator[str]:
+    undecided = next((one for one in proposal.open if one.what == "key"), None)
+    if undecided is None:
+        others = ", ".join(f"{scalar(one.name)} ({one.type})" for one in proposal.keys[:5])
+        yield f"# The ranges are cut by this column: {proposal.why_key}."
+        if others:
+            yield f"# It could also be {others}."
+        yield f"key: {block(proposal.key or '')}"
+        return
+    yield f"# DECIDE: the column that ranges are cut by; {undecided.why}."
+    for choice in undecided.choices:
+        yield f"# key: {block(choice.yaml)}  # {choice.meaning}"
+
+
+def _ranges(proposal: Proposal) -> Iterator[str]:
+    size, rows = proposal.size, proposal.range_rows
+    number = max(1, -(-size.rows // rows))
+    of = ""
+    if size.bytes and size.rows:
+        per_range = size.bytes * min(rows, size.rows) // size.rows
+        of = f" of {size.bytes // size.rows:,} bytes, {per_range / 2**20:,.1f} MiB per range"
+    ranges = "one range" if number == 1 else f"{number:,} ranges"
+    yield f"# About {size.rows:,} rows{of}: {ranges}, and room to grow."
+    yield f"ranges: {{rows: {rows}}}"
+
+
+def _decisions(found: Sequence[Open]) -> Iterator[str]:
+    columns = [one for one in found if one.column]
+    for one in found:
+        if not one.column:
+            yield f"# DECIDE: {_comment(str(one))}"
+    if columns:
+        yield "# DECIDE: the types of these columns. Uncomment `columns:` and one line of each, or"
+        yield "# leave a column out:"
+        yield f"# exclude: [{', '.join(scalar(escaped(one.what)) for one in columns)}]"
+        yield "# columns:"
+    for one in columns:
+        yield f"#   # {_comment(str(one))}"
+        name = scalar(escaped(one.what))
+        for choice in one.choices:
+            yield f"#   {name}: {choice.yaml}  # {choice.meaning}"
+    if found:
+        yield ""
+
+
+def _types(proposal: Proposal) -> Iterator[str]:
+    """A table of what becomes of each column."""
+    heads = [system(table.system).title for table in (proposal.source, *proposal.hops)]
+    rows = [["column", *heads]]
+    for name, types in proposal.types.items():
+        rows.append([scalar(name), *types, *["?"] * (len(heads) - len(types))])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads) + 1)]
+    yield "# What becomes of the columns:"
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"#   {'  '.join(cells)}".rstrip()
+
+
+def _comment(text: str) -> str:
+    """A text on one line."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )

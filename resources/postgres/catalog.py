@@ -1,0 +1,66 @@
+"""PostgreSQL's catalog: which tables there are, how large they are, which columns are indexed."""
+
+from __future__ import annotations
+
+from resources.catalog import Listed, TableSize
+from resources.dialects import qualified, string_literal
+from resources.endpoint import Endpoint
+from resources.tables import TableRef
+
+TABLES_SQL = """
+SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
+    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+    AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
+ORDER BY 1, 2
+"""
+
+SIZE_SQL = """
+SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, sum(pg_table_size(c.oid))::bigint,
+    bool_or(c.reltuples < 0 AND pg_relation_size(c.oid) > 0)
+FROM (SELECT {table}::regclass::oid AS root) r
+LEFT JOIN LATERAL (SELECT relid FROM pg_partition_tree(r.root) UNION SELECT r.root) parts ON true
+JOIN pg_class c ON c.oid = parts.relid AND c.relkind IN ('r', 'm')
+"""
+
+LEADING_SQL = """
+SELECT a.attname
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = {table}::regclass AND i.indisvalid AND i.indpred IS NULL
+ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum
+"""
+
+SAMPLE_BYTES = 32 << 20
+"""How much is read of a table that was never analysed, to tell how many rows it has."""
+
+
+def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
+    """The tables and views, without the partitions of others."""
+    return [
+        Listed(TableRef(endpoint.system, schema, name, connection), view, readable)
+        for schema, name, view, readable in endpoint.query(TABLES_SQL)
+    ]
+
+
+def size(endpoint: Endpoint, table: TableRef) -> TableSize | None:
+    """Rows as ANALYZE or a sample counted them, and bytes; None of a view or foreign table."""
+    rows, stored, unknown = endpoint.query(SIZE_SQL.format(table=_literal(table)))[0]
+    if stored is None:
+        return None
+    if unknown:
+        percent = min(100.0, 100 * SAMPLE_BYTES / max(stored, 1))
+        sample = f"TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE (0)"
+        found = endpoint.query(f"SELECT count(*) FROM {qualified(table)} {sample}")[0][0]
+        rows = round(found * 100 / percent)
+    return TableSize(int(rows), int(stored))
+
+
+def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:
+    """The columns that an index begins with: of the primary key first, then of unique ones."""
+    found = endpoint.query(LEADING_SQL.format(table=_literal(table)))
+    return tuple(dict.fromkeys(name for (name,) in found))
+
+
+def _literal(table: TableRef) -> str:
+    return string_literal("postgres", qualified(table))
