@@ -41,12 +41,7 @@ CONFIG = """<clickhouse>
   <memory_worker_period_ms>1000</memory_worker_period_ms>
   <query_log>
     <database>system</database><table>query_log</table>
-    <flush_interval_milliseconds>1000</flush_interval_milliseconds>
   </query_log>
-  <part_log>
-    <database>system</database><table>part_log</table>
-    <flush_interval_milliseconds>1000</flush_interval_milliseconds>
-  </part_log>
   <logger>
     <level>warning</level><async>false</async>
     <log>{folder}/server.log</log><errorlog>{folder}/server.err.log</errorlog>
@@ -59,7 +54,12 @@ CONFIG = """<clickhouse>
 # network have too. So `default` may do nothing but start to listen and call table functions that
 # touch no data.
 USERS = """<clickhouse>
-  <profiles><default/></profiles>
+  <profiles>
+    <default>
+      <query_profiler_real_time_period_ns>0</query_profiler_real_time_period_ns>
+      <query_profiler_cpu_time_period_ns>0</query_profiler_cpu_time_period_ns>
+    </default>
+  </profiles>
   <quotas><default/></quotas>
   <users>
     <default>
