@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import dagster as dg
 
-from assets.log.sqlite import keep_open
+from assets.log.instance import open_instance
 
 DAGSTER_HOME = "DAGSTER_HOME"
 STATE_HOME = "XDG_STATE_HOME"
@@ -56,9 +56,7 @@ def make() -> Path:
 
 def open_to_record() -> dg.DagsterInstance:
     """The instance, made on first use."""
-    make()
-    keep_open()
-    return dg.DagsterInstance.get()
+    return open_instance(make())
 
 
 def open_to_read() -> dg.DagsterInstance:

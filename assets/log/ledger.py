@@ -247,11 +247,12 @@ def latest_materialization(
 
 def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.TableSchema | None:
     """The columns that the newest committed range of a hop was written with."""
-    for stored in instance.fetch_materializations(asset, limit=20).records:
-        event = stored.asset_materialization
-        value = event.metadata.get(COLUMN_SCHEMA) if event else None
-        if isinstance(value, dg.TableSchemaMetadataValue):
-            return value.schema
+    for limit in (1, 20):  # a range that was found unchanged is recorded without its columns
+        for stored in instance.fetch_materializations(asset, limit=limit).records:
+            event = stored.asset_materialization
+            value = event.metadata.get(COLUMN_SCHEMA) if event else None
+            if isinstance(value, dg.TableSchemaMetadataValue):
+                return value.schema
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import dagster as dg
@@ -58,19 +58,21 @@ class Writer:
             )
         )
 
-    def checked(
-        self, range_name: str, verdict: Verdict, about: Materialization | None = None
-    ) -> None:
+    def all_checked(self, range_name: str, verdicts: Iterable[Verdict]) -> None:
+        """Record the verdicts about a range's latest materialization, if it has one, in order."""
+        about = latest_materialization(self._context.instance, self._asset, range_name)
+        for verdict in verdicts:
+            self.checked(range_name, verdict, about)
+
+    def checked(self, range_name: str, verdict: Verdict, about: Materialization | None) -> None:
         """Record a check's verdict.
 
         Args:
             range_name: of the range that was checked.
             verdict: what was found.
-            about: the materialization that it is about; the range's latest one, if it has one, when
-                not given.
+            about: the materialization that it is about.
         """
         meaning = self._transfer.check_spec(verdict.check)
-        target = about or latest_materialization(self._context.instance, self._asset, range_name)
         self._log(
             dg.AssetCheckEvaluation(
                 asset_key=self._asset,
@@ -79,7 +81,7 @@ class Writer:
                 partition=range_name,
                 blocking=meaning.blocking,
                 severity=_severity(meaning.severity == "warn"),
-                target_materialization_data=target,
+                target_materialization_data=about,
                 description=conclusion(verdict),
                 metadata=verdict_metadata(verdict),
             )

@@ -44,8 +44,7 @@ def promote(
         record = replace(outcome.record, state=State.COMMITTED)
         work.writers[hop.number].commit(record)
         reached("after_event")
-        for verdict in reversed(outcome.verdicts):
-            work.writers[hop.number].checked(record.range, verdict)
+        work.writers[hop.number].all_checked(record.range, reversed(outcome.verdicts))
         done.append(replace(outcome, record=record))
     return done
 

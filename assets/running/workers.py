@@ -164,8 +164,7 @@ def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...
         done = {verdict.check for verdict in verdicts}
         others = [one for one in ALL_CHECKS if one not in done]
         found = attempt.writer.commit_again(record, others)
-    for verdict in reversed(verdicts):
-        attempt.writer.checked(attempt.name, verdict)
+    attempt.writer.all_checked(attempt.name, reversed(verdicts))
     attempt.tell("skipped")
     problems = [verdict.summary() for verdict in failed]
     problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in found]

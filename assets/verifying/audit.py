@@ -75,8 +75,7 @@ def settle(
     record = replace(record, state=State.COMMITTED)
     writer.commit(record)
     reached("after_event")
-    for verdict in reversed(verdicts):
-        writer.checked(attempt.name, verdict)
+    writer.all_checked(attempt.name, reversed(verdicts))
     attempt.tell("committed")
     return Outcome(hop, record, reason, verdicts)
 
@@ -90,8 +89,7 @@ def _require_green(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...
         verdicts = tuple(map(compared.explained, verdicts))
     blocking = blocking_failures(attempt.work, verdicts)
     if blocking:
-        for verdict in verdicts:
-            attempt.writer.checked(attempt.name, verdict)
+        attempt.writer.all_checked(attempt.name, verdicts)
         raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
     return verdicts
 

@@ -116,11 +116,12 @@ def run(
         caller = Caller(on_progress, None if waits else prepared)
         stale = _stale(prepared, hops)
         apply_growth(planned, servers, instance)
-        unsettled = _unsettled(session, transfer, hops)
         if failed:
-            wanted &= unsettled
+            wanted &= _unsettled(session, transfer, hops)
         # an unchanged range whose latest attempt failed is settled by looking at it
-        todo = wanted & (stale | unsettled)
+        todo = wanted & stale
+        if todo != wanted:
+            todo |= wanted & _unsettled(session, transfer, hops)
         on_progress(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
         errors: list[str] = []
         run_ids: list[str] = []

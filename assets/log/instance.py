@@ -1,0 +1,32 @@
+"""Dagster's instance, as a command opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+from dagster._serdes import ConfigurableClassData
+
+from assets.log.sqlite import keep_open
+
+NO_OUTPUT = ConfigurableClassData(
+    NoOpComputeLogManager.__module__, NoOpComputeLogManager.__name__, "{}\n"
+)
+
+
+def open_instance(home: Path) -> dg.DagsterInstance:
+    """The instance of a home, for a process that does all of its work by itself.
+
+    What a command's runs print goes to its terminal, unless the home's dagster.yaml says where.
+    Dagster would start two processes per run that copy it from a file.
+
+    Raises:
+        DagsterInvalidConfigError: dagster.yaml is wrong.
+    """
+    keep_open()
+    ref = InstanceRef.from_dir(str(home))
+    if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
+        ref = ref._replace(compute_logs_data=NO_OUTPUT)
+    return dg.DagsterInstance.from_ref(ref)
