@@ -21,6 +21,7 @@ from resources.digest.definition import Algorithm
 from resources.digest.fields import Field
 from resources.endpoint import Endpoint
 from resources.errors import InputError
+from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind, KeyRange
 from resources.keys.statistics import numbered_quantiles
 from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
@@ -343,6 +344,8 @@ class System:
     verdict: Callable[[BaseException], bool | None] = lambda error: None
     """Whether what failed with a driver's error may succeed later; None for what is not one of the
     system's drivers."""
+    health: Callable[[Any, Use], Iterator[Finding]] = lambda resource, use: iter(())
+    """What is well and what is not, of a server that can be reached: see `ferry doctor`."""
     source: Source | None = None
     no_source: str = "there is no export from it"
     """Why `source` is None."""

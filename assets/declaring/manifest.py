@@ -203,6 +203,9 @@ class CheckSpec(Section):
     """Whether a range with this check failed stays uncommitted, and out of the later hops."""
 
 
+HopsInput = Annotated[list[str | HopSpec], Field(min_length=1)]
+
+
 class Transfer(Section):
     """What is declared of one table: its source and targets, and how its rows get there.
 
@@ -286,7 +289,7 @@ class Transfer(Section):
             raise ValueError(f"the source should be {' or '.join(names)}")
         return value
 
-    @field_validator("hops", mode="before", json_schema_input_type=list[str | HopSpec])
+    @field_validator("hops", mode="before", json_schema_input_type=HopsInput)
     @classmethod
     def expand_hops(cls, value: object) -> object:
         if not isinstance(value, list):

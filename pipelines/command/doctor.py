@@ -1,14 +1,19 @@
-"""`ferry doctor`: the servers, and what they make of values at the edges of their types."""
+"""`ferry doctor`: the servers, what they make of values at the edges of their types, this machine.
+
+What is asked of a server is its system's own: `System.health`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assets.declaring.manifest import Transfer
 from assets.planning.resolve import Servers
 from resources.errors import InputError, TableferryError
 from resources.formats import WIRES, formats_between
+from resources.health import Finding, Use
 from resources.plan import WireFormat
 from resources.registry import system, systems
 from resources.tables import Column, TableRef
@@ -59,6 +64,17 @@ class WireHealth:
             yield from (f"  {one}" for one in self.wrong)
 
 
+def finding_json(found: Finding) -> dict[str, Any]:
+    """For `--json`."""
+    return {"subject": found.subject, "state": found.state, "says": found.says, "do": [*found.do]}
+
+
+def finding_lines(found: Finding) -> Iterator[str]:
+    """For people."""
+    yield f"{found.state:<8} {found.subject}: {found.says}"
+    yield from (f"           {line}" for line in found.do)
+
+
 @dataclass(frozen=True)
 class ServerHealth:
     """One configured server."""
@@ -69,11 +85,13 @@ class ServerHealth:
     error: str | None = None
     """Why it cannot be reached."""
     wires: tuple[WireHealth, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def good(self) -> bool:
-        """Whether it can be reached, and none of its wires is wrong."""
-        return self.error is None and all(wire.good for wire in self.wires)
+        """Whether it can be reached, none of its wires is wrong, and nothing else will fail."""
+        well = all(found.state != "problem" for found in self.findings)
+        return self.error is None and well and all(wire.good for wire in self.wires)
 
     def json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -84,34 +102,63 @@ class ServerHealth:
             "reachable": self.error is None,
             "version": self.version,
             "error": self.error,
+            "findings": [finding_json(found) for found in self.findings],
             "wires": [wire.json() for wire in self.wires],
         }
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        yield f"{self.address}: {self.version}" if self.error is None else self.error
+        if self.error is not None:
+            yield self.error
+            yield f"  {'problem':<8} reachable: see docs/troubleshooting.md#connecting"
+            return
+        name = "" if self.name == self.address.partition(" ")[0] else f"{self.name}: "
+        yield f"{name}{self.address}: {self.version}"
+        for found in self.findings:
+            yield from (f"  {line}" for line in finding_lines(found))
         for wire in self.wires:
             yield from (f"  {line}" for line in wire.lines())
 
 
-def examine(servers: Servers, configured: Sequence[str]) -> list[ServerHealth]:
-    """Reach every configured server, and probe its wires.
+def examine(
+    servers: Servers, configured: Sequence[str], transfers: Iterable[Transfer] = ()
+) -> list[ServerHealth]:
+    """Reach every configured server, look at what its system knows to ask, and probe its wires.
 
     Args:
         servers: where they are.
         configured: the connections that the environment names.
+        transfers: what is declared, which says which privileges are needed.
     """
-    return [_server(servers, name) for name in configured]
+    uses = _uses(transfers)
+    return [_server(servers, name, uses.get(name, Use())) for name in configured]
 
 
-def _server(servers: Servers, name: str) -> ServerHealth:
+def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
+    """What the transfers want of each connection: a target of one hop is read by the next."""
+    reads: dict[str, list[TableRef]] = {}
+    writes: dict[str, list[TableRef]] = {}
+    for transfer in transfers:
+        targets = [hop.to for hop in transfer.hops]
+        for table in (transfer.source, *targets[:-1]):
+            reads.setdefault(table.connection, []).append(table)
+        for table in targets:
+            writes.setdefault(table.connection, []).append(table)
+    return {
+        name: Use(list(dict.fromkeys(reads.get(name, ()))), writes.get(name, []))
+        for name in {**reads, **writes}
+    }
+
+
+def _server(servers: Servers, name: str, use: Use) -> ServerHealth:
     resource = servers.endpoints[name]
     address = str(resource.settings())
     try:
         version = resource.ping()
     except TableferryError as error:
         return ServerHealth(name, address, error=str(error))
-    return ServerHealth(name, address, version, wires=tuple(_wires(servers, name)))
+    findings = tuple(system(resource.system).health(resource, use))
+    return ServerHealth(name, address, version, None, tuple(_wires(servers, name)), findings)
 
 
 def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:

@@ -69,21 +69,45 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
 @as_json
 @user_errors
 def doctor(as_json: bool) -> None:
-    """Reach every configured server, and see whether edge values leave it as they are."""
-    from pipelines.command.doctor import examine
-    from pipelines.command.session import configured_servers
+    """Look at every configured server and at this machine, and say what to do.
 
-    found = examine(*configured_servers())
+    Of a server: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
+    clock, and whether edge values leave it as they are. Exit code 1 if something will fail.
+    """
+    from pipelines.command.doctor import examine, finding_json, finding_lines
+    from pipelines.command.session import configured_servers
+    from pipelines.command.this_machine import declared_transfers, findings
+    from resources.errors import InputError
+
+    servers, configured = configured_servers()
+    declared = declared_transfers()
+    transfers = () if isinstance(declared, InputError) else declared.transfers.values()
+    here = list(findings(servers, declared))
+    found = examine(servers, configured, transfers)
     bad = [server for server in found if not server.good]
+    well = all(one.state != "problem" for one in here)
     if as_json:
-        print_json({"ok": not bad, "servers": [server.json() for server in found]})
+        print_json(
+            {
+                "ok": well and not bad,
+                "here": [finding_json(one) for one in here],
+                "servers": [server.json() for server in found],
+            }
+        )
+    else:
+        click.echo("this machine")
+    for one in () if as_json else here:
+        click.echo("\n".join(f"  {line}" for line in finding_lines(one)))
     for server in () if as_json else found:
-        for line in server.lines():
-            click.echo(line)
+        click.echo("\n".join(server.lines()))
+    errors = []
     if bad:
         names = ", ".join(server.name for server in bad)
-        click.echo(f"ferry: {len(bad)} of {len(found)} servers are not well: {names}", err=True)
-    sys.exit(1 if bad else 0)
+        errors.append(f"{len(bad)} of {len(found)} servers are not well: {names}")
+    if not well:
+        subjects = dict.fromkeys(one.subject for one in here if one.state == "problem")
+        errors.append(f"this machine is not well: {', '.join(subjects)}")
+    end(errors)
 
 
 @main.command()

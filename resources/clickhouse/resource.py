@@ -217,11 +217,17 @@ class ClickHouseResource(ServerResource):
             raise InputError(f"clickhouse compression should be none, lz4 or zstd; found {found!r}")
         return found  # type: ignore[return-value]
 
+    def encryption(self) -> tuple[bool, bool, str | None]:
+        """Whether by HTTPS, whether the certificate is verified, and another root's file."""
+        options = self.settings().options
+        secure = self.secure if self.secure is not None else options.get("secure") == "yes"
+        verify = self.verify if self.verify is not None else _yes(options.get("verify", "yes"))
+        return secure, verify, self.ca_cert or options.get("ca_cert")
+
     def _client(self) -> Any:
         settings = self.settings()
         options = dict(settings.options)
-        secure = self.secure if self.secure is not None else options.get("secure") == "yes"
-        verify = self.verify if self.verify is not None else _yes(options.get("verify", "yes"))
+        secure, verify, authority = self.encryption()
         unknown = sorted(options.keys() - {"secure", "verify", "ca_cert", "compression"})
         if unknown:
             raise InputError(f"a clickhouse URL cannot have the option {', '.join(unknown)}")
@@ -233,7 +239,7 @@ class ClickHouseResource(ServerResource):
             settings.database,
             secure,
             verify,
-            self.ca_cert or options.get("ca_cert"),
+            authority,
         )
 
     @contextmanager

@@ -6,6 +6,7 @@ from resources.clickhouse import digest
 from resources.clickhouse.ddl import engine_problem
 from resources.clickhouse.dialect import ClickHouseDialect
 from resources.clickhouse.errors import verdict
+from resources.clickhouse.health import findings
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.clickhouse.types import TYPES
@@ -27,6 +28,7 @@ SYSTEM = System(
     types=TYPES,
     digest=digest,
     verdict=verdict,
+    health=findings,
     loader=Loader(
         ClickHouseTarget,
         accepts=("arrow", "tab_separated"),

@@ -6,6 +6,7 @@ from resources.connection import Scheme
 from resources.postgres import digest
 from resources.postgres.dialect import PostgresDialect
 from resources.postgres.errors import verdict
+from resources.postgres.health import findings
 from resources.postgres.resource import PostgresResource
 from resources.postgres.source import PostgresSource
 from resources.postgres.types import TYPES
@@ -21,5 +22,6 @@ SYSTEM = System(
     types=TYPES,
     digest=digest,
     verdict=verdict,
+    health=findings,
     source=PostgresSource(),
 )

@@ -6,6 +6,7 @@ from resources.connection import Scheme
 from resources.sqlserver import digest
 from resources.sqlserver.dialect import SqlServerDialect
 from resources.sqlserver.errors import verdict
+from resources.sqlserver.health import findings
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.source import SqlServerSource, require_bcp
 from resources.sqlserver.target import SqlServerTarget
@@ -22,6 +23,7 @@ SYSTEM = System(
     types=TYPES,
     digest=digest,
     verdict=verdict,
+    health=findings,
     source=SqlServerSource(),
     loader=Loader(SqlServerTarget, accepts=("arrow", "delimited"), require_tools=require_bcp),
 )

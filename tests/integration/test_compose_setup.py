@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import uuid
@@ -13,8 +14,10 @@ from urllib.parse import urlsplit
 import clickhouse_connect
 import psycopg
 import pytest
+from click.testing import CliRunner, Result
 from clickhouse_connect.driver.exceptions import DatabaseError
 
+from pipelines.cli import main
 from pipelines.command import runner
 from pipelines.command.session import Session, open_session
 from resources.sqlserver.resource import SqlServerResource
@@ -133,6 +136,41 @@ def test_the_demo_moves_with_these_users(session: Session) -> None:
             assert found == [(ROWS[transfer.source.name],)], table
     assert servers.endpoints["postgres"].query("SELECT current_user") == [("ferry",)]
     assert servers.endpoints["clickhouse"].query("SELECT currentUser()") == [("ferry",)]
+
+
+def test_the_doctor_finds_that_nothing_is_missing(session: Session) -> None:
+    found = {one["name"]: one for one in json.loads(doctor().stdout)["servers"]}
+    for name, tables in (("postgres", 5), ("clickhouse", 6)):
+        (privileges,) = [one for one in found[name]["findings"] if one["subject"] == "privileges"]
+        assert privileges["state"] == "ok", privileges
+        assert privileges["says"] == f"ferry has what the transfers of {tables} tables need"
+    disk = next(one for one in found["clickhouse"]["findings"] if one["subject"] == "disk")
+    assert disk["state"] == "note", "ferry may not look at system.disks"
+
+
+def test_the_doctor_says_what_clickhouse_lacks(
+    session: Session, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with clickhouse_connect.get_client(dsn=prepared.setup["ADMIN_CLICKHOUSE_URL"]) as admin:
+        admin.command("CREATE DATABASE IF NOT EXISTS other")
+    for number, database in enumerate(("other", "nowhere")):
+        (tmp_path / f"{database}.yaml").write_text(
+            f"transfer: t{number}\nsource: postgres://public.planes\nkey: id\n"
+            f"hops: [clickhouse://{database}.planes]\n"
+        )
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path))
+    done = doctor()
+    assert done.exit_code == 1
+    assert "servers are not well: clickhouse" in done.stderr
+    server = next(one for one in json.loads(done.stdout)["servers"] if one["name"] == "clickhouse")
+    do = {one["subject"]: one["do"] for one in server["findings"] if one["state"] == "problem"}
+    assert do["database"][-1] == "CREATE DATABASE `nowhere`;"
+    assert "GRANT ALTER DELETE ON `other`.* TO `ferry`;" in do["privileges"]
+    assert not any("system.parts" in one for one in do["privileges"]), "it has that"
+
+
+def doctor() -> Result:
+    return CliRunner().invoke(main, ["doctor", "--json"])
 
 
 WAYS = {

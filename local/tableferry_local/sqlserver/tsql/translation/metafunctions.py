@@ -250,6 +250,7 @@ META_FUNCTIONS: dict[str, Handler] = {
     "suser_id": _constant("1", INT),
     "app_name": _session("@@app_name"),
     "host_name": _session("@@host_name"),
+    "has_perms_by_name": _constant("1", INT),  # of the one login, which owns everything
     "scope_identity": _session("@@scope_identity"),
     "ident_current": _ident_current,
     "xact_state": _session("@@xact_state"),

@@ -1,0 +1,84 @@
+"""What `ferry doctor` asks a ClickHouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resources.clickhouse.resource import ClickHouseResource
+from resources.dialects import quote, string_literal
+from resources.health import Finding, Use, asked, clock, disk, encryption, privileges
+from resources.tls import look
+
+ON_DATABASE = (
+    *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),
+    *("ALTER COLUMN", "ALTER SETTINGS", "ALTER DELETE"),
+)
+"""What loading takes in a target's database; docs/operations.md says what for."""
+
+EVERYWHERE = (
+    "TABLE ENGINE ON MergeTree",
+    "TABLE ENGINE ON Null",
+    "SELECT ON system.parts",
+)
+
+VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authority."
+
+
+def findings(resource: ClickHouseResource, use: Use) -> Iterator[Finding]:
+    """See `System.health`."""
+    return asked(
+        [
+            ("version", lambda: _version(resource)),
+            ("TLS", lambda: _encryption(resource)),
+            ("privileges", lambda: _privileges(resource, use)),
+            ("disk", lambda: _disks(resource)),
+            (
+                "clock",
+                lambda: clock(resource, "SELECT toUnixTimestamp64Milli(now64(3)) / 1000"),
+            ),
+        ]
+    )
+
+
+def _version(resource: ClickHouseResource) -> Iterator[Finding]:
+    yield Finding("version", "ok", f"ClickHouse {resource.ping()}")
+
+
+def _encryption(resource: ClickHouseResource) -> Iterator[Finding]:
+    settings = resource.settings()
+    secure, verify, authority = resource.encryption()
+    yield from encryption(
+        settings.host,
+        "HTTPS" if secure else None,
+        verified=verify,
+        certificate=look(settings.host, settings.port, authority=authority) if secure else None,
+        do=VERIFY,
+    )
+
+
+def _privileges(resource: ClickHouseResource, use: Use) -> Iterator[Finding]:
+    user, readonly = resource.query("SELECT currentUser(), getSetting('readonly')")[0]
+    if int(readonly):
+        says = f"{user} has a profile with readonly = {readonly}, which refuses inserts"
+        yield Finding("privileges", "problem", says, ("Give it a profile with readonly = 0.",))
+    databases = list(dict.fromkeys(one.schema for one in use.writes))
+    known = {name for (name,) in resource.query("SELECT name FROM system.databases")}
+    missing = []
+    for name in databases:
+        if name not in known:
+            do = f"CREATE DATABASE {quote('clickhouse', name)};"
+            says = f"there is no database {string_literal('clickhouse', name)}, or it is hidden"
+            yield Finding("database", "problem", says, (do,))
+    places = [f"{quote('clickhouse', name)}.*" for name in databases]
+    wanted = [f"{one} ON {place}" for place in places for one in ON_DATABASE]
+    for one in [*wanted, *EVERYWHERE] if places else []:
+        if not resource.query(f"CHECK GRANT {one}")[0][0]:
+            missing.append(f"GRANT {one} TO {quote('clickhouse', user)};")
+    yield from privileges(str(user), missing, len(use.writes))
+
+
+def _disks(resource: ClickHouseResource) -> Iterator[Finding]:
+    for name, free, total in resource.query(
+        "SELECT name, free_space, total_space FROM system.disks ORDER BY name"
+    ):
+        yield disk(str(name), int(free), int(total))

@@ -1,0 +1,171 @@
+"""What can be the matter with a server, as its own system finds it out: see `System.health`."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from resources.endpoint import Endpoint
+from resources.errors import TableferryError
+from resources.tables import TableRef
+from resources.tls import Certificate
+
+State = Literal["ok", "note", "warning", "problem"]
+
+MOST_SKEW = 5.0
+"""Seconds between two clocks that do no harm; a run's times and a schedule's go by both."""
+
+EXPIRES_SOON = 30
+"""Days."""
+
+LEAST_FREE = 0.1
+"""Of a disk; a tenth of it is soon filled by staging tables."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    """E.g. `TLS`, `privileges`, `disk`."""
+    state: State
+    """`problem`: something will fail; `warning`: it may; `note`: good to know, or not to be found
+    out."""
+    says: str
+    do: tuple[str, ...] = ()
+    """What to do about it: statements to run, or a sentence."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What the declared transfers want of a server."""
+
+    reads: Sequence[TableRef] = ()
+    writes: Sequence[TableRef] = ()
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def asked(checks: Sequence[tuple[str, Check]]) -> Iterator[Finding]:
+    """Make checks one after the other; one that the server refuses to answer stops no other.
+
+    Args:
+        checks: by subject.
+    """
+    for subject, check in checks:
+        try:
+            yield from check()
+        except TableferryError as error:
+            yield Finding(subject, "note", f"the server does not say: {error}")
+
+
+def clock(endpoint: Endpoint, seconds: str) -> Iterator[Finding]:
+    """Whether the server's clock agrees with this machine's.
+
+    Args:
+        endpoint: the server.
+        seconds: a query of its time, in seconds since 1970 in UTC.
+    """
+    endpoint.query(seconds)  # logging in is not to count
+    before = time.time()
+    server = float(endpoint.query(seconds)[0][0])
+    after = time.time()
+    off = server - (before + after) / 2
+    if abs(off) <= MOST_SKEW + (after - before) / 2:
+        yield Finding("clock", "ok", "agrees with this machine's")
+        return
+    which = "ahead of" if off > 0 else "behind"
+    yield Finding(
+        "clock",
+        "warning",
+        f"{abs(off):,.0f} s {which} this machine's",
+        ("Let NTP keep the time on both.",),
+    )
+
+
+def disk(name: str, free: int, total: int) -> Finding:
+    """How full a disk is.
+
+    Args:
+        name: of the disk.
+        free: bytes.
+        total: bytes.
+    """
+    says = f"{name}: {free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are free"
+    if total and free < LEAST_FREE * total:
+        do = ("A range is there twice until it is published: make room, or cut smaller ranges.",)
+        return Finding("disk", "warning", says, do)
+    return Finding("disk", "ok", says)
+
+
+def local(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.startswith("/")
+
+
+def encryption(
+    host: str, encrypted: str | None, *, verified: bool, certificate: Certificate | None, do: str
+) -> Iterator[Finding]:
+    """What keeps the connection's contents from others, and others from posing as the server.
+
+    Args:
+        host: of the server.
+        encrypted: by what, e.g. `TLSv1.3`; None if the connection is in the clear.
+        verified: the connection was refused if the certificate were not the server's.
+        certificate: what the server shows; None if that was not found out.
+        do: how to have it verified.
+    """
+    here = local(host)
+    if encrypted is None:
+        says = "the connection is not encrypted"
+        if here:
+            yield Finding("TLS", "ok", f"{says}, and does not leave this machine")
+        else:
+            yield Finding("TLS", "warning", f"{says}: passwords and rows can be read", (do,))
+        return
+    if verified:
+        yield Finding("TLS", "ok", f"{encrypted}, and the certificate is verified")
+    else:
+        says = f"{encrypted}, but the certificate is not verified: anybody could pose as the server"
+        yield Finding("TLS", "note" if here else "warning", says, (do,))
+    if certificate is not None:
+        yield from _certificate(certificate, verified=verified)
+
+
+def _certificate(found: Certificate, *, verified: bool) -> Iterator[Finding]:
+    if found.problem:
+        says = f"would not be accepted: {found.problem}"
+        yield Finding("certificate", "note", says)
+    elif found.days is not None:
+        soon = found.days < EXPIRES_SOON
+        yield Finding(
+            "certificate",
+            "warning" if soon else "ok",
+            f"is valid for {found.days} days more",
+            ("Renew it.",) if soon else (),
+        )
+
+
+def privileges(user: str, missing: Sequence[str], looked_at: int) -> Iterator[Finding]:
+    """What a login lacks.
+
+    Args:
+        user: the login.
+        missing: the statements that would grant it.
+        looked_at: how many tables were looked at.
+    """
+    tables = "1 table" if looked_at == 1 else f"{looked_at} tables"
+    if missing:
+        says = f"{user} lacks what the transfers of {tables} need; as an administrator:"
+        yield Finding("privileges", "problem", says, tuple(missing))
+    elif looked_at:
+        yield Finding("privileges", "ok", f"{user} has what the transfers of {tables} need")
+    else:
+        yield Finding("privileges", "note", f"{user}: no transfer uses this server yet")

@@ -1,0 +1,150 @@
+"""What `ferry doctor` asks a PostgreSQL."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+from resources.dialects import qualified, quote, string_literal
+from resources.health import Finding, Use, asked, clock, encryption, privileges
+from resources.postgres.resource import PostgresResource
+from resources.tls import look
+
+OLDEST = 140000
+"""As server_version_num has it; see docs/types.md for what we tested."""
+
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+"""https://www.postgresql.org/docs/current/protocol-message-formats.html"""
+
+FEW_CONNECTIONS = 10
+
+VERIFY = (
+    "Add ?sslmode=verify-full to the URL, and &sslrootcert=/path/ca.pem for an authority of your "
+    "own."
+)
+
+PRIVILEGES_SQL = """
+SELECT w.s, w.t, n.oid IS NOT NULL AND has_schema_privilege(n.oid, 'USAGE'), c.oid IS NOT NULL,
+    has_table_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'SELECT'),
+    row_security_active(c.oid)
+FROM (VALUES {tables}) w(s, t)
+LEFT JOIN pg_namespace n ON n.nspname = w.s
+LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
+    AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+
+
+def findings(resource: PostgresResource, use: Use) -> Iterator[Finding]:
+    """See `System.health`."""
+    return asked(
+        [
+            ("version", lambda: _version(resource)),
+            ("TLS", lambda: _encryption(resource)),
+            ("privileges", lambda: _privileges(resource, use)),
+            ("snapshot", lambda: _snapshot(resource)),
+            ("connections", lambda: _connections(resource)),
+            ("clock", lambda: clock(resource, "SELECT extract(epoch FROM clock_timestamp())")),
+        ]
+    )
+
+
+def _version(resource: PostgresResource) -> Iterator[Finding]:
+    whole, number = resource.query("SELECT version(), current_setting('server_version_num')::int")[
+        0
+    ]
+    if number < OLDEST:
+        do = "Upgrade it to 14 or later."
+        yield Finding("version", "problem", f"{whole} is too old", (do,))
+    else:
+        yield Finding("version", "ok", str(whole))
+
+
+def _encryption(resource: PostgresResource) -> Iterator[Finding]:
+    settings = resource.settings()
+    found = resource.query(
+        "SELECT CASE WHEN ssl THEN version END FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+    )
+    encrypted = found[0][0] if found else None
+    mode = settings.options.get("sslmode", "prefer")
+    certificate = None
+    if encrypted:
+        authority = settings.options.get("sslrootcert")
+        authority = None if authority in (None, "system") else authority
+        certificate = look(settings.host, settings.port, authority=authority, start=_start)
+    yield from encryption(
+        settings.host,
+        encrypted,
+        verified=mode == "verify-full",
+        certificate=certificate,
+        do=VERIFY,
+    )
+
+
+def _start(plain: socket.socket) -> bool:
+    plain.sendall(SSL_REQUEST)
+    return plain.recv(1) == b"S"
+
+
+def _privileges(resource: PostgresResource, use: Use) -> Iterator[Finding]:
+    user, superuser = resource.query(
+        "SELECT current_user::text, rolsuper FROM pg_roles WHERE rolname = current_user"
+    )[0]
+    if superuser:
+        says = f"{user} is a superuser; a role that may only read is enough"
+        yield Finding("privileges", "note", says, ("docs/operations.md has the statements.",))
+    if not use.reads:
+        yield from privileges(user, (), 0)
+        return
+    to = quote("postgres", user)
+    tables = ", ".join(
+        f"({string_literal('postgres', one.schema)}, {string_literal('postgres', one.name)})"
+        for one in use.reads
+    )
+    by_name = {(one.schema, one.name): one for one in use.reads}
+    missing: list[str] = []
+    for schema, name, usage, exists, select, some, hidden in resource.query(
+        PRIVILEGES_SQL.format(tables=tables)
+    ):
+        table = by_name[schema, name]
+        if not usage:
+            missing.append(f"GRANT USAGE ON SCHEMA {quote('postgres', schema)} TO {to};")
+        if not exists:
+            says = f"{table} does not exist, or is hidden from {user}"
+            yield Finding("tables", "warning", says, ("`ferry validate` names the file and line.",))
+        elif some and not select:
+            yield Finding("privileges", "warning", f"{user} may read some columns of {table} only")
+        elif not select:
+            missing.append(f"GRANT SELECT ON {qualified(table)} TO {to};")
+        if hidden:
+            says = f"row security hides rows of {table} from {user}, and so from every comparison"
+            do = f"ALTER ROLE {to} BYPASSRLS;"
+            yield Finding("row security", "warning", says, (do,))
+    yield from privileges(user, list(dict.fromkeys(missing)), len(use.reads))
+
+
+def _snapshot(resource: PostgresResource) -> Iterator[Finding]:
+    if resource.query("SELECT pg_is_in_recovery()")[0][0]:
+        yield Finding(
+            "snapshot",
+            "warning",
+            "this is a standby, which may cancel a long read",
+            ("Set hot_standby_feedback = on there, or read the primary.",),
+        )
+    with resource.snapshot() as snapshot:
+        resource.query("SELECT 1", snapshot=str(snapshot))
+    yield Finding("snapshot", "ok", "all ranges of a run read one state of the database")
+
+
+def _connections(resource: PostgresResource) -> Iterator[Finding]:
+    most, used = resource.query(
+        "SELECT current_setting('max_connections')::int"
+        " - current_setting('superuser_reserved_connections')::int,"
+        " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+    )[0]
+    free = most - used
+    if free >= FEW_CONNECTIONS:
+        yield Finding("connections", "ok", f"{free} of {most} are free")
+    else:
+        do = "Raise max_connections, or lower `parallel` of the transfers."
+        yield Finding("connections", "warning", f"only {free} of {most} are free", (do,))

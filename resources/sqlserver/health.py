@@ -1,0 +1,216 @@
+"""What `ferry doctor` asks a SQL Server, and what bcp needs on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+
+from resources.dialects import qualified, quote, string_literal
+from resources.errors import InputError
+from resources.health import Finding, Use, asked, clock, disk, encryption, privileges
+from resources.sqlserver.resource import SqlServerResource
+from resources.tables import TableRef
+from resources.tls import look
+
+OLDEST = 15
+"""SQL Server 2019."""
+
+ON_SCHEMA = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER")
+"""What loading takes; docs/operations.md says what for."""
+
+VERIFY = (
+    "Leave trust_server_certificate out of the URL, and install the server's authority on this "
+    "machine, or name its certificate by server_certificate=/path.pem."
+)
+
+PROPERTIES = """
+SELECT @@VERSION, CAST(SERVERPROPERTY('productversion') AS nvarchar(99)),
+    CAST(SERVERPROPERTY('babelfish') AS nvarchar(9)), DB_NAME(), USER_NAME()
+"""
+
+SNAPSHOTS = "SELECT snapshot_isolation_state FROM sys.databases WHERE name = DB_NAME()"
+
+VOLUMES = """
+SELECT DISTINCT v.volume_mount_point, v.available_bytes, v.total_bytes
+FROM sys.database_files AS f CROSS APPLY sys.dm_os_volume_stats(DB_ID(), f.file_id) AS v
+"""
+
+PRELOGIN, ANSWER, ENCRYPT = 0x12, 0x04, 0x01
+"""Packet types, and the option by which TLS is asked for (MS-TDS 2.2.3.1, 2.2.6.5)."""
+
+
+def findings(resource: SqlServerResource, use: Use) -> Iterator[Finding]:
+    """See `System.health`."""
+    # a scalar of datetime2 would come without its zone, and DATEDIFF counts whole seconds
+    now = "SELECT DATEDIFF(second, '1970-01-01', SYSUTCDATETIME())"
+    return asked(
+        [
+            ("version", lambda: _version(resource)),
+            ("TLS", lambda: _encryption(resource)),
+            ("privileges", lambda: _privileges(resource, use)),
+            ("snapshot isolation", lambda: _snapshots(resource)),
+            ("disk", lambda: _volumes(resource)),
+            ("clock", lambda: clock(resource, now)),
+            ("bcp", lambda: _tools(resource)),
+        ]
+    )
+
+
+def _version(resource: SqlServerResource) -> Iterator[Finding]:
+    whole, number, babelfish, _, _ = resource.query(PROPERTIES)[0]
+    name = " ".join(str(whole).split())
+    major = str(number).partition(".")[0]
+    if str(babelfish) != "1" and major.isdigit() and int(major) < OLDEST:
+        do = "Upgrade it to 2019 or later."
+        yield Finding("version", "problem", f"{name} is too old", (do,))
+
+
+def _encryption(resource: SqlServerResource) -> Iterator[Finding]:
+    settings, how = resource.settings(), resource.encryption()
+    certificate = None
+    if how.encrypt == "strict":
+        certificate = look(settings.host, settings.port)
+    elif how.encrypt == "yes":
+        certificate = look(settings.host, settings.port, start=_start, handshake=_handshake)
+    yield from encryption(
+        settings.host,
+        {"yes": "TLS", "strict": "TLS from the first byte (strict)"}.get(how.encrypt),
+        verified=not how.trust or how.certificate is not None,
+        certificate=certificate,
+        do=VERIFY,
+    )
+
+
+def _start(plain: socket.socket) -> bool:
+    """The client's first packet: version, encryption, end."""
+    options = struct.pack(">BHHBHHB", 0, 11, 6, 1, 17, 1, 0xFF)
+    _send(plain, options + bytes(6) + bytes([ENCRYPT]))
+    answer = _receive(plain)
+    at = 0
+    while at + 5 <= len(answer) and answer[at] != 0xFF:
+        token, offset, _ = struct.unpack_from(">BHH", answer, at)
+        if token == 1:
+            return answer[offset] in (1, 3)  # on, required
+        at += 5
+    return False
+
+
+def _handshake(plain: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SSLObject:
+    """TLS's handshake, which travels inside of prelogin packets (MS-TDS 2.2.6.5)."""
+    # as TLS 1.3 has tickets after its handshake, TDS 7 stops at 1.2
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secured = context.wrap_bio(coming, going, server_hostname=host)
+    while True:
+        try:
+            secured.do_handshake()
+        except ssl.SSLWantReadError:
+            if data := going.read():
+                _send(plain, data)
+            coming.write(_receive(plain))
+        else:
+            return secured
+
+
+def _send(plain: socket.socket, data: bytes) -> None:
+    plain.sendall(struct.pack(">BBHHBB", PRELOGIN, 1, len(data) + 8, 0, 0, 0) + data)
+
+
+def _receive(plain: socket.socket) -> bytes:
+    """The contents of one message."""
+    found = b""
+    last = False
+    while not last:
+        head = _exactly(plain, 8)
+        last = bool(head[1] & 1)
+        found += _exactly(plain, struct.unpack_from(">H", head, 2)[0] - 8)
+    return found
+
+
+def _exactly(plain: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = plain.recv(size - len(data))
+        if not part:
+            raise OSError("the server hung up")
+        data += part
+    return data
+
+
+def _privileges(resource: SqlServerResource, use: Use) -> Iterator[Finding]:
+    _, _, babelfish, _, user = resource.query(PROPERTIES)[0]
+    to = quote("sqlserver", str(user))
+    missing = []
+    if use.writes and _may(resource, None, "DATABASE", "CREATE TABLE") is False:
+        missing.append(f"GRANT CREATE TABLE TO {to};")
+    for schema in dict.fromkeys(one.schema for one in use.writes):
+        literal, name = string_literal("sqlserver", schema), quote("sqlserver", schema)
+        if resource.query(f"SELECT SCHEMA_ID({literal})")[0][0] is None:
+            yield Finding(
+                "schema",
+                "note",
+                f"there is no schema {schema!r}; it is created, if {user} may do that",
+                (f"CREATE SCHEMA {name} AUTHORIZATION {to};",),
+            )
+            continue
+        lacking = [one for one in ON_SCHEMA if _may(resource, name, "SCHEMA", one) is False]
+        if lacking and str(babelfish) == "1":
+            # it has neither these grants on a schema nor ALTER AUTHORIZATION
+            missing.append(
+                f"CREATE SCHEMA loaded AUTHORIZATION {to}; -- and hops to it, in place of {name}"
+            )
+        elif lacking:
+            missing.append(f"GRANT {', '.join(lacking)} ON SCHEMA::{name} TO {to};")
+    written = {(one.schema, one.name) for one in use.writes}
+    for table in use.reads:
+        # what is written may not be there yet
+        if (table.schema, table.name) not in written and _unreadable(resource, table):
+            missing.append(f"GRANT SELECT ON {qualified(table)} TO {to};")
+    tables = {(one.schema, one.name) for one in (*use.reads, *use.writes)}
+    yield from privileges(str(user), missing, len(tables))
+
+
+def _unreadable(resource: SqlServerResource, table: TableRef) -> bool:
+    # also None: a table that is hidden does not exist for it
+    return not _may(resource, qualified(table), "OBJECT", "SELECT")
+
+
+def _may(resource: SqlServerResource, name: str | None, kind: str, what: str) -> bool | None:
+    """Whether the login has a permission; None if the server does not say."""
+    of = "NULL" if name is None else string_literal("sqlserver", name)
+    found = resource.query(f"SELECT HAS_PERMS_BY_NAME({of}, '{kind}', '{what}')")[0][0]
+    return None if found is None else bool(found)
+
+
+def _snapshots(resource: SqlServerResource) -> Iterator[Finding]:
+    database = resource.settings().database
+    if int(resource.query(SNAPSHOTS)[0][0] or 0) == 1:
+        yield Finding("snapshot isolation", "ok", "is allowed: a range is read as of one moment")
+        return
+    yield Finding(
+        "snapshot isolation",
+        "warning",
+        "is off: rows that change while a range is read make it be read again",
+        (f"ALTER DATABASE {quote('sqlserver', database)} SET ALLOW_SNAPSHOT_ISOLATION ON;",),
+    )
+
+
+def _volumes(resource: SqlServerResource) -> Iterator[Finding]:
+    for name, free, total in resource.query(VOLUMES):
+        yield disk(str(name), int(free), int(total))
+
+
+def _tools(resource: SqlServerResource) -> Iterator[Finding]:
+    try:
+        tool = resource.bcp_tool()
+    except InputError as error:
+        yield Finding("bcp", "note", f"only `wire: text` needs it: {error}")
+        return
+    yield Finding("bcp", "ok", f"{tool.path} ({tool.kind})")
+    folder = resource.artifact_folder_path()
+    place = next(one for one in (folder, *folder.parents) if one.is_dir())
+    room = shutil.disk_usage(place)
+    yield disk(f"{folder}, for bcp's files", room.free, room.total)
