@@ -17,9 +17,10 @@ from resources.dialects import qualified
 from resources.errors import ReceiptMismatch
 from resources.plan import ColumnPlan, CopyPlan
 from resources.probe import remembered
+from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import copy_columns, create_staging, drop_table, names, numbered
 from resources.sqlserver.errors import translate
-from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 from resources.target import LoadReceipt
 

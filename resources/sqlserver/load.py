@@ -16,6 +16,7 @@ from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.retry import retrying
 from resources.sqlserver.bulk_copy import bulk_copy
+from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import (
     count,
     count_kept,
@@ -33,7 +34,7 @@ from resources.sqlserver.ddl import (
 )
 from resources.sqlserver.errors import broke
 from resources.sqlserver.load_text import load_files
-from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef, staging_prefix
 from resources.target import (
     MOST_REJECTED,
@@ -248,7 +249,7 @@ class SqlServerLoad:
     def _reconnect(self) -> SqlServerConnection:
         for attempt in retrying():
             with attempt:
-                return SqlServerConnection(self.resource)
+                return self.resource.connected()
         raise AssertionError("a retry loop ends with a result or an error")
 
 

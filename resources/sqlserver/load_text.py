@@ -14,9 +14,11 @@ from resources.dialects import qualified, quote
 from resources.errors import ReceiptMismatch
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.sqlserver.bcp import BcpTool, require_rows, running
+from resources.sqlserver.bcp import BcpTool, require_rows
+from resources.sqlserver.bcp_process import running
+from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import copy_columns, count, drop_table
-from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.text_staging import text_staging
 from resources.tables import TableRef
 from resources.target import LoadReceipt

@@ -17,7 +17,8 @@ from resources.artifacts import Artifact, workspace
 from resources.errors import ValueRefused
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.sqlserver.bcp import LOOK_SECONDS, Running, require_rows, running
+from resources.sqlserver.bcp import require_rows
+from resources.sqlserver.bcp_process import LOOK_SECONDS, Running, running
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.tsv_text import EMPTY
 from resources.types.steps import REPLACEMENT, Unreplaced

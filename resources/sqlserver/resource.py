@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -16,22 +11,16 @@ import pyarrow as pa
 from pydantic import Field
 
 from resources.artifacts import artifact_folder, most_bytes
-from resources.connection import ConnectionSettings, DigestsBy, ServerResource
+from resources.connection import DigestsBy, ServerResource
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError, StatementFailed, TableMissing
-from resources.kept import KeptConnections
-from resources.sqlserver.bcp import BcpTool, Encryption, find_tool, silent_seconds
-from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
+from resources.errors import InputError, TableMissing
+from resources.sqlserver.bcp import BcpTool, Encryption, find_tool
+from resources.sqlserver.bcp_process import silent_seconds
+from resources.sqlserver.connection import SqlServerConnection, kept
 from resources.tables import Column, TableRef
 
 Encrypt = Literal["yes", "no", "strict"]
-
-LOGIN_TIMEOUT = 15
-"""Seconds for one attempt to connect."""
-
-REACHABLE_SECONDS = 60
-"""How long after a connection an address is taken for reachable."""
 
 COLUMNS = """
 SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
@@ -174,8 +163,8 @@ class SqlServerResource(ServerResource):
             StatementFailed: the server refused the query, or broke off.
         """
         refuse_snapshot(self.system, snapshot)
-        kept = _kept.lent(self.connection_string() + "streams", self._streaming)
-        with kept as connection, connection.translated(sql):
+        lent = kept.lent(self.connection_string() + "streams", self._streaming)
+        with lent as connection, connection.translated(sql):
             cursor = connection.raw.cursor()
             cursor.execute(sql, use_prepare=False)
             reader = _Reader(cursor.arrow_reader(batch_rows), connection)
@@ -192,11 +181,19 @@ class SqlServerResource(ServerResource):
         Raises:
             ConnectionFailed: see `ping`.
         """
-        connection = SqlServerConnection(self)
+        connection = self.connected()
         try:
             yield connection
         finally:
             connection.close()
+
+    def connected(self) -> SqlServerConnection:
+        """A connection of its own, which the caller closes.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        return SqlServerConnection(self.settings(), self.connection_string())
 
     def kept_connection(self) -> AbstractContextManager[SqlServerConnection]:
         """A connection that others used before and may use after; see `KeptConnections`.
@@ -204,11 +201,11 @@ class SqlServerResource(ServerResource):
         Raises:
             ConnectionFailed: see `ping`.
         """
-        return _kept.lent(self.connection_string(), lambda: SqlServerConnection(self))
+        return kept.lent(self.connection_string(), self.connected)
 
     def _streaming(self) -> SqlServerConnection:
         """A connection that reads under SNAPSHOT isolation, if the database allows it."""
-        connection = SqlServerConnection(self)
+        connection = self.connected()
         if connection.query(ALLOWS_SNAPSHOT):
             connection.execute(USE_SNAPSHOT)
         return connection
@@ -302,71 +299,6 @@ class SqlServerResource(ServerResource):
         return most_bytes(self._value("artifact_bytes"))
 
 
-class SqlServerConnection:
-    """One session in autocommit mode: transactions are opened and ended in T-SQL.
-
-    Args:
-        resource: the server.
-    """
-
-    def __init__(self, resource: SqlServerResource) -> None:
-        self._settings = resource.settings()
-        driver = load_driver()
-        _check_reachable(self._settings)
-        try:
-            self.raw = driver.connect(
-                resource.connection_string(), autocommit=True, timeout=LOGIN_TIMEOUT
-            )
-        except Exception as error:
-            _answered.pop(self._settings.address, None)
-            if not from_driver(error):
-                raise
-            raise connecting(error, self._settings) from None
-        _answered[self._settings.address] = time.monotonic()
-
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a small result: of the batch's first statement that has any."""
-        with self.translated(sql), self.raw.cursor() as cursor:
-            cursor.execute(sql, use_prepare=False)
-            while cursor.description is None and cursor.nextset():
-                pass
-            return [tuple(row) for row in cursor.fetchall()]
-
-    def execute(self, sql: str) -> int:
-        """Run a statement; returns the number of rows that it changed, or -1."""
-        with self.translated(sql), self.raw.cursor() as cursor:
-            cursor.execute(sql, use_prepare=False)
-            rows = int(cursor.rowcount)
-            while cursor.nextset():  # an error of a later statement of the batch comes only here
-                pass
-            return rows
-
-    def answers(self) -> bool:
-        """Whether the session still stands; asks the server."""
-        try:
-            return bool(self.query("SELECT 1"))
-        except StatementFailed:
-            return False
-
-    def close(self) -> None:
-        """End the session; harmless if it is gone."""
-        try:
-            self.raw.close()
-        except Exception as error:
-            if not from_driver(error):
-                raise
-
-    @contextmanager
-    def translated(self, statement: str = "") -> Iterator[None]:
-        """Turn the driver's errors into ours; see `sqlserver_errors.translate`."""
-        try:
-            yield
-        except Exception as error:
-            if not from_driver(error):
-                raise
-            raise translate(error, self._settings, statement) from None
-
-
 class _Reader:
     """The driver's reader as pyarrow's, whose errors are ours."""
 
@@ -379,60 +311,6 @@ class _Reader:
         with self._connection.translated():
             yield from self._reader
         self.finished = True
-
-
-_kept = KeptConnections(
-    SqlServerConnection.answers,
-    lambda connection: bool(connection.raw.closed),
-    SqlServerConnection.close,
-)
-
-
-def close_kept_connections() -> None:
-    """Close what is kept open of any server, so that a login or a database can be dropped."""
-    _kept.close()
-
-
-_answered: dict[str, float] = {}
-"""When each address was last connected to."""
-
-
-def _check_reachable(settings: ConnectionSettings) -> None:
-    """Say at once that nobody listens: the driver tries a refused address until its timeout."""
-    if time.monotonic() - _answered.get(settings.address, -math.inf) < REACHABLE_SECONDS:
-        return
-    try:
-        socket.create_connection((settings.host, settings.port), timeout=LOGIN_TIMEOUT).close()
-    except socket.gaierror:
-        raise settings.failed("host name not known", transient=True) from None
-    except TimeoutError:
-        raise settings.failed("no answer in time", transient=True) from None
-    except OSError as error:
-        raise settings.failed((error.strerror or str(error)).lower(), transient=True) from None
-
-
-_loading = threading.Lock()
-
-
-def load_driver() -> Any:
-    """The module `mssql_python`, imported when it is first needed.
-
-    Raises:
-        InputError: it, or a system library that it needs, is missing.
-    """
-    with _loading:
-        return _load_driver()
-
-
-@functools.cache
-def _load_driver() -> Any:
-    try:
-        import mssql_python
-    except ImportError as error:
-        raise driver_missing(error) from None
-    # A pooled connection keeps its session's application locks until somebody else takes it up.
-    mssql_python.pooling(enabled=False)
-    return mssql_python
 
 
 def _declared(

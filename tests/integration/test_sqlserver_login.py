@@ -10,11 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from resources.errors import StatementFailed
-from resources.sqlserver.resource import (
-    SqlServerConnection,
-    SqlServerResource,
-    close_kept_connections,
-)
+from resources.sqlserver.connection import SqlServerConnection, close_kept_connections
+from resources.sqlserver.resource import SqlServerResource
 from tests import servers
 from tests.integration.conftest import Ferry
 from tests.integration.containers import ROOT

@@ -14,12 +14,8 @@ from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
-from resources.sqlserver.resource import (
-    ALLOWS_SNAPSHOT,
-    SqlServerConnection,
-    SqlServerResource,
-    close_kept_connections,
-)
+from resources.sqlserver.connection import SqlServerConnection, close_kept_connections
+from resources.sqlserver.resource import ALLOWS_SNAPSHOT, SqlServerResource
 from resources.tables import TableRef
 from tests.integration.planning import plan_of
 from tests.servers import Servers, own

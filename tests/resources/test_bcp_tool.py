@@ -16,18 +16,9 @@ from resources.connection import ConnectionSettings
 from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
 from resources.retry import is_transient
-from resources.sqlserver import bcp
-from resources.sqlserver.bcp import (
-    SILENT_SECONDS,
-    TIMEOUT,
-    BcpTool,
-    Encryption,
-    Result,
-    find_tool,
-    require_rows,
-    running,
-    silent_seconds,
-)
+from resources.sqlserver import bcp_process
+from resources.sqlserver.bcp import BcpTool, Encryption, Result, find_tool, require_rows
+from resources.sqlserver.bcp_process import SILENT_SECONDS, TIMEOUT, running, silent_seconds
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)
@@ -230,7 +221,7 @@ HANGING = {
 def test_a_hung_tool_is_ended_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 ) -> None:
-    monkeypatch.setattr(bcp, "TERM_SECONDS", 0.5)
+    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.5)
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
@@ -251,7 +242,8 @@ FERRY = """
 import sys
 from pathlib import Path
 from resources.connection import parse_url
-from resources.sqlserver.bcp import find_tool, running
+from resources.sqlserver.bcp import find_tool
+from resources.sqlserver.bcp_process import running
 folder = Path(sys.argv[1])
 tool = find_tool(str(folder / sys.argv[2]))
 settings = parse_url("sqlserver", "mssql://sa:x@host/shop")

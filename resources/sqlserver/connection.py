@@ -1,0 +1,144 @@
+"""One session with SQL Server through `mssql-python`, and what is kept open of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from resources.connection import ConnectionSettings
+from resources.errors import StatementFailed
+from resources.kept import KeptConnections
+from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
+
+LOGIN_TIMEOUT = 15
+"""Seconds for one attempt to connect."""
+
+REACHABLE_SECONDS = 60
+"""How long after a connection an address is taken for reachable."""
+
+
+class SqlServerConnection:
+    """One session in autocommit mode: transactions are opened and ended in T-SQL.
+
+    Args:
+        settings: where the server is.
+        connection_string: for the driver.
+
+    Raises:
+        ConnectionFailed: the server is down, or refuses the login or the database.
+    """
+
+    def __init__(self, settings: ConnectionSettings, connection_string: str) -> None:
+        self._settings = settings
+        driver = load_driver()
+        _check_reachable(self._settings)
+        try:
+            self.raw = driver.connect(connection_string, autocommit=True, timeout=LOGIN_TIMEOUT)
+        except Exception as error:
+            _answered.pop(self._settings.address, None)
+            if not from_driver(error):
+                raise
+            raise connecting(error, self._settings) from None
+        _answered[self._settings.address] = time.monotonic()
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a small result: of the batch's first statement that has any."""
+        with self.translated(sql), self.raw.cursor() as cursor:
+            cursor.execute(sql, use_prepare=False)
+            while cursor.description is None and cursor.nextset():
+                pass
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def execute(self, sql: str) -> int:
+        """Run a statement; returns the number of rows that it changed, or -1."""
+        with self.translated(sql), self.raw.cursor() as cursor:
+            cursor.execute(sql, use_prepare=False)
+            rows = int(cursor.rowcount)
+            while cursor.nextset():  # an error of a later statement of the batch comes only here
+                pass
+            return rows
+
+    def answers(self) -> bool:
+        """Whether the session still stands; asks the server."""
+        try:
+            return bool(self.query("SELECT 1"))
+        except StatementFailed:
+            return False
+
+    def close(self) -> None:
+        """End the session; harmless if it is gone."""
+        try:
+            self.raw.close()
+        except Exception as error:
+            if not from_driver(error):
+                raise
+
+    @contextmanager
+    def translated(self, statement: str = "") -> Iterator[None]:
+        """Turn the driver's errors into ours; see `errors.translate`."""
+        try:
+            yield
+        except Exception as error:
+            if not from_driver(error):
+                raise
+            raise translate(error, self._settings, statement) from None
+
+
+kept = KeptConnections(
+    SqlServerConnection.answers,
+    lambda connection: bool(connection.raw.closed),
+    SqlServerConnection.close,
+)
+
+
+def close_kept_connections() -> None:
+    """Close what is kept open of any server, so that a login or a database can be dropped."""
+    kept.close()
+
+
+_answered: dict[str, float] = {}
+"""When each address was last connected to."""
+
+
+def _check_reachable(settings: ConnectionSettings) -> None:
+    """Say at once that nobody listens: the driver tries a refused address until its timeout."""
+    if time.monotonic() - _answered.get(settings.address, -math.inf) < REACHABLE_SECONDS:
+        return
+    try:
+        socket.create_connection((settings.host, settings.port), timeout=LOGIN_TIMEOUT).close()
+    except socket.gaierror:
+        raise settings.failed("host name not known", transient=True) from None
+    except TimeoutError:
+        raise settings.failed("no answer in time", transient=True) from None
+    except OSError as error:
+        raise settings.failed((error.strerror or str(error)).lower(), transient=True) from None
+
+
+_loading = threading.Lock()
+
+
+def load_driver() -> Any:
+    """The module `mssql_python`, imported when it is first needed.
+
+    Raises:
+        InputError: it, or a system library that it needs, is missing.
+    """
+    with _loading:
+        return _load_driver()
+
+
+@functools.cache
+def _load_driver() -> Any:
+    try:
+        import mssql_python
+    except ImportError as error:
+        raise driver_missing(error) from None
+    # A pooled connection keeps its session's application locks until somebody else takes it up.
+    mssql_python.pooling(enabled=False)
+    return mssql_python
