@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from checks.checksum import both_sides
 from checks.counts import count_by_range
@@ -31,6 +31,7 @@ def whole_table(
     ranges: Sequence[KeyRange],
     *,
     snapshot: str | None = None,
+    columns: Collection[Column] | None = None,
 ) -> list[Verdict]:
     """Check what no range alone can show.
 
@@ -46,12 +47,13 @@ def whole_table(
         target: where `plan.target` is.
         ranges: all ranges of the table.
         snapshot: of a PostgreSQL source.
+        columns: of the target, where the caller has just read them.
     """
     return [
         _timed(lambda: _total_rows(plan, source, target, snapshot)),
         _timed(lambda: _unique_key(plan, target)),
         _timed(lambda: _no_strays(plan, target, ranges)),
-        _timed(lambda: _schema(plan, target)),
+        _timed(lambda: _schema(plan, columns or target.columns(plan.target))),
     ]
 
 
@@ -157,8 +159,8 @@ def _no_strays(
     )
 
 
-def _schema(plan: CopyPlan, target: Endpoint) -> Callable[[float], Verdict]:
-    actual = {column.name: column for column in target.columns(plan.target)}
+def _schema(plan: CopyPlan, columns: Collection[Column]) -> Callable[[float], Verdict]:
+    actual = {column.name: column for column in columns}
     problems: dict[str, str] = {}
     notes: list[str] = []
     for planned in plan.target_columns:

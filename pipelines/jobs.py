@@ -57,7 +57,7 @@ def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinit
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
         servers = Servers.of(transfer, context.resources)
-        hops = resolve_hops(transfer, servers)
+        hops = (caller.hops if caller else None) or resolve_hops(transfer, servers)
         found = verify(transfer, hops, servers, context, level=level, names=config.ranges)
         if not config.ranges:
             found += check_whole_tables(context, transfer, hops, servers)

@@ -16,7 +16,7 @@ from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, TableferryError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WriteMode
-from resources.tables import TableRef, staging_name, staging_prefix
+from resources.tables import Column, TableRef, staging_name, staging_prefix
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""
@@ -122,8 +122,15 @@ class Target(Protocol):
                 created in, or with, is not there.
         """
 
-    def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+    def prepare(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
+    ) -> list[str]:
         """Create the target table if it is missing, else verify that it takes the plan's columns.
+
+        Args:
+            plan: the hop.
+            options: how it writes.
+            found: the columns of the table, where the caller has just read them.
 
         Returns:
             Notes for the user, one sentence each, e.g. that the finalise cannot be atomic.

@@ -15,7 +15,7 @@ from assets.planning.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
 from resources.connections import url_variable
-from resources.digest.fields import all_fields
+from resources.digest.fields import all_fields, with_columns
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
 from resources.errors import InputError
@@ -106,6 +106,13 @@ class Hop:
         """The hop as readers see it: with `swap`, of the target and not of its shadow."""
         swaps = self.options.mode == "swap"
         return replace(self, options=replace(self.options, mode="replace")) if swaps else self
+
+    @property
+    def found_plan(self) -> CopyPlan:
+        """The plan with the target's columns as they were found, where all are there."""
+        if self.existing is None or new_columns(self.plan, self.existing):
+            return self.plan
+        return with_columns(self.plan, self.existing.values())
 
     def version(self, source: str, definition: str) -> DataVersion:
         """The data version of a range whose source rows have this fingerprint.

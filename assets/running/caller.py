@@ -70,6 +70,10 @@ class Caller:
     """What it has planned already."""
     checked: list[Checked] = field(default_factory=list)
     """Gets the verdicts about whole tables, and those of a check without a move."""
+    last: bool = True
+    """No other run of the same command follows, so that the run sees the tables complete."""
+    hops: tuple[Hop, ...] | None = None
+    """The hops of a check without a move, if it has resolved them already."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
     """The targets that one of its runs has created or verified, and what did."""
 

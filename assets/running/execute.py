@@ -46,10 +46,10 @@ def execute(
             outcomes = _swap(work, selected, reasons, known)
         else:
             outcomes = run_ranges(work, selected, reasons)
-        if all(outcome.good for outcome in outcomes):
+        if caller.last and all(outcome.good for outcome in outcomes):
             # a new one, should the run's have been lost with its server
             snapshot = ready.shared.name() if ready.shared else None
-            check_tables(context, transfer, plan.hops, servers, caller, snapshot)
+            check_tables(context, transfer, plan.hops, servers, caller, snapshot, moved=True)
         return outcomes
 
 
@@ -127,6 +127,8 @@ def check_tables(
     servers: Servers,
     caller: Caller,
     snapshot: str | None = None,
+    *,
+    moved: bool = False,
 ) -> None:
     """Do the context's selected checks of whole tables, and say which failed."""
     found = check_whole_tables(
@@ -136,6 +138,7 @@ def check_tables(
         servers,
         selected=context.selected_asset_check_keys,
         snapshot=snapshot,
+        moved=moved,
     )
     caller.checked += found
     for checked in found:
@@ -155,11 +158,13 @@ def _prepare(
     actual, policy = hop.existing, transfer.on_schema_drift
     before = committed_schema(instance, hop.asset)
     notes = require_no_dropped(hop.plan, actual, before, policy)
+    added = new_columns(hop.plan, actual) if policy == "add_columns" else []
     if policy == "add_columns":
-        notes += add_columns(endpoint, hop.plan.target, new_columns(hop.plan, actual))
+        notes += add_columns(endpoint, hop.plan.target, added)
     else:
         require_no_new(hop.plan, actual, before, policy)
-    return notes + target.prepare(hop.plan, hop.options)
+    found = [*actual.values()] if actual and not added else None
+    return notes + target.prepare(hop.plan, hop.options, found)
 
 
 def _swap(

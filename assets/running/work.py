@@ -79,6 +79,8 @@ class Work:
         with self._observing:
             if key not in self._observed:
                 plan = replace(hop.plan, target=table)
+                if table == hop.plan.target:
+                    plan = hop.found_plan
                 self._observed[key] = observed(plan, self.servers.endpoint(table))
             return replace(self._observed[key], target=table)
 

@@ -172,9 +172,9 @@ def _compared(
 ) -> Iterator[dict[str, Verdict]]:
     source = servers.endpoint(hop.plan.source)
     target = servers.endpoint(hop.plan.target)
-    compared = {one.name: Comparison(hop.plan, source, target, one) for one in ranges}
+    compared = {one.name: Comparison(hop.found_plan, source, target, one) for one in ranges}
     for one_level in (level,) if level else levels_of(transfer):
-        found = reconcile_all(hop.plan, source, target, ranges, one_level)
+        found = reconcile_all(hop.found_plan, source, target, ranges, one_level)
         verdicts = {}
         for name, both in compared.items():
             (verdict,) = allowing_extra_rows(hop, both, [found[name]])

@@ -43,6 +43,7 @@ def check_whole_tables(
     *,
     selected: Collection[dg.AssetCheckKey] | None = None,
     snapshot: str | None = None,
+    moved: bool = False,
 ) -> list[Checked]:
     """Check whole tables, and record the verdicts in the event log.
 
@@ -57,6 +58,7 @@ def check_whole_tables(
         servers: where they are.
         selected: the checks to record; all when None.
         snapshot: of a PostgreSQL source, which may have changed since the ranges were read.
+        moved: the run has written since the hops were resolved, so the catalogs are asked again.
     """
     ranges = known_ranges(transfer, hops, context.instance)
     found: list[Checked] = []
@@ -79,6 +81,7 @@ def check_whole_tables(
             servers.endpoint(hop.plan.target),
             ranges,
             snapshot=snapshot if hop.first else None,
+            columns=None if moved or hop.existing is None else hop.existing.values(),
         )
         for verdict in verdicts:
             if verdict.check in names:

@@ -132,13 +132,13 @@ def run(
         order = instance.get_dynamic_partitions(transfer.partitions_name)
         # a run that spans what it was not asked for may only find it unchanged
         most = MOST_RUNS if stale <= todo and not force else len(order)
-        for first, last in segments(order, todo, most):
+        found = list(segments(order, todo, most))
+        for first, last in found:
             assert job is not None, "there is a segment only where there is something to do"
             tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
             tags |= {FORCE: "true"} if force else {}
             tags |= {PROFILE: profile} if profile else {}
-            # of several runs, the last sees the tables with all ranges in them
-            caller.checked.clear()
+            caller.last = (first, last) == found[-1]
             result = job.execute_in_process(
                 instance=instance,
                 tags=tags,
@@ -210,12 +210,12 @@ def check(
         InputError: the transfer or a range does not exist.
     """
     transfer = session.transfer(name)
+    caller = Caller()
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
-        hops = resolve_hops(transfer, session.servers)
-        known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
+        caller.hops = resolve_hops(transfer, session.servers)
+        known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
         ranges = _meant(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
-    caller = Caller()
     job = build(session.declared, {name: caller}).resolve_job_def(check_job_name(name))
     result = job.execute_in_process(
         instance=session.instance,

@@ -27,7 +27,7 @@ from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.tables import TableRef, staging_name, staging_prefix
+from resources.tables import Column, TableRef, staging_name, staging_prefix
 from resources.target import (
     Alive,
     TargetOptions,
@@ -90,7 +90,9 @@ class ClickHouseTarget:
                 self._require_syntax(plan, options)
         return layout
 
-    def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+    def prepare(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
+    ) -> list[str]:
         """Create the table if it is missing; else verify it. See `Target.prepare`."""
         layout = self._found(plan, options)
         notes = []
@@ -98,7 +100,7 @@ class ClickHouseTarget:
             self.resource.execute(create_table(plan, options))
             layout = self._require(plan.target)
         else:
-            columns = self.resource.columns(plan.target)
+            columns = found or self.resource.columns(plan.target)
             verify_columns(plan, columns, compatible)
             notes += [
                 f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
@@ -229,10 +231,12 @@ class ClickHouseTarget:
         ]
         for name in dropped:
             self.resource.execute(drop_table(target, name))
-        shadow, layout = shadow_of(target), self._layout(target)
-        if self._layout(shadow) and layout and not self._is_current(shadow, layout):
-            self.resource.execute(drop_table(shadow, shadow.name))
-            dropped.append(shadow.name)
+        shadow = shadow_of(target)
+        if self._layout(shadow):
+            layout = self._layout(target)
+            if layout and not self._is_current(shadow, layout):
+                self.resource.execute(drop_table(shadow, shadow.name))
+                dropped.append(shadow.name)
         return dropped
 
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -149,9 +150,16 @@ def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
         TableMissing: there is no target table.
         SchemaDrift: it lacks one of the columns.
     """
-    if plan.observed:
-        return plan
-    found = {column.name: column for column in target.columns(plan.target)}
+    return plan if plan.observed else with_columns(plan, target.columns(plan.target))
+
+
+def with_columns(plan: CopyPlan, columns: Iterable[Column]) -> CopyPlan:
+    """The plan with the target's columns as they were found.
+
+    Raises:
+        SchemaDrift: one of its own is not among them.
+    """
+    found = {column.name: column for column in columns}
     missing = [c.target.name for c in plan.columns if c.target.name not in found]
     if missing:
         raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")

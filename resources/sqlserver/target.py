@@ -12,6 +12,7 @@ from resources.dialects import qualified
 from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import (
     copy_columns,
     count,
@@ -28,8 +29,8 @@ from resources.sqlserver.ddl import (
     tables_like,
 )
 from resources.sqlserver.load import SqlServerLoad
-from resources.sqlserver.resource import SqlServerConnection, SqlServerResource
-from resources.tables import TableRef, staging_name, staging_prefix
+from resources.sqlserver.resource import SqlServerResource
+from resources.tables import Column, TableRef, staging_name, staging_prefix
 from resources.target import (
     Alive,
     TargetOptions,
@@ -70,17 +71,21 @@ class SqlServerTarget:
         """Refuse a write mode that the plan cannot serve. See `Target.require`."""
         check_mode(plan, options)
 
-    def prepare(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+    def prepare(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
+    ) -> list[str]:
         """Create the table, and its schema, if missing; else verify it. See `Target.prepare`."""
         check_mode(plan, options)
         notes: list[str] = []
-        self._identities.clear()
+        self._identities = {plan.target: set(), shadow_of(plan.target): set()}
         with self.resource.connection() as connection:
             if not connection.query(table_exists(plan.target)):
                 connection.execute(create_schema(plan.target))
                 self._create(connection, plan, plan.target)
             else:
-                notes += self._verify(connection, plan, options)
+                columns = found or self.resource.columns(plan.target)
+                notes += _verify(connection, plan, options, columns)
+                self._identities[plan.target] = _identities(columns)
             if options.mode == "swap":
                 self._ensure_shadow(connection, plan)
         return notes
@@ -102,8 +107,7 @@ class SqlServerTarget:
         # a name of its own, so that "gone" can never be somebody else's doing
         staging = replace(table, name=f"{lock}_{uuid.uuid4().hex[:12]}")
         if table not in self._identities:
-            columns = self.resource.columns(table)
-            self._identities[table] = {column.name for column in columns if column.identity}
+            self._identities[table] = _identities(self.resource.columns(table))
         identity = self._identities[table]
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self.resource.connection())
@@ -193,30 +197,6 @@ class SqlServerTarget:
             if not connection.query(table_exists(table)):
                 raise
 
-    def _verify(
-        self, connection: SqlServerConnection, plan: CopyPlan, options: TargetOptions
-    ) -> list[str]:
-        columns = self.resource.columns(plan.target)
-        verify_columns(plan, columns, compatible)
-        others = unfilled(plan, columns)
-        required = {row[0] for row in connection.query(required_columns(plan.target))}
-        blocking = [column.name for column in others if column.name in required]
-        if blocking:
-            raise SchemaDrift(
-                f"{plan.target} has columns that the transfer does not write and that must not be "
-                f"NULL: {', '.join(map(repr, blocking))}"
-            )
-        if others and options.mode == "swap":
-            raise InputError(
-                f"{plan.target}: swap would lose the columns that the transfer does not write: "
-                f"{', '.join(repr(column.name) for column in others)}"
-            )
-        return [
-            f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
-            "default or NULL"
-            for column in others
-        ]
-
     def _ensure_shadow(self, connection: SqlServerConnection, plan: CopyPlan) -> None:
         """A shadow that holds all of the target, so that ranges that are skipped are in it too."""
         shadow, columns = shadow_of(plan.target), copy_columns(plan)
@@ -229,6 +209,38 @@ class SqlServerTarget:
                 f"INSERT INTO {qualified(shadow)} ({columns}) "
                 f"SELECT {columns} FROM {qualified(plan.target)}"
             )
+
+
+def _identities(columns: Sequence[Column]) -> set[str]:
+    """The names of those that the server numbers."""
+    return {column.name for column in columns if column.identity}
+
+
+def _verify(
+    connection: SqlServerConnection,
+    plan: CopyPlan,
+    options: TargetOptions,
+    columns: Sequence[Column],
+) -> list[str]:
+    verify_columns(plan, columns, compatible)
+    others = unfilled(plan, columns)
+    required = {row[0] for row in connection.query(required_columns(plan.target))}
+    blocking = [column.name for column in others if column.name in required]
+    if blocking:
+        raise SchemaDrift(
+            f"{plan.target} has columns that the transfer does not write and that must not be "
+            f"NULL: {', '.join(map(repr, blocking))}"
+        )
+    if others and options.mode == "swap":
+        raise InputError(
+            f"{plan.target}: swap would lose the columns that the transfer does not write: "
+            f"{', '.join(repr(column.name) for column in others)}"
+        )
+    return [
+        f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
+        "default or NULL"
+        for column in others
+    ]
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from pipelines.command.session import open_session
 from resources.clickhouse.resource import ClickHouseResource
 from resources.digest import placement
 from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerConnection
+from resources.sqlserver.connection import SqlServerConnection
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration
@@ -93,8 +93,14 @@ def test_a_run_asks_its_source_each_question_once(
     assert len({system for system, _ in digests}) == 3
     assert not repeated(Counter(digests))
     catalogs = ("INFORMATION_SCHEMA", "sys.", "system.tables", "system.columns")
-    found = Counter({one: n for one, n in found.items() if any(c in one[1] for c in catalogs)})
-    assert max(found.values()) < len(one.plan().ranges) / 2, "each range has asked"
+    one.source("UPDATE {t} SET name = 'changed' WHERE id <= 90")
+    with asked() as again:
+        assert one.run().good
+    for run in (found, again):
+        catalog = {q: n for q, n in run.items() if any(c in q[1] for c in catalogs)}
+        assert max(catalog.values()) <= 3, "to plan, to make or verify it, and to prove it"
+    columns = [n for (_, text), n in again.items() if f"'{one.table}'" in text and "OLUMN" in text]
+    assert columns and max(columns) == 2, "to plan, and what the check of the schema found after"
 
 
 def test_a_run_with_nothing_to_do_asks_each_question_once(ferry: Make) -> None:
@@ -104,6 +110,22 @@ def test_a_run_with_nothing_to_do_asks_each_question_once(ferry: Make) -> None:
         view = one.run()
     assert view.good and not view.run_ids
     assert found and not repeated(found)
+
+
+def test_a_check_of_a_range_by_one_of_its_keys_asks_each_question_once(ferry: Make) -> None:
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    with asked() as found:
+        checked = runner.check(one.session, one.table, ranges=["7"]).checks
+    assert {check.range for check in checked} == {view.range for view in one.plan().ranges[:1]}
+    assert found and not repeated(found, "postgres", "clickhouse")
+    # what one hop has written and the next has read is measured for each
+    assert all("ferry__g" in text for _, text in repeated(found, "sqlserver"))
+    with asked() as found:
+        checked = runner.check(one.session, one.table).checks
+    assert {check.verdict.check for check in checked if check.range is None} > {"schema"}
+    assert sum("INFORMATION_SCHEMA.COLUMNS" in text for _, text in found.elements()) == 1
+    assert sum("default_kind FROM system.columns" in text for _, text in found.elements()) == 1
 
 
 def test_the_runs_of_one_command_share_its_plan(ferry: Make) -> None:
