@@ -153,13 +153,13 @@ def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
     return plan if plan.observed else with_columns(plan, target.columns(plan.target))
 
 
-def with_columns(plan: CopyPlan, columns: Iterable[Column]) -> CopyPlan:
+def with_columns(plan: CopyPlan, actual: Iterable[Column]) -> CopyPlan:
     """The plan with the target's columns as they were found.
 
     Raises:
         SchemaDrift: one of its own is not among them.
     """
-    found = {column.name: column for column in columns}
+    found = {column.name: column for column in actual}
     missing = [c.target.name for c in plan.columns if c.target.name not in found]
     if missing:
         raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")
