@@ -42,7 +42,7 @@ LONGEST = (
     "test_moving_source",
     "test_kept_rows",
     "test_two_runs_at_once",
-    "test_sqlserver_target",
+    "test_transactional_targets",
     "test_clickhouse_target",
     "test_move_chain",
     "test_in_flight",

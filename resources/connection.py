@@ -147,6 +147,15 @@ class ServerResource(dg.ConfigurableResource):
             options=base.options,
         )
 
+    def place(self) -> str:
+        """What tells its database from others, whatever address leads there.
+
+        Raises:
+            ConnectionFailed: the server has to be asked, and does not answer.
+        """
+        at = self.settings()
+        return f"{at.host.lower()}:{at.port}/{at.database}"
+
     def digests_by(self) -> DigestsBy:
         """Who computes the digests of the server's rows.
 

@@ -45,6 +45,10 @@ class Endpoint(Protocol):
         """
         ...
 
+    def place(self) -> str:
+        """What tells its database from others, whatever address leads there."""
+        ...
+
     def columns(self, table: TableRef) -> list[Column]:
         """The table's columns in catalog order.
 

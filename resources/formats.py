@@ -7,12 +7,18 @@ from resources.registry import system
 from resources.tables import TableRef
 
 WIRES: dict[Format, WireFormat] = {
+    "pgcopy": "pgcopy",
+    "copy_text": "text",
     "arrow": "arrow",
     "tab_separated": "text",
     "delimited": "text",
 }
-"""All formats, and the wire format that each of them is to users, in order of preference: `arrow`
-carries every type, and needs no tool."""
+"""All formats, and the wire format that each of them is to users, in order of preference: what is
+passed unparsed between two servers of one system, then `arrow`, which carries every type that two
+systems share, and needs no tool."""
+
+UNREAD: tuple[Format, ...] = ("pgcopy", "copy_text")
+"""Formats that nobody but the two servers reads."""
 
 
 def formats_between(source: TableRef, target: TableRef) -> tuple[Format, ...]:
@@ -24,3 +30,8 @@ def formats_between(source: TableRef, target: TableRef) -> tuple[Format, ...]:
     sends = system(source.system).as_source().sends
     accepts = system(target.system).as_target().accepts
     return tuple(one for one in WIRES if one in sends and one in accepts)
+
+
+def format_of(wire: WireFormat, source: TableRef, target: TableRef) -> Format | None:
+    """The format that a wire format is between two systems; None if they share none."""
+    return next((one for one in formats_between(source, target) if WIRES[one] == wire), None)

@@ -13,13 +13,14 @@ from resources.keys.range import KeyRange
 from resources.registry import system
 from resources.tables import Column, TableRef
 
-WireFormat = Literal["arrow", "text"]
-Format = Literal["arrow", "tab_separated", "delimited"]
-"""What rows are on the wire: record batches, or text in one of two forms. `tab_separated` is
-PostgreSQL's COPY text and ClickHouse's TabSeparated; `delimited` has terminators of its own for
-each attempt, see `resources.delimited`."""
+WireFormat = Literal["arrow", "text", "pgcopy"]
+Format = Literal["pgcopy", "copy_text", "arrow", "tab_separated", "delimited"]
+"""What rows are on the wire: record batches, or bytes. `pgcopy` is PostgreSQL's binary COPY, and
+`copy_text` its COPY text as PostgreSQL alone reads it, which both pass unparsed. `tab_separated` is
+what PostgreSQL's COPY text and ClickHouse's TabSeparated have in common; `delimited` has
+terminators of its own for each attempt, see `resources.delimited`."""
 
-WireChoice = Literal["auto", "arrow", "text"]
+WireChoice = Literal["auto", "arrow", "text", "pgcopy"]
 WriteMode = Literal["replace", "append", "upsert", "swap"]
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 
@@ -30,13 +31,20 @@ class ColumnPlan:
 
     source: Column
     target: Column
-    arrow_sql: str
-    """Expression in the source's SQL that yields the column for the wire format `arrow`."""
+    arrow_sql: str | None
+    """Expression in the source's SQL that yields the column for the wire format `arrow`; None where
+    there is no exact one."""
     arrow_type: pa.DataType
     """What the column is in the batches that the sink receives."""
     text_sql: str | None = None
     """Expression that yields it for the wire format `text`; None where there is no exact one."""
+    binary_sql: str | None = None
+    """The same for `pgcopy`."""
     on_overflow: OverflowPolicy = "refuse"
+
+    def sql(self, wire: WireFormat) -> str | None:
+        """The expression for a wire format; None where there is no exact one."""
+        return {"arrow": self.arrow_sql, "text": self.text_sql, "pgcopy": self.binary_sql}[wire]
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,7 @@ class CopyPlan:
             wire: the wire format.
             rows_of: a table expression in the place of the source table.
         """
-        found = [
-            str(column.arrow_sql if wire == "arrow" else column.text_sql) for column in self.columns
-        ]
+        found = [str(column.sql(wire)) for column in self.columns]
         if self.framed(wire):
             selected = concatenated(found)
         else:

@@ -42,6 +42,10 @@ class Dialect:
     barrier = ""
     """What ends a subquery so that the planner does not merge it into the query around it."""
 
+    longest_name = 128
+    """Characters of a table's name: SQL Server's limit. ClickHouse's is a file's name, with the
+    database's in it."""
+
     most_branches: int | None = None
     """Of a CASE that is nested as a balanced tree; None: as many as one likes."""
 
@@ -280,29 +284,41 @@ class Source:
         """
         return None
 
-    def read_text(
+    def unread_sql(self, format: Format, column: Column) -> str | None:
+        """The expression that hands a column's values over to another server of the system, all of
+        them as they are; None where the format cannot.
+
+        Args:
+            format: one of `formats.UNREAD`.
+            column: whose type the other server has, too.
+        """
+        return None
+
+    def read_bytes(
         self,
         resource: Any,
         plan: CopyPlan,
         key_range: KeyRange,
+        format: Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,
         rows_of: str | None = None,
         silence: float | None = None,
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Stream a key range as rows of text, in chunks of about 1 MiB that end at row ends.
+        """Stream a key range in a format of bytes, in chunks of about 1 MiB that end at row ends.
 
         Args:
             resource: the server.
             plan: the hop.
             key_range: the rows to read.
+            format: one that it sends, other than `arrow`.
             artifacts: gets an entry for a file that they went through.
             snapshot: of `shared_snapshot`.
             rows_of: see `CopyPlan.select`.
             silence: seconds that a tool may be silent; those of the resource if not given.
         """
-        raise InputError(f"{plan.source.system} sends no text")
+        raise InputError(f"{plan.source.system} sends rows as record batches only")
 
     def asking(self, resource: Any) -> AbstractContextManager[Callable[[str], object]]:
         """Send several small queries, if possible by one connection."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resources.connections import connection_names, system_of
 from resources.errors import InputError
@@ -97,6 +97,8 @@ class Column:
     identity: bool = False
     primary_key: int | None = None
     """1-based position in the primary key, or None."""
+    own_type: str | None = field(default=None, repr=False, compare=False)
+    """What a statement would call the type, where `type` only says what kind of a type it is."""
 
 
 def staging_name(target: TableRef, range_name: str) -> str:

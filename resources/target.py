@@ -15,7 +15,8 @@ from resources.artifacts import Artifact
 from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, TableferryError
 from resources.keys.range import KeyRange
-from resources.plan import CopyPlan, WriteMode
+from resources.plan import CopyPlan, Format, WriteMode
+from resources.registry import system
 from resources.tables import Column, TableRef, staging_name, staging_prefix
 
 Alive = Callable[[str], bool]
@@ -56,6 +57,8 @@ class TargetOptions:
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
     framing: Framing | None = None
     """SQL Server only: the terminators in the text of this attempt."""
+    format: Format | None = None
+    """What the rows of this attempt are on the wire, where the target takes more than one form."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class RangeLoad(Protocol):
     ) -> LoadReceipt:
         """Stream batches with the plan's target columns, in its order, into the staging table."""
 
-    def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Stream text rows in the target's own format into the staging table."""
+    def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
+        """Stream rows as bytes, in a format that the target takes, into the staging table."""
 
     def staged_rows(self) -> int:
         """Rows in the staging table, counted by the server."""
@@ -212,8 +215,7 @@ class Target(Protocol):
 
 def shadow_of(table: TableRef) -> TableRef:
     """The table that collects all ranges of a `swap`, until it takes the target's place."""
-    # 128 is SQL Server's limit; ClickHouse's is a file's name, with the database's in it
-    room = 128 - len(SHADOW) - DIGEST
+    room = system(table.system).dialect.longest_name - len(SHADOW) - DIGEST
     name = table.name
     if _length(name) > room:
         kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= room)

@@ -35,7 +35,7 @@ Arrivals = dict[int, list[str | None]]
 SILENT_SECONDS = 60.0
 """How long a tool may take for a few constants."""
 
-WIDTH: dict[WireFormat, int] = {"text": 16, "arrow": 64}
+WIDTH: dict[WireFormat, int] = {"text": 16, "arrow": 64, "pgcopy": 64}
 """Types that are asked for by one query; an argument of a command line has at most 128 KiB."""
 
 EVERYTHING = KeyRange("integer")
@@ -204,8 +204,8 @@ class _Probe:
         return found
 
     def _tab_separated(self, plan: CopyPlan, table: str) -> Arrivals:
-        stream = self._sending.read_text(
-            self.source, plan, EVERYTHING, rows_of=table, silence=SILENT_SECONDS
+        stream = self._sending.read_bytes(
+            self.source, plan, EVERYTHING, "tab_separated", rows_of=table, silence=SILENT_SECONDS
         )
         with stream as chunks:
             data = b"".join(chunks)

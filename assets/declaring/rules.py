@@ -38,8 +38,6 @@ def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple
             before is not None and system(before.system).source is None
         ):
             yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
-        elif before is not None and hop.to.system == before.system:
-            yield (number,), f"{before} -> {hop.to} stays in one system"
         seen.add(str(hop.to))
         before = hop.to
 

@@ -161,6 +161,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         TableMissing, InputError, TypeRefused: the declaration and the servers do not go together.
     """
     require_servers(transfer, servers)
+    _require_distinct(transfer, servers)
     columns = servers.endpoint(transfer.source).columns(transfer.source)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -200,6 +201,25 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     return tuple(hops)
 
 
+def _require_distinct(transfer: Transfer, servers: Servers) -> None:
+    """Refuse a hop onto a table that the transfer reads or writes already, by another name.
+
+    Raises:
+        InputError: two connections lead to one and the same table.
+    """
+    tables = [transfer.source, *(hop.to for hop in transfer.hops)]
+    for number, table in enumerate(tables):
+        for other in tables[:number]:
+            alike = (table.system, table.schema, table.name)
+            if alike != (other.system, other.schema, other.name):
+                continue
+            if servers.endpoint(table).place() == servers.endpoint(other).place():
+                raise InputError(
+                    f"{transfer.transfer}: {table} is the very table that {other} is: both "
+                    f"connections lead to {servers.endpoint(table).settings()}"
+                )
+
+
 def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
     """The hops with the wire format that each will use; see `assets.planning.wires`.
 
@@ -210,7 +230,8 @@ def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tup
     for hop in hops:
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         try:
-            wire = chosen_wire(hop.spec.wire, hop.plan, source, target)
+            read = transfer.reconcile == "in_flight"
+            wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
         found.append(replace(hop, wire=wire))

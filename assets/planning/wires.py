@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from resources.endpoint import Endpoint
 from resources.errors import InputError
-from resources.formats import WIRES, formats_between
+from resources.formats import UNREAD, WIRES, format_of, formats_between
 from resources.plan import CopyPlan, WireChoice, WireFormat
 from resources.registry import system
 from resources.wires import wrong_values
 
 
 def chosen_wire(
-    declared: WireChoice, plan: CopyPlan, source: Endpoint, target: Endpoint
+    declared: WireChoice,
+    plan: CopyPlan,
+    source: Endpoint,
+    target: Endpoint,
+    *,
+    read: bool = False,
 ) -> WireFormat:
     """The wire format that a hop will use: the declared one, or the first of those that both ends
     have, in the order of `resources.formats`.
@@ -23,19 +28,26 @@ def chosen_wire(
         plan: the hop's.
         source: where its rows come from.
         target: where they go.
+        read: the rows are digested as they stream, and so are not passed unread.
 
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`
             none does; names what kind of value came out wrong, and what came.
         ConnectionFailed: the source is away.
     """
-    both = [WIRES[one] for one in formats_between(plan.source, plan.target)]
+    both = [
+        WIRES[one]
+        for one in formats_between(plan.source, plan.target)
+        if not (read and one in UNREAD)
+    ]
     problems: list[str] = []
-    for wire in dict.fromkeys(WIRES.values()) if declared == "auto" else (declared,):
+    every = dict.fromkeys((*both, *WIRES.values()))
+    for wire in every if declared == "auto" else (declared,):
         problem = _problem(wire, plan, source, target) if wire in both else _lacking(wire, plan)
         if problem is None:
             return wire
-        problems.append(f"cannot use the wire format {wire} {problem}")
+        if declared != "auto" or wire in both or not both:
+            problems.append(f"cannot use the wire format {wire} {problem}")
     raise InputError("; and ".join(problems))
 
 
@@ -47,16 +59,16 @@ def _lacking(wire: WireFormat, plan: CopyPlan) -> str:
 def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
     """Why a hop cannot use a wire format that both ends have; None if it can."""
     sending = system(plan.source.system).as_source()
-    if wire == "text":
-        inexact = [column.source.name for column in plan.columns if column.text_sql is None]
-        if inexact:
-            return f"for {', '.join(inexact)}: exclude them, or use 'wire: arrow'"
+    inexact = [column.source.name for column in plan.columns if column.sql(wire) is None]
+    if inexact:
+        other = "" if wire == "arrow" else ", or use 'wire: arrow'"
+        return f"for {', '.join(inexact)}: exclude them{other}"
     try:
         sending.require_tools(source, wire)
         system(plan.target.system).as_target().require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
-    if wire not in sending.probed:
+    if wire not in sending.probed or format_of(wire, plan.source, plan.target) in UNREAD:
         return None
     wrong = wrong_values(source, wire, plan)
     if not wrong:

@@ -20,9 +20,11 @@ from assets.running.work import Outcome
 from assets.verifying.audit import audit, settle
 from assets.verifying.extra_rows import with_extra_rows
 from resources.artifacts import Artifact
+from resources.counted import CountedBytes
 from resources.crash_points import reached
 from resources.delimited import Framing, framed_rows
 from resources.errors import ReceiptMismatch
+from resources.formats import format_of
 from resources.registry import system
 from resources.target import RangeLoad, TargetOptions, written_to
 from resources.types.conform import conform, schema
@@ -39,7 +41,8 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
-    options = replace(hop.options, batch_rows=work.batch_rows, framing=framing)
+    format = format_of(hop.wire, hop.plan.source, hop.plan.target)
+    options = replace(hop.options, batch_rows=work.batch_rows, framing=framing, format=format)
     with _Slot(work.exports) as export_slot:
         reached("before_export")
         attempt.tell("export")
@@ -52,15 +55,15 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             alive=work.alive,
         )
         flight = flight_of(attempt, framing)
-        exports = _export(attempt, counts, framing, artifacts)
+        exports = _export(attempt, counts, options, artifacts)
         exports = flight.watching(exports) if flight else exports
         with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
             began = started = time.perf_counter()
             watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
-            if hop.wire == "text":
-                receipt = load.load_text(watched)
-            else:
+            if hop.wire == "arrow":
                 receipt = load.load_arrow(watched, schema(hop.plan))
+            else:
+                receipt = load.load_bytes(watched)
             seconds = {
                 "export": stream.source_seconds,
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
@@ -125,11 +128,11 @@ def _staged(attempt: RangeAttempt, load: RangeLoad) -> int:
 def _export(
     attempt: RangeAttempt,
     counts: dict[str, int],
-    framing: Framing | None,
+    options: TargetOptions,
     artifacts: list[Artifact],
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """How to open the stream of a range: batches as the target wants them, or text."""
-    plan, source = attempt.hop.plan, attempt.source
+    plan, source, framing = attempt.hop.plan, attempt.source, options.framing
     wire, snapshot = attempt.hop.wire, attempt.reading.snapshot
     batch_rows = attempt.work.batch_rows
     sql = plan.select(attempt.key_range, wire)
@@ -141,7 +144,10 @@ def _export(
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
         sending = system(plan.source.system).as_source()
-        return sending.read_text(source, plan, attempt.key_range, artifacts, snapshot=snapshot)
+        assert options.format is not None
+        return sending.read_bytes(
+            source, plan, attempt.key_range, options.format, artifacts, snapshot=snapshot
+        )
 
     @contextmanager
     def framed() -> Iterator[Iterator[bytes]]:
@@ -153,7 +159,7 @@ def _export(
 
     if framing is not None:
         return framed
-    return chunks if wire == "text" else batches
+    return batches if wire == "arrow" else chunks
 
 
 def _watched(attempt: RangeAttempt, items: Iterable[Any], row_end: bytes) -> Iterator[Any]:
@@ -161,10 +167,15 @@ def _watched(attempt: RangeAttempt, items: Iterable[Any], row_end: bytes) -> Ite
     for item in items:
         reached("during_export")
         yield item
-        rows = item.num_rows if isinstance(item, pa.RecordBatch) else item.count(row_end)
-        attempt.tell("load", rows)
+        attempt.tell("load", _rows_of(item, row_end))
         reached("during_load")
     reached("after_export")
+
+
+def _rows_of(item: Any, row_end: bytes) -> int:
+    if isinstance(item, pa.RecordBatch):
+        return item.num_rows
+    return item.rows if isinstance(item, CountedBytes) else int(item.count(row_end))
 
 
 class _Slot(AbstractContextManager["_Slot"]):

@@ -82,7 +82,7 @@ class ClickHouseLoad:
         self._sent += stream.rows
         return LoadReceipt(stream.rows, stream.bytes)
 
-    def load_text(self, chunks: Iterator[bytes]) -> LoadReceipt:
+    def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Stream TabSeparated rows, columns in the plan's order, by one INSERT."""
         body = _TextBody(chunks)
         self._insert(iter(body), "TabSeparated")

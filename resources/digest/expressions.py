@@ -66,7 +66,7 @@ class RowDigest:
         system = self.dialect.system
         for field in self.fields:
             column, value = field.column(self.side), field.value(self.side, system)
-            own = self.side == "target" or field.rendered is None
+            own = field.rendering(self.side) is None
             exact = own and _system(system).digest.sent_exactly(field, column)
             found.append((value if exact else self.dialect.framed(field, self.side, value), exact))
         return tuple(found)

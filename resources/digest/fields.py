@@ -65,6 +65,8 @@ class Field:
     target: Column
     rendered: str | None = None
     """The source's SQL that renders the column as text, where the target holds a rendering."""
+    target_rendered: str | None = None
+    """The target's, where both hold the same and the rendering is what is compared."""
     scale: int = 0
     padded: bool = False
     """The target fills texts up with blanks, so that trailing ones carry no meaning."""
@@ -74,10 +76,15 @@ class Field:
     def column(self, side: Side) -> Column:
         return self.source if side == "source" else self.target
 
+    def rendering(self, side: Side) -> str | None:
+        """SQL of the text that is compared, if it is not the value."""
+        return self.rendered if side == "source" else self.target_rendered
+
     def value(self, side: Side, system: str) -> str:
         """SQL of the column's value on one side, as it should stand in the target."""
-        if side == "source" and self.rendered is not None:
-            return f"({self.rendered})"
+        rendered = self.rendering(side)
+        if rendered is not None:
+            return f"({rendered})"
         return quote(system, self.column(side).name)
 
 
@@ -176,6 +183,10 @@ def key_field(plan: CopyPlan) -> Field:
 def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     source = declared(plan.source.system, column.source.type)
     target = declared(plan.target.system, column.target.type)
+    same_system = plan.source.system == plan.target.system
+    same_type = same_system and _own_type(column.source) == _own_type(column.target)
+    if same_type and source.kind in (None, "array"):
+        return _same_text(plan, column)
     kind = _kind(source, target, column)
     if kind == "integer" and source.kind in ("date", "time", "timestamp"):
         kind = source.kind
@@ -191,6 +202,26 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         else None,
         scale=target.scale if target.kind == kind else source.scale,
         padded=target.padded,
+    )
+
+
+def _own_type(column: Column) -> str:
+    return column.own_type or column.type
+
+
+def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
+    """A column that both servers print alike, with all that its type may hold."""
+    rendered, target_rendered = (
+        registry.system(table.system).dialect.text(quote(table.system, one.name))
+        for table, one in ((plan.source, column.source), (plan.target, column.target))
+    )
+    return Field(
+        column.target.name,
+        "text",
+        column.source,
+        column.target,
+        rendered=rendered,
+        target_rendered=target_rendered,
     )
 
 

@@ -11,13 +11,19 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
+from resources.counted import CountedBytes
+
 CHUNK_BYTES = 1 << 20
 """A larger one is no faster, neither here nor in an HTTP body."""
 
 
 def copy_out(
-    connection: psycopg.Connection[Any], sql: str, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[bytes]:
+    connection: psycopg.Connection[Any],
+    sql: str,
+    chunk_bytes: int = CHUNK_BYTES,
+    *,
+    binary: bool = False,
+) -> Iterator[CountedBytes]:
     """Run `COPY (sql) TO STDOUT` and yield its output in chunks that end at row ends.
 
     The server sends one message per row. `psycopg.Copy` hands each of them through a generator, a
@@ -31,12 +37,14 @@ def copy_out(
         connection: In autocommit mode, or in a transaction; nothing else may be running on it.
         sql: A single SELECT.
         chunk_bytes: Least length of every chunk but the last.
+        binary: In COPY's binary format, whose header and trailer are part of the output.
 
     Raises:
         psycopg.Error: as the server reports it, at any point of the stream.
     """
     pgconn = connection.pgconn
-    pgconn.send_query(f"COPY ({sql.rstrip().rstrip(';')}) TO STDOUT".encode())
+    how = " (FORMAT binary)" if binary else ""
+    pgconn.send_query(f"COPY ({sql.rstrip().rstrip(';')}) TO STDOUT{how}".encode())
     poll = select.poll()  # not select.select, which refuses descriptors above 1023
     poll.register(pgconn.socket, select.POLLIN)
     while pgconn.flush():
@@ -48,16 +56,18 @@ def copy_out(
     if result is None or result.status != ExecStatus.COPY_OUT:
         raise _unexpected(result, connection)
 
-    chunk = bytearray()
+    chunk, rows = bytearray(), 0
     get = pgconn.get_copy_data
     while True:
         length, row = get(1)
         if length > 0:
             # appended at once: a list of memoryviews keeps the garbage collector busy
             chunk += row
+            rows += 1
             if len(chunk) >= chunk_bytes:
-                yield bytes(chunk)
+                yield _counted(chunk, rows)
                 chunk.clear()
+                rows = 0
         elif length == 0:
             poll.poll()
             pgconn.consume_input()
@@ -68,7 +78,14 @@ def copy_out(
         if result.status != ExecStatus.COMMAND_OK:
             raise _unexpected(result, connection)
     if chunk:
-        yield bytes(chunk)
+        # the trailer is a message of its own
+        yield _counted(chunk, rows - binary)
+
+
+def _counted(chunk: bytearray, rows: int) -> CountedBytes:
+    counted = CountedBytes(chunk)
+    counted.rows = rows
+    return counted
 
 
 def _next_result(pgconn: PGconn, poll: select.poll) -> PGresult | None:

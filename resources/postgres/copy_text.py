@@ -66,12 +66,17 @@ def text_expression(
     if conversion.as_text or isinstance(conversion.source.kind, Text):
         if conversion.source.refuse_text is not None and conversion.as_text:
             return None
+        if conversion.guarded:
+            return None
         template = conversion.source.as_text if conversion.as_text else conversion.source.text
         return template and template.replace("{}", name)
     template = conversion.source.text
     if template is None or not _same_family(conversion.source.kind, conversion.slot.kind):
         return None
     expression = template.replace("{}", name)
+    if conversion.source.kind == Float(32) and conversion.slot.kind == Float(64):
+        # the shortest text of a real is not that of its value as a double
+        expression = f"{expression}::float8"
     conditions = []
     reason = ""
     for step in conversion.steps:

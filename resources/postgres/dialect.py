@@ -16,6 +16,9 @@ class PostgresDialect(Dialect):
     barrier = " OFFSET 0"
     """Else both levels are merged, as many groups as rows are expected, and all rows sorted."""
 
+    longest_name = 63
+    """Bytes; what is longer would be cut without an error."""
+
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with, of the key's own type."""
         if isinstance(bound, uuid.UUID):

@@ -35,6 +35,10 @@ CONSTANTS = {
 """What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
 
 
+END = {"date": "infinity", "timestamp": "294247-01-01"}
+"""Before this, a date or timestamp has a 64-bit count of its units."""
+
+
 def whole(field: Field, column: Column, x: str) -> str | None:
     """A bigint that stands for the value and sorts like it; None for kinds that have none."""
     kind = declared("postgres", column.type).kind
@@ -76,7 +80,9 @@ def text(field: Field, column: Column, x: str) -> str:
         case "date" | "timestamp":
             if declared("postgres", column.type).kind == "integer":
                 return f"({x})::text"
-            finite = f"isfinite({x if field.kind == 'timestamp' else f'({x})::date'})"
+            # what is infinite, or later than 64 bits of microseconds reach, is written as it is
+            value = x if field.kind == "timestamp" else f"({x})::date"
+            finite = f"{value} > '-infinity' AND {value} < '{END[field.kind]}'"
             return f"CASE WHEN {finite} THEN ({whole(field, column, x)})::text ELSE ({x})::text END"
         case "integer" | "boolean" | "time":
             return f"({whole(field, column, x)})::text"

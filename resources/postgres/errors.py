@@ -84,6 +84,12 @@ def sqlstate(error: BaseException) -> str | None:
     return state or None
 
 
+def broke(error: StatementFailed) -> bool:
+    """Whether the connection is gone, so that nobody knows what the statement did."""
+    # what libpq itself says has no SQLSTATE
+    return not error.code or str(error.code).startswith(("08", "57P"))
+
+
 def verdict(error: BaseException) -> bool | None:
     """Whether the same statement may succeed later; None if it is no driver's error."""
     library = type(error).__module__.partition(".")[0]

@@ -1,4 +1,4 @@
-"""PostgreSQL as a source: catalog, control SQL, Arrow and text streams, exported snapshots."""
+"""A PostgreSQL database: catalog, control SQL, Arrow and text streams, exported snapshots."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from adbc_driver_postgresql import StatementOptions
 from psycopg.conninfo import make_conninfo
 
 from resources.connection import ConnectionSettings, ServerResource
+from resources.counted import CountedBytes
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, TableMissing
 from resources.kept import KeptConnections
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
+from resources.postgres.session import PostgresSession
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.tables import Column, TableRef
 
@@ -87,7 +89,12 @@ SELECT a.attname,
     END,
     NOT a.not_null, a.attgenerated <> '', a.attidentity <> '',
     (SELECT array_position(i.indkey::int2[], a.attnum) + 1 - array_lower(i.indkey::int2[], 1)
-     FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary)
+     FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary),
+    CASE WHEN coalesce(e.typtype, t.typtype) IN ('e', 'c') THEN (
+        SELECT format('%%I.%%I%%s', n.nspname, o.typname, CASE WHEN e.oid <> 0 THEN '[]' END)
+        FROM pg_catalog.pg_type o JOIN pg_catalog.pg_namespace n ON n.oid = o.typnamespace
+        WHERE o.oid = coalesce(e.oid, t.oid)
+    ) END
 FROM attributes a
 JOIN pg_catalog.pg_type t ON t.oid = a.typid AND t.typtype <> 'd'
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -118,6 +125,11 @@ class PostgresResource(ServerResource):
             ConnectionFailed: the server is down, or refuses the login or the database.
         """
         return str(self.query("SHOW server_version")[0][0])
+
+    def place(self) -> str:
+        """The database's name and its cluster's number, which a standby has, too."""
+        cluster = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
+        return str(self.query(f"SELECT concat_ws('/', ({cluster}), current_database())")[0][0])
 
     def columns(self, table: TableRef) -> list[Column]:
         """The columns of a table or view in catalog order.
@@ -176,15 +188,7 @@ class PostgresResource(ServerResource):
             StatementFailed: also while the batches are read.
             SnapshotLost: the snapshot does not stand any more.
         """
-        settings = self.settings()
-        # ADBC's DB-API layer would import polars, and pandas where that is installed
-        with ExitStack() as opened:
-            try:
-                database = opened.enter_context(adbc_driver_postgresql.connect(_conninfo(settings)))
-                connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
-            except adbc_driver_manager.Error as error:
-                raise connection_failed(settings, error) from error
-            statement = opened.enter_context(adbc_driver_manager.AdbcStatement(connection))
+        with self._statement() as statement:
             with self._translated(snapshot):
                 for first in (SESSION_SQL, *_begin(snapshot)):
                     statement.set_sql_query(first)
@@ -207,8 +211,37 @@ class PostgresResource(ServerResource):
                 with suppress(Exception):
                     source.close()
 
+    def write_arrow(self, table: TableRef, reader: pa.RecordBatchReader) -> int:
+        """Append batches to a table, all or none, by ADBC's binary COPY.
+
+        Args:
+            table: has columns of the batches' names, of types that the binary forms of their Arrow
+                types are read as.
+            reader: the batches.
+
+        Returns:
+            The rows that the server has taken.
+
+        Raises:
+            StatementFailed: the server refused a row; or the reader failed.
+        """
+        with self._statement() as statement, self._translated():
+            statement.set_sql_query(SESSION_SQL)
+            statement.execute_update()
+            statement.set_options(
+                **{
+                    "adbc.ingest.target_db_schema": table.schema,
+                    "adbc.ingest.target_table": table.name,
+                    "adbc.ingest.mode": "adbc.ingest.mode.append",
+                }
+            )
+            statement.bind_stream(reader)
+            return int(statement.execute_update())
+
     @contextmanager
-    def read_text(self, sql: str, *, snapshot: str | None = None) -> Iterator[Iterator[bytes]]:
+    def read_text(
+        self, sql: str, *, snapshot: str | None = None, binary: bool = False
+    ) -> Iterator[Iterator[CountedBytes]]:
         r"""Stream a query's result in the text format of COPY: tabs, newlines, `\N` for NULL.
 
         The chunks are about 1 MiB long and end at row ends.
@@ -216,6 +249,7 @@ class PostgresResource(ServerResource):
         Args:
             sql: A single SELECT.
             snapshot: As of `read_arrow`.
+            binary: In COPY's binary format instead.
 
         Raises:
             StatementFailed: also while the chunks are read.
@@ -224,10 +258,10 @@ class PostgresResource(ServerResource):
         with self._connect() as connection:
             finished = False
 
-            def chunks() -> Iterator[bytes]:
+            def chunks() -> Iterator[CountedBytes]:
                 nonlocal finished
                 with self._translated(snapshot):
-                    yield from copy_out(connection, sql)
+                    yield from copy_out(connection, sql, binary=binary)
                 finished = True
 
             with self._translated(snapshot):
@@ -239,6 +273,23 @@ class PostgresResource(ServerResource):
                 if not finished:
                     with suppress(psycopg.Error):
                         connection.cancel_safe(timeout=5)
+
+    def open_session(self) -> PostgresSession:
+        """A session of its own, in autocommit mode; to be closed.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        return PostgresSession(self.settings(), self._new_connection())
+
+    @contextmanager
+    def session(self) -> Iterator[PostgresSession]:
+        """The same, closed at the end, and its locks released."""
+        session = self.open_session()
+        try:
+            yield session
+        finally:
+            session.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -302,6 +353,19 @@ class PostgresResource(ServerResource):
             raise connection_failed(settings, error) from error
         connection.add_notice_handler(_log_notice)
         return connection
+
+    @contextmanager
+    def _statement(self) -> Iterator[adbc_driver_manager.AdbcStatement]:
+        """Of ADBC, on a connection of its own."""
+        settings = self.settings()
+        # ADBC's DB-API layer would import polars, and pandas where that is installed
+        with ExitStack() as opened:
+            try:
+                database = opened.enter_context(adbc_driver_postgresql.connect(_conninfo(settings)))
+                connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
+            except adbc_driver_manager.Error as error:
+                raise connection_failed(settings, error) from error
+            yield opened.enter_context(adbc_driver_manager.AdbcStatement(connection))
 
     @contextmanager
     def _translated(self, snapshot: str | None = None) -> Iterator[None]:

@@ -18,6 +18,7 @@ from resources.postgres.copy_text import guarded, text_expression
 from resources.postgres.resource import PostgresResource
 from resources.postgres.snapshots import SharedSnapshot
 from resources.postgres.statistics import quantiles
+from resources.postgres.types import binary_safe
 from resources.refusals import Where
 from resources.registry import system
 from resources.system import Source
@@ -37,7 +38,7 @@ def _text(text: str) -> str:
 class PostgresSource(Source):
     """See `Source`."""
 
-    sends = ("arrow", "tab_separated", "delimited")
+    sends = ("pgcopy", "copy_text", "arrow", "tab_separated", "delimited")
 
     probed = ("text",)
     """`arrow` is its own binary format, which no server prints."""
@@ -137,11 +138,20 @@ class PostgresSource(Source):
             return bcp_expression(column, conversion, table, key, policy)
         return text_expression(column, conversion, table, key, policy)
 
-    def read_text(
+    def unread_sql(self, format: Format, column: Column) -> str | None:
+        """All by text; by the binary form what every server reads alike."""
+        name = quote("postgres", column.name)
+        if format == "pgcopy":
+            return name if binary_safe(column.type) else None
+        # what is printed of an xml lacks its declaration
+        return f"{name}::text" if column.type == "xml" else name
+
+    def read_bytes(
         self,
         resource: PostgresResource,
         plan: CopyPlan,
         key_range: KeyRange,
+        format: Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,
@@ -149,5 +159,6 @@ class PostgresSource(Source):
         silence: float | None = None,
     ) -> AbstractContextManager[Iterator[bytes]]:
         """By COPY ... TO STDOUT."""
-        sql = plan.select(key_range, "text", rows_of=rows_of)
-        return resource.read_text(sql, snapshot=snapshot)
+        binary = format == "pgcopy"
+        sql = plan.select(key_range, "pgcopy" if binary else "text", rows_of=rows_of)
+        return resource.read_text(sql, snapshot=snapshot, binary=binary)

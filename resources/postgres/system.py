@@ -1,4 +1,4 @@
-"""PostgreSQL: a source of rows."""
+"""PostgreSQL: a source and a target of rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from resources.postgres.errors import verdict
 from resources.postgres.health import findings
 from resources.postgres.resource import PostgresResource
 from resources.postgres.source import PostgresSource
+from resources.postgres.target import PostgresTarget
 from resources.postgres.types import TYPES
-from resources.system import System
+from resources.system import Loader, System
 
 SYSTEM = System(
     name="postgres",
@@ -24,4 +25,5 @@ SYSTEM = System(
     verdict=verdict,
     health=findings,
     source=PostgresSource(),
+    loader=Loader(PostgresTarget, accepts=("pgcopy", "copy_text", "arrow")),
 )

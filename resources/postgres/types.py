@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from resources.types import declared as reader
 from resources.types.declared import Declared
 from resources.types.export import Export, Refusal
@@ -24,6 +26,7 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
+from resources.types.slot import Slot
 from resources.types.type_map import ColumnType, TypeMap
 
 # 4713-11-24 BC and 5874897-12-31, the ends of `date`; 294276-12-31 ends `timestamp`. The infinities
@@ -79,6 +82,28 @@ RAW_TEXT = {"text", "name", "json", "jsonb"}
 
 OUTPUT = {"inet": "inet_out", "cidr": "cidr_out"}
 """Types whose cast to text differs from what they print: inet::text always shows the mask."""
+
+
+GEOMETRIC = {"point", "line", "lseg", "box", "path", "polygon", "circle"}
+SAME_BYTES = {
+    *(*INTEGERS, *TEXT, *RANGES, *GEOMETRIC, "tsvector", "tsquery", "numeric", "money", "real"),
+    *("double precision", "boolean", "bytea", "date", "uuid", "character", "character varying"),
+    *("time without time zone", "timestamp without time zone", "timestamp with time zone"),
+}
+SAME_BYTES -= {"citext", "xml"}
+"""Types whose binary form every server reads alike; an xml's depends on its declaration."""
+
+
+def binary_safe(declared: str) -> bool:
+    """Whether COPY's binary format carries a column between any two servers.
+
+    Arrays and rows tell the numbers of their types, which those of an extension, enums and rows do
+    not share between databases.
+    """
+    type_ = read(declared)
+    item = read(type_.item) if type_.item else type_
+    name = "interval" if item.name.startswith("interval") else item.name
+    return name in SAME_BYTES and not (type_.item and name == "enum")
 
 
 def read(declared: str) -> ColumnType:
@@ -216,6 +241,99 @@ def _refused(declared: str, name: str) -> Refusal:
     return Refusal(why, "{}::text", "what psql prints")
 
 
+MOST_DIGITS = 76
+"""Of a decimal that record batches hold."""
+
+ARROW: dict[str, pa.DataType] = {
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "real": pa.float32(),
+    "double precision": pa.float64(),
+}
+
+
+def slot(declared: str, long_calendar: bool = False) -> Slot | None:
+    """What a PostgreSQL column of a type holds, and the Arrow type that ADBC's ingestion takes.
+
+    Returns:
+        None if only PostgreSQL's own formats fill such a column.
+    """
+    type_ = read(declared)
+    match type_.kind:
+        case Integer() | Float() as kind if type_.name in ARROW:
+            return Slot(kind, ARROW[type_.name])
+        case Boolean() as kind:
+            return Slot(kind, pa.bool_())
+        case Decimal(precision, scale) as kind if type_.name == "numeric":
+            return _decimal(kind, precision, scale)
+        case Text() as kind if type_.name in ("text", "character", "character varying"):
+            return Slot(kind, pa.string())
+        case Binary() as kind:
+            return Slot(kind, pa.binary())
+        case Date() as kind:
+            return Slot(kind, pa.date32())
+        case Time(digits) as kind if 0 <= digits <= 6:
+            return Slot(kind, pa.time64("us"))
+        case Timestamp(digits, zone=zone) as kind if 0 <= digits <= 6:
+            return Slot(kind, pa.timestamp("us", tz="UTC" if zone == "utc" else None))
+        case Uuid() as kind:
+            return Slot(kind, pa.binary(16))
+        case Array():
+            item = slot(str(type_.item))
+            if item and not isinstance(item.kind, Uuid):
+                return Slot(Array(item.kind), pa.list_(item.arrow))
+    return None
+
+
+def _decimal(kind: Decimal, precision: int | None, scale: int | None) -> Slot | None:
+    if precision is None:
+        # see `resources.types.conversions`
+        return Slot(replace(kind, nan=False), pa.null())
+    if not 1 <= precision <= MOST_DIGITS or not 0 <= (scale or 0) <= precision:
+        return None
+    decimals = pa.decimal128 if precision <= 38 else pa.decimal256
+    return Slot(replace(kind, nan=False), decimals(precision, scale or 0))
+
+
+def default(kind: Kind) -> str | None:
+    """The PostgreSQL type that holds a kind of values without loss, None if there is none.
+
+    A decimal of a second beyond the sixth is refused value by value: no type has room for one.
+    """
+    match kind:
+        case Boolean():
+            return "boolean"
+        case Integer(low, high):
+            for name in ARROW:
+                if name in INTEGERS and INTEGERS[name].low <= low and high <= INTEGERS[name].high:
+                    return name
+            return "numeric(20,0)"
+        case Decimal(precision, scale):
+            return (
+                f"numeric({precision},{scale})" if precision and precision <= MOST_DIGITS else None
+            )
+        case Float(bits):
+            return "real" if bits == 32 else "double precision"
+        case Text(units, characters):
+            length = characters or units
+            return f"character varying({length})" if length else "text"
+        case Binary():
+            return "bytea"
+        case Date():
+            return "date"
+        case Time(digits):
+            return f"time({min(digits, 6)}) without time zone"
+        case Timestamp(digits, zone=zone):
+            return f"timestamp({min(digits, 6)}) with{'out' if zone == 'none' else ''} time zone"
+        case Uuid():
+            return "uuid"
+        case Array(item):
+            inner = default(item)
+            return inner and f"{inner}[]"
+    return None
+
+
 EPOCH_DAYS = 10_957
 """From 1970-01-01 to 2000-01-01, which ADBC adds to PostgreSQL's own count, wrapping around."""
 
@@ -229,4 +347,17 @@ def calendar(number: int, per_day: int, bits: int) -> int | str:
     return own + epoch
 
 
-TYPES = TypeMap(read=read, export=export, decimals_as_text=True, infinities=True, calendar=calendar)
+TYPES = TypeMap(
+    read=read,
+    export=export,
+    decimals_as_text=True,
+    infinities=True,
+    calendar=calendar,
+    slot=slot,
+    default=default,
+    most_digits=MOST_DIGITS,
+    decimal="numeric({},{})".format,
+    keeps=lambda column: column.own_type or column.type,
+    second_digits=6,
+    holds_nul=False,
+)

@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from resources.counted import Counted
 from resources.dialects import qualified
 from resources.errors import ReceiptMismatch
 from resources.plan import ColumnPlan, CopyPlan
 from resources.probe import remembered
 from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.ddl import copy_columns, create_staging, drop_table, names, numbered
+from resources.sqlserver.ddl import STATEMENTS, numbered
 from resources.sqlserver.errors import translate
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
@@ -58,7 +59,7 @@ def bulk_copy(
     """
     schema = schema or _schema(plan)
 
-    def copy(plan: CopyPlan, into: TableRef, source: _Counted, schema: pa.Schema) -> LoadReceipt:
+    def copy(plan: CopyPlan, into: TableRef, source: Counted, schema: pa.Schema) -> LoadReceipt:
         columns = [column.name for column in plan.target_columns]
         reader = pa.RecordBatchReader.from_batches(schema, iter(source))
         try:
@@ -75,23 +76,23 @@ def bulk_copy(
     scratch = replace(staging, name=f"{staging.name}_times")
     times = _has_times(plan) and not keeps_times(resource, session, scratch)
     if not brackets and not times:
-        return copy(plan, staging, _Counted(batches), schema)
+        return copy(plan, staging, Counted(batches), schema)
     copied_table, copied_plan = replace(staging, name=f"{staging.name}_arrow"), numbered(plan)
-    selected = copy_columns(copied_plan)
+    selected = STATEMENTS.columns(copied_plan)
     if times:
         selected, copied_plan = _times_again(copied_plan), _in_timestamps(copied_plan)
         schema = _schema(copied_plan)
         batches = _converted(batches, schema)
-    session.execute(drop_table(copied_table))
-    session.execute(create_staging(copied_plan, copied_table))
+    session.execute(STATEMENTS.drop_table(copied_table))
+    session.execute(STATEMENTS.create_staging(copied_plan, copied_table))
     try:
-        receipt = copy(copied_plan, copied_table, _Counted(batches), schema)
+        receipt = copy(copied_plan, copied_table, Counted(batches), schema)
         session.execute(
-            f"INSERT INTO {qualified(staging)} ({copy_columns(plan)}) "
+            f"INSERT INTO {qualified(staging)} ({STATEMENTS.columns(plan)}) "
             f"SELECT {selected} FROM {qualified(copied_table)}"
         )
     finally:
-        session.execute(drop_table(copied_table))
+        session.execute(STATEMENTS.drop_table(copied_table))
     return receipt
 
 
@@ -119,7 +120,7 @@ def _keeps(resource: SqlServerResource, session: SqlServerConnection, scratch: T
         )
         return int(same) == 1
     finally:
-        session.execute(drop_table(scratch))
+        session.execute(STATEMENTS.drop_table(scratch))
 
 
 def _has_times(plan: CopyPlan) -> bool:
@@ -136,7 +137,7 @@ def _times_again(plan: CopyPlan) -> str:
     """What to select from a table of `_in_timestamps` for the columns of the plan."""
     selected = []
     for column in plan.columns:
-        name = names([column.target.name])
+        name = STATEMENTS.names([column.target.name])
         time = column.arrow_type == TIME
         selected.append(f"CAST({name} AS {column.target.type})" if time else name)
     return ", ".join(selected)
@@ -184,24 +185,3 @@ def _copied(
             table_lock=table_lock,
         )
     return int(result["rows_copied"])
-
-
-class _Counted:
-    """Batches on their way to the driver, which hands an error of theirs on as mere text."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self.rows = self.bytes = 0
-        self.error: BaseException | None = None
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._batches:
-                self.rows += batch.num_rows
-                self.bytes += batch.nbytes
-                yield batch
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self.error = error
-            raise

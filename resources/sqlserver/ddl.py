@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 
 from resources.dialects import qualified, quote, string_literal
+from resources.errors import StatementFailed
 from resources.plan import CopyPlan
+from resources.sqlserver.errors import broke
 from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from resources.tables import Column, TableRef
 from resources.target import row_identity
+from resources.transactional.statements import Session, Statements
 from resources.types.kinds import Decimal, Text
 
 KEY_BYTES = 900
@@ -21,30 +23,116 @@ BINARY_ORDER = "Latin1_General_BIN2"
 """Compares text by code points, so that case and accents tell rows apart."""
 
 
-def create_schema(table: TableRef) -> str:
-    """CREATE SCHEMA if missing; it must be the only statement of its batch, hence EXEC."""
-    inner = f"CREATE SCHEMA {quote('sqlserver', table.schema)}"
-    return f"IF SCHEMA_ID({_text(table.schema)}) IS NULL EXEC({_text(inner)})"
+class SqlServerStatements(Statements):
+    """See `Statements`. Without TABLOCK: it would make parallel ranges wait for each other."""
+
+    system = "sqlserver"
+
+    # with XACT_ABORT any error ends the whole transaction, not one statement
+    begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
+    rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
+
+    def create_schema(self, table: TableRef) -> str:
+        """It must be the only statement of its batch, hence EXEC."""
+        inner = f"CREATE SCHEMA {quote('sqlserver', table.schema)}"
+        return f"IF SCHEMA_ID({_text(table.schema)}) IS NULL EXEC({_text(inner)})"
+
+    def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
+        """The source's primary key becomes the table's, unless it holds text: SQL Server takes 'a'
+        and 'A' for equal under most collations, and 'a' and 'a ' under all, where the source does
+        not.
+        """
+        lines = [self.definition(column) for column in plan.target_columns]
+        primary_key = _primary_key(plan)
+        if primary_key:
+            lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
+        statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
+        key = plan.key.target
+        if primary_key[:1] != [key.name] and index_bytes(key.type) is not None:
+            digest = hashlib.blake2b(str(table).encode(), digest_size=6).hexdigest()
+            index = quote("sqlserver", f"ix_{digest}_key")
+            columns = self.names([key.name])
+            statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({columns})")
+        return statements
+
+    def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
+        """Its decimals have 38 digits: Babelfish 4 reads 16 bytes of each in a bulk load, whereas a
+        client sends as many as the column's precision needs (MS-TDS, 2.2.5.5.1.6).
+        """
+        columns = [replace(column, type=_widest(column.type)) for column in plan.target_columns]
+        lines = ", ".join(self.definition(column) for column in columns)
+        return f"CREATE TABLE {qualified(staging)} ({lines})"
+
+    def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
+        """By renaming both."""
+        old = replace(target, name=f"{shadow.name}_old")
+        renames = [self.rename(target, old.name), self.rename(shadow, target.name)]
+        return [*renames, self.drop_table(old)]
+
+    def object_id(self, table: TableRef) -> str:
+        """sp_rename leaves it alone."""
+        return (
+            "SELECT t.object_id FROM sys.tables AS t "
+            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+            f"WHERE s.name = {_text(table.schema)} AND t.name = {_text(table.name)}"
+        )
+
+    def rename(self, table: TableRef, name: str) -> str:
+        """Babelfish wants the object type."""
+        return f"EXEC sp_rename {_text(qualified(table))}, {_text(name)}, 'OBJECT'"
+
+    def take(self, session: Session, lock: str, seconds: float) -> bool:
+        """An application lock; the server's answer is negative if somebody else holds it."""
+        return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
+
+    def release(self, lock: str) -> str:
+        """See `take`."""
+        return f"EXEC sp_releaseapplock @Resource = {_text(lock)}, @LockOwner = 'Session'"
+
+    def allow_identity(self, table: TableRef, allowed: bool) -> str:
+        """IDENTITY_INSERT."""
+        return f"SET IDENTITY_INSERT {qualified(table)} {'ON' if allowed else 'OFF'}"
+
+    def mark(self, session: Session, staging: TableRef) -> str:
+        """Empty the staging table: one that is there and empty is the commit's own mark."""
+        session.execute(f"TRUNCATE TABLE {qualified(staging)}")
+        return "emptied"
+
+    def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
+        """Without rows there is nothing to see it by, and nothing lost by doing it again."""
+        return rows > 0 and int(session.query(self.count(staging))[0][0]) == 0
+
+    def broke(self, error: StatementFailed) -> bool:
+        """By the driver's code or text."""
+        return broke(error)
+
+    def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+        """T-SQL names what to delete from by its alias."""
+        return (
+            f"DELETE s FROM {qualified(staging)} AS s WHERE EXISTS "
+            f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
+        )
+
+    def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
+        """T-SQL names what to update by its alias."""
+        assignments = self.assignments(plan)
+        if not assignments:
+            return None
+        return (
+            f"UPDATE t SET {assignments} FROM {qualified(table)} AS t "
+            f"INNER JOIN {qualified(staging)} AS s ON {self.same_row(plan)}"
+        )
+
+    def equal(self, column: Column) -> str:
+        """= ignores trailing blanks under every collation; the length in bytes does not."""
+        same = super().equal(column)
+        if not _is_text(column):
+            return same
+        name = quote("sqlserver", column.name)
+        return f"{same} COLLATE {BINARY_ORDER} AND DATALENGTH(t.{name}) = DATALENGTH(s.{name})"
 
 
-def create_table(plan: CopyPlan, table: TableRef) -> list[str]:
-    """CREATE TABLE of the target or its shadow, and an index on the key column.
-
-    The source's primary key becomes the table's, unless it holds text: SQL Server takes 'a' and 'A'
-    for equal under most collations, and 'a' and 'a ' under all, where the source does not. The
-    index lets a range be deleted and counted without a scan.
-    """
-    lines = [_definition(column) for column in plan.target_columns]
-    primary_key = _primary_key(plan)
-    if primary_key:
-        lines.append(f"PRIMARY KEY ({names(primary_key)})")
-    statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
-    key = plan.key.target
-    if primary_key[:1] != [key.name] and index_bytes(key.type) is not None:
-        digest = hashlib.blake2b(str(table).encode(), digest_size=6).hexdigest()
-        index = quote("sqlserver", f"ix_{digest}_key")
-        statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({names([key.name])})")
-    return statements
+STATEMENTS = SqlServerStatements()
 
 
 def numbered(plan: CopyPlan) -> CopyPlan:
@@ -56,130 +144,6 @@ def numbered(plan: CopyPlan) -> CopyPlan:
     return replace(plan, columns=columns)
 
 
-def create_staging(plan: CopyPlan, staging: TableRef) -> str:
-    """A heap without any constraint but NOT NULL: the fastest thing to load.
-
-    Its decimals have 38 digits: Babelfish 4 reads 16 bytes of each in a bulk load, whereas a client
-    sends as many as the column's precision needs (MS-TDS, 2.2.5.5.1.6).
-    """
-    columns = [replace(column, type=_widest(column.type)) for column in plan.target_columns]
-    lines = ", ".join(_definition(column) for column in columns)
-    return f"CREATE TABLE {qualified(staging)} ({lines})"
-
-
-def drop_table(table: TableRef) -> str:
-    """DROP TABLE, if it exists."""
-    return f"DROP TABLE IF EXISTS {qualified(table)}"
-
-
-def names(columns: Sequence[str]) -> str:
-    """Quoted column names, separated by commas."""
-    return ", ".join(quote("sqlserver", column) for column in columns)
-
-
-def copy_columns(plan: CopyPlan) -> str:
-    """The plan's columns as a list."""
-    return names([column.name for column in plan.target_columns])
-
-
-def delete_range(plan: CopyPlan, table: TableRef, condition: str) -> str:
-    """Remove a key range."""
-    return f"DELETE FROM {qualified(table)} WHERE {condition}"
-
-
-def insert_all(plan: CopyPlan, table: TableRef, rows_of: TableRef, condition: str = "1 = 1") -> str:
-    """Copy rows. Without TABLOCK: it would make parallel ranges wait for each other."""
-    columns = copy_columns(plan)
-    return (
-        f"INSERT INTO {qualified(table)} ({columns}) "
-        f"SELECT {columns} FROM {qualified(rows_of)} WHERE {condition}"
-    )
-
-
-def insert_new(plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
-    """Copy the staged rows whose primary key the table does not have."""
-    columns = copy_columns(plan)
-    return (
-        f"INSERT INTO {qualified(table)} ({columns}) SELECT {columns} "
-        f"FROM {qualified(staging)} AS s WHERE NOT EXISTS "
-        f"(SELECT 1 FROM {qualified(table)} AS t WHERE {_same_row(plan)})"
-    )
-
-
-def drop_known(plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
-    """Remove the staged rows whose primary key the table has."""
-    return (
-        f"DELETE s FROM {qualified(staging)} AS s WHERE EXISTS "
-        f"(SELECT 1 FROM {qualified(table)} AS t WHERE {_same_row(plan)})"
-    )
-
-
-def count_kept(plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
-    """Count the rows whose primary key was not staged."""
-    return (
-        f"SELECT COUNT_BIG(*) FROM {qualified(table)} AS t WHERE ({condition}) AND NOT EXISTS "
-        f"(SELECT 1 FROM {qualified(staging)} AS s WHERE {_same_row(plan)})"
-    )
-
-
-def update_known(plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
-    """Overwrite the rows whose primary key was staged; None if there is nothing but the key."""
-    identity = row_identity(plan)
-    others = [column.name for column in plan.target_columns if column.name not in identity]
-    if not others:
-        return None
-    assignments = ", ".join(f"{names([name])} = s.{names([name])}" for name in others)
-    return (
-        f"UPDATE t SET {assignments} FROM {qualified(table)} AS t "
-        f"INNER JOIN {qualified(staging)} AS s ON {_same_row(plan)}"
-    )
-
-
-def count(table: TableRef, condition: str = "1 = 1") -> str:
-    """Count rows; COUNT_BIG is the one that does not overflow."""
-    return f"SELECT COUNT_BIG(*) FROM {qualified(table)} WHERE {condition}"
-
-
-def table_exists(table: TableRef) -> str:
-    """A query with one row if the table exists."""
-    return (
-        "SELECT 1 FROM INFORMATION_SCHEMA.TABLES "
-        f"WHERE TABLE_SCHEMA = {_text(table.schema)} AND TABLE_NAME = {_text(table.name)}"
-    )
-
-
-def object_id(table: TableRef) -> str:
-    """A query with the table's object id, if it exists."""
-    return (
-        "SELECT t.object_id FROM sys.tables AS t "
-        "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
-        f"WHERE s.name = {_text(table.schema)} AND t.name = {_text(table.name)}"
-    )
-
-
-def tables_like(table: TableRef, prefix: str) -> str:
-    """The names in the table's schema that begin with a prefix."""
-    return (
-        "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
-        f"WHERE TABLE_SCHEMA = {_text(table.schema)} "
-        f"AND LEFT(TABLE_NAME, {len(prefix)}) = {_text(prefix)} ORDER BY TABLE_NAME"
-    )
-
-
-def required_columns(table: TableRef) -> str:
-    """The columns that an INSERT must give: NOT NULL and without a default."""
-    return (
-        "SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS "
-        f"WHERE TABLE_SCHEMA = {_text(table.schema)} AND TABLE_NAME = {_text(table.name)} "
-        "AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL"
-    )
-
-
-def rename(table: TableRef, name: str) -> str:
-    """Rename a table. Babelfish wants the object type."""
-    return f"EXEC sp_rename {_text(qualified(table))}, {_text(name)}, 'OBJECT'"
-
-
 def get_lock(resource: str, wait_milliseconds: int) -> str:
     """Take the session's application lock; the answer is negative if somebody else holds it."""
     return (
@@ -188,37 +152,6 @@ def get_lock(resource: str, wait_milliseconds: int) -> str:
         f"@LockOwner = 'Session', @LockTimeout = {wait_milliseconds}; "
         "SELECT @result AS result;"
     )
-
-
-def release_lock(resource: str) -> str:
-    """Give the session's application lock back."""
-    return f"EXEC sp_releaseapplock @Resource = {_text(resource)}, @LockOwner = 'Session'"
-
-
-def identity_insert(table: TableRef, switch: bool) -> str:
-    """Allow or forbid to write the table's identity column in this session."""
-    return f"SET IDENTITY_INSERT {qualified(table)} {'ON' if switch else 'OFF'}"
-
-
-def _same_row(plan: CopyPlan) -> str:
-    by_name = {column.name: column for column in plan.target_columns}
-    return " AND ".join(_equal(by_name[name]) for name in row_identity(plan))
-
-
-def _equal(column: Column) -> str:
-    name = quote("sqlserver", column.name)
-    if not _is_text(column):
-        return f"t.{name} = s.{name}"
-    # = ignores trailing blanks under every collation; the length in bytes does not
-    return (
-        f"t.{name} = s.{name} COLLATE {BINARY_ORDER} "
-        f"AND DATALENGTH(t.{name}) = DATALENGTH(s.{name})"
-    )
-
-
-def _definition(column: Column) -> str:
-    null = "NULL" if column.nullable else "NOT NULL"
-    return f"{quote('sqlserver', column.name)} {column.type} {null}"
 
 
 def _widest(type_: str) -> str:

@@ -17,7 +17,7 @@ from resources.plan import CopyPlan
 from resources.sqlserver.bcp import BcpTool, require_rows
 from resources.sqlserver.bcp_process import running
 from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.ddl import copy_columns, count, drop_table
+from resources.sqlserver.ddl import STATEMENTS
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.text_staging import text_staging
 from resources.tables import TableRef
@@ -66,7 +66,7 @@ def load_files(
     definitions = ", ".join(
         f"{name} {column.type} NULL" for name, column in zip(columns, staged, strict=True)
     )
-    session.execute(drop_table(text_table))
+    session.execute(STATEMENTS.drop_table(text_table))
     session.execute(f"CREATE TABLE {qualified(text_table)} ({definitions})")
     try:
         artifacts: list[Artifact] = []
@@ -76,17 +76,17 @@ def load_files(
             _copy_in(resource, tool, text_table, artifact, framing, task)
             artifacts.append(artifact)
             rows += artifact.rows
-            _same("arrived", int(session.query(count(text_table))[0][0]), rows, staging)
+            _same("arrived", int(session.query(STATEMENTS.count(text_table))[0][0]), rows, staging)
         casts = ", ".join(
             column.cast.replace("{}", name) for name, column in zip(columns, staged, strict=True)
         )
         session.execute(
-            f"INSERT INTO {qualified(staging)} ({copy_columns(plan)}) "
+            f"INSERT INTO {qualified(staging)} ({STATEMENTS.columns(plan)}) "
             f"SELECT {casts} FROM {qualified(text_table)}"
         )
-        _same("staged", int(session.query(count(staging))[0][0]), rows, staging)
+        _same("staged", int(session.query(STATEMENTS.count(staging))[0][0]), rows, staging)
     finally:
-        session.execute(drop_table(text_table))
+        session.execute(STATEMENTS.drop_table(text_table))
     return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
 
 

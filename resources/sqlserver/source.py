@@ -106,11 +106,12 @@ class SqlServerSource(Source):
         """The expression of a field; None if there is no exact one."""
         return tab_separated(column, conversion, table, key, policy)
 
-    def read_text(
+    def read_bytes(
         self,
         resource: SqlServerResource,
         plan: CopyPlan,
         key_range: KeyRange,
+        format: Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,

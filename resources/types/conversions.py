@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from resources.types.kinds import (
 from resources.types.slot import Slot
 from resources.types.steps import (
     Cast,
+    Characters,
     Finite,
     Items,
     Length,
@@ -41,8 +42,9 @@ from resources.types.steps import (
     View,
     Whole,
     Within,
+    WithoutNul,
 )
-from resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
+from resources.types.timestamp_text import Decimals, ParseTimestamp, TextWithin, UtcOffset
 from resources.types.type_map import TypeMap
 
 UNGUARDED = (Cast, View, TimeText, ParseTimestamp)
@@ -112,6 +114,8 @@ def conversion_between(
     kind = export.kind
     if isinstance(kind, Binary) and slot.takes_bytes:
         slot = Slot(Binary(), pa.binary())
+    if isinstance(slot.kind, Decimal) and slot.kind.precision is None:
+        slot = _as_declared(slot, kind)
     as_text = isinstance(slot.kind, Text) and not isinstance(kind, Text)
     as_text = as_text and not export.text_of_arrow
     if as_text and export.as_text is None:
@@ -176,9 +180,15 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
         case Float(bits), Float(room) if bits <= room:
             finite: list[Step] = [Finite()] if slot.kind.finite and not kind.finite else []
             return [*finite, Cast(arrow)]
-        case Text(), Text(units):
+        case Text(), Text(units, characters):
             steps = [Unreplaced()] if kind.replaced else []
-            if units is not None and (kind.units is None or kind.units > units):
+            if source.holds_nul and not sides.target.holds_nul:
+                steps.append(WithoutNul())
+            if characters is not None:
+                # no character takes less than a unit
+                most = kind.characters or kind.units
+                steps += [Characters(characters)] if most is None or most > characters else []
+            elif units is not None and (kind.units is None or kind.units > units):
                 steps.append(Units(units))
             return [*steps, Cast(arrow)]
         case Binary(), Binary(length, fixed):
@@ -217,7 +227,17 @@ def _scaled(arrow: pa.DataType) -> Step:
     return Cast(arrow)
 
 
+def _as_declared(slot: Slot, kind: Kind) -> Slot:
+    """A slot for decimals of any number of digits, which takes those of the source."""
+    if not isinstance(kind, Decimal) or kind.precision is None or kind.precision > 76:
+        raise NoConversion("its digits are not declared, or more than 76")
+    decimals = pa.decimal128 if kind.precision <= 38 else pa.decimal256
+    return Slot(replace(kind, nan=False), decimals(kind.precision, kind.scale or 0))
+
+
 def _digits_fit(kind: Decimal, room: Decimal) -> bool:
+    if room.precision is None:
+        return True
     precision, scale = kind.precision or 0, kind.scale or 0
     whole = (room.precision or 0) - (room.scale or 0)
     return kind.precision is not None and (room.scale or 0) >= scale and whole >= precision - scale
@@ -247,9 +267,14 @@ def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
     steps: list[Step] = []
     if kind.midnight:
         steps.append(Within(0, LAST_MICROSECOND, "is the end of a day, which has no time of day"))
+    # the batches of the target have microseconds
+    digits = min(digits, 6)
     if kind.digits > digits:
-        unit = 10 ** (6 - digits)
-        steps.append(Whole(unit, f"has more than {digits} decimals of a second"))
+        units = 9 if kind.digits > 6 else 6
+        if units == 9:
+            steps.append(Cast(pa.time64("ns")))
+        reason = f"has more than {digits} decimals of a second"
+        steps.append(Whole(10 ** (units - digits), reason))
     return [*steps, Cast(arrow)]
 
 
@@ -263,8 +288,10 @@ def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Si
             reason = f"is outside of {sides.target_title}'s {first} to {last}"
             steps.append(TextWithin(low, high, reason))
         if pa.types.is_timestamp(arrow):
-            if kind.digits == 7:
+            if kind.digits == 7 and sides.target.second_digits == 7:
                 raise NoConversion(f"it has 7 decimals of a second, the target {room.digits}")
+            if kind.digits > room.digits:
+                steps.append(Decimals(room.digits))
             steps.append(ParseTimestamp())
         return [*steps, Cast(arrow)]
     if kind.zone == "none" and room.zone == "utc" and not sides.target.wall_clocks_as_utc:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from resources.dialects import quote
 from resources.errors import ColumnsRefused, InputError, TypeRefused
-from resources.formats import formats_between
+from resources.formats import format_of
 from resources.plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
 from resources.refusals import Where
 from resources.registry import system as _system
@@ -24,7 +26,7 @@ from resources.types.conversions import (
     target_slot,
 )
 from resources.types.export import Refusal
-from resources.types.kinds import Float
+from resources.types.kinds import Array, Float
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,7 @@ def plan_copy(
         InputError: two columns get the same name, the key is excluded, or one of the systems does
             not take its part.
     """
-    text_format = next(
-        (one for one in formats_between(source, target) if one != "arrow"),
-        None,
-    )
+    text_format = format_of("text", source, target)
     overrides = overrides or {}
     names = {column.name for column in source_columns}
     unknown = [name for name in dict.fromkeys([key, *overrides, *exclude]) if name not in names]
@@ -132,6 +131,7 @@ def compatible(target_system: str, planned: Column, actual: Column) -> str | Non
     Returns:
         None if it does, else the reason, to be put after the column's name.
     """
+    own = actual.own_type or actual.type
     if actual.generated:
         return "is computed by the server"
     if planned.nullable and not actual.nullable and not planned.type.startswith("Array("):
@@ -140,10 +140,10 @@ def compatible(target_system: str, planned: Column, actual: Column) -> str | Non
         target_slot(target_system, plain_type(target_system, column.type))
         for column in (planned, actual)
     )
-    if plain_type(target_system, planned.type) == plain_type(target_system, actual.type):
+    if plain_type(target_system, planned.type) == plain_type(target_system, own):
         return None
     if wanted is None or found is None or not holds(found.kind, wanted.kind):
-        return f"is {actual.type}, which cannot hold every {planned.type}"
+        return f"is {own}, which cannot hold every {planned.type}"
     return None
 
 
@@ -158,6 +158,9 @@ def _plan_column(
 ) -> ColumnPlan:
     source, sending, types = table.system, _system(table.system).as_source(), _system(target).types
     long_calendar = types.has_long_calendar(version)
+    kept = _kept_type(source, column, target, override)
+    if kept is not None:
+        return _passed_on(table, column, kept, override, key_sql)
     target_type = _target_type(source, column, target, override)
     try:
         conversion = conversion_between(source, column.type, target, target_type, long_calendar)
@@ -166,19 +169,6 @@ def _plan_column(
         raise NoConversion(f"{error}, so not to {target_type}; {advice}") from None
     if override.on_overflow != "refuse" and not _can_overflow(conversion, override):
         raise InputError(f"column {column.name!r}: no value can overflow")
-    name = quote(source, column.name)
-    expression = (
-        (conversion.source.as_text if conversion.as_text else None) or conversion.source.arrow
-    ).replace("{}", name)
-    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
-    if refuse:
-        expression = sending.guarded(
-            expression,
-            refuse.replace("{}", name),
-            Where(str(table), column.name, key_sql, name),
-            conversion.source.refuse_reason,
-            "text" if conversion.as_text else conversion.source.refuse_type,
-        )
     nullable = column.nullable or override.on_overflow == "null"
     final = target_type
     if override.low_cardinality:
@@ -191,10 +181,69 @@ def _plan_column(
     return ColumnPlan(
         source=column,
         target=Column(override.rename or column.name, final, nullable and conversion.slot.nullable),
-        arrow_sql=expression,
+        arrow_sql=_for_batches(table, column, conversion, key_sql),
         arrow_type=conversion.arrow,
         text_sql=text_sql,
         on_overflow=override.on_overflow,
+    )
+
+
+def _for_batches(table: TableRef, column: Column, conversion: Conversion, key_sql: str) -> str:
+    """The expression for record batches, which fails where they would lose something unseen."""
+    name = quote(table.system, column.name)
+    expression = (
+        (conversion.source.as_text if conversion.as_text else None) or conversion.source.arrow
+    ).replace("{}", name)
+    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
+    if not refuse:
+        return expression
+    return (
+        _system(table.system)
+        .as_source()
+        .guarded(
+            expression,
+            refuse.replace("{}", name),
+            Where(str(table), column.name, key_sql, name),
+            conversion.source.refuse_reason,
+            "text" if conversion.as_text else conversion.source.refuse_type,
+        )
+    )
+
+
+def _kept_type(source: str, column: Column, target: str, override: ColumnOverride) -> str | None:
+    """The type that a column has on both sides, so that its values need not be looked at."""
+    types = _system(source).types
+    own = types.keeps(column) if source == target else None
+    if own is None or override.on_overflow == "text" or override.low_cardinality:
+        return None
+    declared = override.type and plain_type(target, override.type)
+    return own if declared in (None, own, column.type) else None
+
+
+def _passed_on(
+    table: TableRef, column: Column, type_: str, override: ColumnOverride, key_sql: str
+) -> ColumnPlan:
+    """A column between two servers of one system, which hand its values over as they are."""
+    if override.on_overflow != "refuse":
+        raise InputError(f"column {column.name!r}: no value can overflow")
+    sending = _system(table.system).as_source()
+    arrow_sql, arrow_type = None, pa.null()
+    try:
+        conversion = conversion_between(table.system, column.type, table.system, type_)
+    except NoConversion:
+        pass
+    else:
+        # of which record batches do not keep all, and the digest looks at the server's own text
+        if not isinstance(conversion.slot.kind, Array):
+            arrow_sql = _for_batches(table, column, conversion, key_sql)
+            arrow_type = conversion.arrow
+    return ColumnPlan(
+        source=column,
+        target=Column(override.rename or column.name, type_, column.nullable),
+        arrow_sql=arrow_sql,
+        arrow_type=arrow_type,
+        text_sql=sending.unread_sql("copy_text", column),
+        binary_sql=sending.unread_sql("pgcopy", column),
     )
 
 

@@ -144,6 +144,41 @@ def _cut(text: str | None, units: int) -> str | None:
 
 
 @dataclass(frozen=True)
+class Characters:
+    """Text of at most so many characters."""
+
+    characters: int
+
+    @property
+    def reason(self) -> str:
+        return f"is longer than the {self.characters} characters of the target"
+
+    def convert(self, array: pa.Array) -> pa.Array | Violation:
+        # no character has less than a byte
+        if (pc.max(pc.binary_length(array)).as_py() or 0) <= self.characters:
+            return array
+        too_long = pc.greater(pc.utf8_length(array), self.characters)
+        return violation(too_long) if pc.any(too_long).as_py() else array
+
+    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
+        return pc.if_else(bad, pc.utf8_slice_codeunits(array, 0, self.characters), array)
+
+
+@dataclass(frozen=True)
+class WithoutNul:
+    """Text without the NUL character."""
+
+    reason: str = "holds a NUL character, which the target cannot"
+
+    def convert(self, array: pa.Array) -> pa.Array | Violation:
+        found = pc.match_substring(array, "\0")
+        return violation(found) if pc.any(found).as_py() else array
+
+    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
+        return None
+
+
+@dataclass(frozen=True)
 class Length:
     """At most `length` bytes, or exactly so many."""
 

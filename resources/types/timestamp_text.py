@@ -67,6 +67,30 @@ class UtcOffset:
 
 
 @dataclass(frozen=True)
+class Decimals:
+    """ISO timestamps whose decimals of a second beyond so many are zeros; those are cut off."""
+
+    digits: int
+
+    @property
+    def reason(self) -> str:
+        return f"has more than {self.digits} decimals of a second"
+
+    @property
+    def _end(self) -> int:
+        return len("yyyy-mm-dd hh:mm:ss") + (self.digits + 1 if self.digits else 0)
+
+    def convert(self, array: pa.Array) -> pa.Array | Violation:
+        beyond = pc.match_substring_regex(pc.utf8_slice_codeunits(array, self._end), "[1-9]")
+        if pc.any(beyond).as_py():
+            return violation(beyond)
+        return pc.utf8_slice_codeunits(array, 0, self._end)
+
+    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
+        return pc.utf8_slice_codeunits(array, 0, self._end)
+
+
+@dataclass(frozen=True)
 class ParseTimestamp:
     """ISO timestamps of up to six decimals to microseconds."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from resources.tables import Column
 from resources.types.export import Export, Refusal
 from resources.types.kinds import Kind
 from resources.types.slot import Slot
@@ -74,6 +75,13 @@ class TypeMap:
     """A type as users write it, without what nullability and options add."""
     low_cardinality: Callable[[str], str] | None = None
     """The type that stores repeated values once; None if there is none."""
+    keeps: Callable[[Column], str | None] = lambda column: None
+    """The type that a column of the system keeps in another server of the system, which is handed
+    its values as they are; None where they are converted as between any two systems."""
+    second_digits: int = 7
+    """The most decimals of a second that a type of the system has."""
+    holds_nul: bool = True
+    """Whether a text may hold a NUL character."""
     wall_clocks_as_utc: bool = False
     """Wall clocks are stored as instants in UTC."""
     by_release: bool = False

@@ -74,7 +74,7 @@ class Bench:
             self.plan, key_range, options, owner=owner, data_version="v1"
         ) as load:
             if text:
-                receipt = load.load_text(iter([_tsv(rows[:1]), _tsv(rows[1:])]))
+                receipt = load.load_bytes(iter([_tsv(rows[:1]), _tsv(rows[1:])]))
             else:
                 receipt = load.load_arrow([_batch(rows[:1]), _batch(rows[1:])])
             assert receipt.rows == load.staged_rows() == len(rows)
@@ -230,7 +230,7 @@ def test_refused_row_names_the_reason(bench: Bench) -> None:
             bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
         ) as load,
     ):
-        load.load_text(iter([b"1\tfine\n", b"one\tnot a number\n"]))
+        load.load_bytes(iter([b"1\tfine\n", b"one\tnot a number\n"]))
     assert not caught.value.transient
     assert not bench.left_over()
 

@@ -45,7 +45,7 @@ def test_of_two_runs_of_a_range_one_wins(
 ) -> None:
     """Without Dagster's pool, so that only the target's own lock stands between them."""
     one = ferry(hops, *TABLE, ranges="{count: 1}")
-    monkeypatch.setattr("resources.sqlserver.target.LOCK_SECONDS", 1)
+    monkeypatch.setattr("resources.transactional.target.LOCK_SECONDS", 1)
     one.session.instance.event_log_storage.set_concurrency_slots(one.table, 2)
     name = runner.plan(one.session, one.table).ranges[0].range
     inside, go_on = threading.Event(), threading.Event()

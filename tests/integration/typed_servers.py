@@ -31,7 +31,7 @@ from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.bulk_copy import bulk_copy
-from resources.sqlserver.ddl import create_staging
+from resources.sqlserver.ddl import STATEMENTS
 from resources.sqlserver.load_text import load_files
 from resources.sqlserver.queryout import read_tab_separated
 from resources.sqlserver.resource import SqlServerResource
@@ -150,7 +150,7 @@ class SqlServerEnd:
         """A new table of the plan's target, bulk copied into."""
         with self.resource.connection() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
-            connection.execute(create_staging(plan, plan.target))
+            connection.execute(STATEMENTS.create_staging(plan, plan.target))
             receipt = bulk_copy(self.resource, connection, plan, plan.target, batches)
             assert receipt.rows == sum(batch.num_rows for batch in batches)
 
@@ -160,7 +160,7 @@ class SqlServerEnd:
         folder = self.resource.artifact_folder_path()
         with self.resource.connection() as connection, workspace(folder) as files:
             connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
-            connection.execute(create_staging(plan, plan.target))
+            connection.execute(STATEMENTS.create_staging(plan, plan.target))
             sql = framing.in_query(plan.select(EVERYTHING, "text"))
             with source.resource.read_arrow(sql) as batches:
                 rows = framed_rows(batches, framing, len(plan.columns))

@@ -8,16 +8,7 @@ import pyarrow as pa
 import pytest
 
 from resources.plan import ColumnPlan, CopyPlan
-from resources.sqlserver.ddl import (
-    create_schema,
-    create_staging,
-    create_table,
-    get_lock,
-    insert_new,
-    rename,
-    table_exists,
-    update_known,
-)
+from resources.sqlserver.ddl import STATEMENTS, get_lock
 from resources.tables import Column, TableRef
 
 SOURCE = TableRef("postgres", "public", "orders")
@@ -39,7 +30,7 @@ def _with(key: ColumnPlan, *others: ColumnPlan, primary_key: tuple[str, ...]) ->
 
 
 def test_primary_key_on_the_key_column_needs_no_index() -> None:
-    assert create_table(PLAN, TARGET) == [
+    assert STATEMENTS.create_table(PLAN, TARGET) == [
         'CREATE TABLE "shop]s"."orders" '
         '("id" bigint NOT NULL, "note" nvarchar(40) NULL, PRIMARY KEY ("id"))'
     ]
@@ -68,7 +59,7 @@ PRIMARY_KEYS = {
 @pytest.mark.parametrize("case", PRIMARY_KEYS)
 def test_primary_key_where_it_can_be_one(case: str) -> None:
     plan, primary_key, index = PRIMARY_KEYS[case]
-    statements = create_table(plan, TARGET)
+    statements = STATEMENTS.create_table(plan, TARGET)
     if primary_key is None:
         assert "PRIMARY KEY" not in statements[0]
     else:
@@ -79,7 +70,7 @@ def test_primary_key_where_it_can_be_one(case: str) -> None:
 
 
 def test_staging_is_a_heap() -> None:
-    assert create_staging(PLAN, STAGING) == (
+    assert STATEMENTS.create_staging(PLAN, STAGING) == (
         'CREATE TABLE "shop]s"."stage" ("id" bigint NOT NULL, "note" nvarchar(40) NULL)'
     )
 
@@ -96,15 +87,15 @@ def test_staging_is_a_heap() -> None:
 )
 def test_every_decimal_is_staged_in_the_most_bytes(type_: str, staged: str) -> None:
     plan = _with(KEY, _column("price", type_), primary_key=("id",))
-    assert f'"price" {staged} NOT NULL' in create_staging(plan, STAGING)
+    assert f'"price" {staged} NOT NULL' in STATEMENTS.create_staging(plan, STAGING)
 
 
 def test_upsert_compares_numbers_plainly() -> None:
-    assert update_known(PLAN, TARGET, STAGING) == (
+    assert STATEMENTS.update_known(PLAN, TARGET, STAGING) == (
         'UPDATE t SET "note" = s."note" FROM "shop]s"."orders" AS t '
         'INNER JOIN "shop]s"."stage" AS s ON t."id" = s."id"'
     )
-    assert insert_new(PLAN, TARGET, STAGING) == (
+    assert STATEMENTS.insert_new(PLAN, TARGET, STAGING) == (
         'INSERT INTO "shop]s"."orders" ("id", "note") SELECT "id", "note" '
         'FROM "shop]s"."stage" AS s WHERE NOT EXISTS '
         '(SELECT 1 FROM "shop]s"."orders" AS t WHERE t."id" = s."id")'
@@ -112,7 +103,7 @@ def test_upsert_compares_numbers_plainly() -> None:
 
 
 def test_upsert_compares_text_by_code_points_and_length() -> None:
-    statement = insert_new(replace(PLAN, primary_key=("note",)), TARGET, STAGING)
+    statement = STATEMENTS.insert_new(replace(PLAN, primary_key=("note",)), TARGET, STAGING)
     assert statement.endswith(
         'WHERE t."note" = s."note" COLLATE Latin1_General_BIN2 '
         'AND DATALENGTH(t."note") = DATALENGTH(s."note"))'
@@ -120,12 +111,16 @@ def test_upsert_compares_text_by_code_points_and_length() -> None:
 
 
 def test_nothing_to_update_where_all_is_key() -> None:
-    assert update_known(_with(KEY, primary_key=("id",)), TARGET, STAGING) is None
+    assert STATEMENTS.update_known(_with(KEY, primary_key=("id",)), TARGET, STAGING) is None
 
 
 def test_names_are_quoted_as_literals_too() -> None:
     odd = TableRef("sqlserver", "it's", 'o]"')
-    assert create_schema(odd) == ("IF SCHEMA_ID(N'it''s') IS NULL EXEC(N'CREATE SCHEMA \"it''s\"')")
-    assert rename(odd, "new'") == ("EXEC sp_rename N'\"it''s\".\"o]\"\"\"', N'new''', 'OBJECT'")
-    assert "TABLE_SCHEMA = N'it''s' AND TABLE_NAME = N'o]\"'" in table_exists(odd)
+    assert STATEMENTS.create_schema(odd) == (
+        "IF SCHEMA_ID(N'it''s') IS NULL EXEC(N'CREATE SCHEMA \"it''s\"')"
+    )
+    assert STATEMENTS.rename(odd, "new'") == (
+        "EXEC sp_rename N'\"it''s\".\"o]\"\"\"', N'new''', 'OBJECT'"
+    )
+    assert "TABLE_SCHEMA = N'it''s' AND TABLE_NAME = N'o]\"'" in STATEMENTS.table_exists(odd)
     assert "@Resource = N'it''s', " in get_lock("it's", 0)

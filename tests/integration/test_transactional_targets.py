@@ -1,21 +1,16 @@
-"""The SQL Server target over the wire: what is visible when, and what a crash leaves."""
+"""Targets that publish by a transaction: what is visible when, and what a crash leaves."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pymssql
 import pytest
 
-from resources.crash_points import CRASH_AT
 from resources.errors import (
     ConnectionFailed,
     InputError,
@@ -23,144 +18,45 @@ from resources.errors import (
     ReceiptMismatch,
     SchemaDrift,
     StatementFailed,
-    TableMissing,
 )
 from resources.keys.range import KeyRange
-from resources.plan import ColumnPlan, CopyPlan, WriteMode
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import Column, TableRef, staging_prefix
+from resources.plan import WriteMode
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of
 from tableferry_local.stack import Stack
-from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
+from tests.integration.target_bench import (
+    AFTER,
+    BENCHES,
+    ELSEWHERE,
+    HIGH,
+    LOW,
+    NEW,
+    OLD,
+    REPLACE,
+    Bench,
+    Row,
+    batch,
+)
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
-Row = tuple[int | None, str | None]
-LOW = KeyRange("integer", None, 10)
-HIGH = KeyRange("integer", 10, None)
-REPLACE = TargetOptions()
 MODES: Sequence[WriteMode] = ("replace", "append", "upsert", "swap")
 
 
-class Bench:
-    """A target with a plan for one small table, and a look at it past the product."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self.url = url
-        self.target = SqlServerTarget(SqlServerResource(url=url))
-        self.connect()
-        self.table = TableRef("sqlserver", "dbo", name)
-        self.plan = self.make_plan()
-
-    def connect(self) -> None:
-        self.client = looking.sqlserver(self.url)
-
-    def make_plan(
-        self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
-    ) -> CopyPlan:
-        key = _column("id", "bigint", pa.int64(), nullable_key)
-        text = _column("note", "nvarchar(40)", pa.string(), True)
-        source = TableRef("postgres", "public", "numbers")
-        return CopyPlan(source, self.table, (key, text), key, primary_key)
-
-    def load(
-        self,
-        rows: Sequence[Row],
-        key_range: KeyRange = LOW,
-        options: TargetOptions = REPLACE,
-        *,
-        target: SqlServerTarget | None = None,
-    ) -> None:
-        with (target or self.target).attempt(
-            self.plan, key_range, options, owner="run-1", data_version="v1"
-        ) as load:
-            receipt = load.load_arrow([_batch(rows[:1]), _batch(rows[1:])])
-            assert receipt.rows == load.staged_rows() == len(rows)
-            load.finalise()
-
-    def ask(self, query: str) -> list[tuple[object, ...]]:
-        return looking.rows(self.client, query)
-
-    def run(self, statement: str) -> None:
-        with closing(self.client.cursor()) as cursor:
-            cursor.execute(statement)
-
-    def rows(self, table: TableRef | None = None) -> list[tuple[object, ...]]:
-        name = (table or self.table).name.replace('"', '""')
-        rows = self.ask(f'SELECT * FROM dbo."{name}"')
-        return sorted(rows, key=lambda row: (row[0] is None, row))
-
-    def left_over(self) -> list[str]:
-        """Tables of this target that should not be there after an attempt."""
-        prefix = staging_prefix(self.table)
-        return [name for name in self.tables() if name.startswith(prefix)]
-
-    def tables(self) -> list[str]:
-        rows = self.ask(
-            "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA = 'dbo'"
-        )
-        return [str(row[0]) for row in rows]
-
-    def in_process_that_dies(self, point: str, work: Callable[[], None]) -> None:
-        """Run in a child process that is killed when it reaches the point."""
-        child = os.fork()
-        if child == 0:
-            try:
-                os.environ[CRASH_AT] = point
-                work()
-            finally:
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == 9
+@pytest.fixture(params=BENCHES)
+def bench(request: pytest.FixtureRequest, stack: Servers) -> Iterator[Bench]:
+    url = getattr(stack, f"{request.param}_url")
+    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
 
 
-@pytest.fixture
-def bench(mssql_url: str) -> Iterator[Bench]:
-    yield from _bench(mssql_url, f"t_{uuid.uuid4().hex[:8]}")
-
-
-def _bench(url: str, name: str) -> Iterator[Bench]:
-    bench = Bench(url, name)
-    yield bench
-    prefix = staging_prefix(bench.table)
-    left = [table for table in bench.tables() if name in table or table.startswith(prefix)]
-    for table in left:
-        quoted = table.replace('"', '""')
-        bench.run(f'DROP TABLE dbo."{quoted}"')
-    bench.client.close()
-
-
-@pytest.fixture
-def own_bench(own_stack: Stack) -> Iterator[Bench]:
+@pytest.fixture(params=BENCHES)
+def own_bench(request: pytest.FixtureRequest, own_stack: Stack) -> Iterator[Bench]:
     """On servers that may be killed."""
-    yield from _bench(own_stack.sqlserver_url, f"t_{uuid.uuid4().hex[:8]}")
-
-
-def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
-    return ColumnPlan(
-        source=Column(name, type_, nullable=nullable),
-        target=Column(name, type_, nullable=nullable),
-        arrow_sql=name,
-        arrow_type=arrow,
-    )
-
-
-def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    ids, notes = [row[0] for row in rows], [row[1] for row in rows]
-    return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
-
-
-OLD: list[Row] = [(1, "old"), (2, "old"), (3, "old")]
-NEW: list[Row] = [(2, "new"), (4, "new\t\n\\ '' 😀"), (5, ""), (6, None)]
-AFTER: dict[WriteMode, list[Row]] = {
-    "replace": NEW,
-    "append": [*OLD, *NEW[1:]],
-    "upsert": [OLD[0], NEW[0], OLD[2], *NEW[1:]],
-    "swap": NEW,
-}
-"""What a target with the rows OLD shows after NEW was loaded into it."""
-ELSEWHERE: list[Row] = [(10, "other range")]
+    url = getattr(own_stack, f"{request.param}_url")
+    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -205,10 +101,8 @@ def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) ->
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(OLD)
     bench.target.prepare(bench.plan, options)
-    marker = "COMMIT TRANSACTION".encode("utf-16-le")
-    plain = looking.unencrypted(bench.url)
-    with LosesAnswer(plain, marker, deliver=committed) as proxy:
-        target = SqlServerTarget(SqlServerResource(url=proxy.url))
+    with LosesAnswer(bench.plain_url, bench.commit, deliver=committed) as proxy:
+        target = bench.at(proxy.url)
         bench.load(NEW, options=options, target=target)
         assert proxy.lost == 1
     bench.target.promote(bench.plan, options)
@@ -226,12 +120,12 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> No
                 own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
             ) as load,
         ):
-            load.load_arrow([_batch(NEW)])
-            own_stack.kill("sqlserver")
+            load.load_arrow([batch(NEW)])
+            own_stack.kill(own_bench.system)
             load.finalise()
         assert getattr(caught.value, "transient", False)
     finally:
-        own_stack.restart("sqlserver")
+        own_stack.restart(own_bench.system)
     own_bench.connect()
     assert own_bench.rows() == OLD
     own_bench.load(NEW)
@@ -241,15 +135,13 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> No
 
 def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
-    plain = looking.unencrypted(bench.url)
-    marker = "COMMIT TRANSACTION".encode("utf-16-le")
-    with LosesAnswer(plain, marker, deliver=False) as proxy:
-        slow = SqlServerTarget(SqlServerResource(url=proxy.url))
+    with LosesAnswer(bench.plain_url, bench.commit, deliver=False) as proxy:
+        slow = bench.at(proxy.url)
         with (
             pytest.raises(RangeBusy, match="taken over"),
             slow.attempt(bench.plan, LOW, REPLACE, owner="slow", data_version="v") as load,
         ):
-            load.load_arrow([_batch(OLD)])
+            load.load_arrow([batch(OLD)])
             reconnect = load._reconnect
 
             def late() -> object:
@@ -263,7 +155,7 @@ def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
 
 def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
-        yield _batch(NEW)
+        yield batch(NEW)
         raise ValueError("the source went away")
 
     bench.target.prepare(bench.plan, REPLACE)
@@ -294,10 +186,10 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
 
 
 def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resources.sqlserver.target.LOCK_SECONDS", 0)
+    monkeypatch.setattr("resources.transactional.target.LOCK_SECONDS", 0)
     bench.target.prepare(bench.plan, REPLACE)
     with bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load:
-        load.load_arrow([_batch(OLD)])
+        load.load_arrow([batch(OLD)])
         with (
             pytest.raises(RangeBusy, match="another run"),
             bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-2", data_version="v"),
@@ -336,8 +228,8 @@ def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
         pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
         bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
     ):
-        load.load_arrow([_batch(OLD)])
-        bench.run(f"INSERT INTO dbo.{load.staging.name} (id) VALUES (7)")
+        load.load_arrow([batch(OLD)])
+        bench.run(f"INSERT INTO {bench.named(load.staging.name)} (id) VALUES (7)")
         load.finalise()
     assert bench.rows() == []
 
@@ -379,10 +271,7 @@ def test_text_keys_differ_by_case_and_trailing_blanks(bench: Bench) -> None:
 
 
 def test_identity_column_of_an_existing_table(bench: Bench) -> None:
-    bench.run(
-        f"CREATE TABLE dbo.{bench.table.name} "
-        "(id bigint IDENTITY(100, 1) NOT NULL PRIMARY KEY, note nvarchar(40) NULL)"
-    )
+    bench.run(f"CREATE TABLE {bench.named()} (id {bench.identity}, note {bench.text} NULL)")
     assert bench.target.prepare(bench.plan, REPLACE) == []
     bench.load(OLD)
     assert bench.rows() == OLD
@@ -405,7 +294,7 @@ def test_clean_spares_the_living(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD))
     with bench.target.attempt(bench.plan, HIGH, REPLACE, owner="living", data_version="v") as load:
-        load.load_arrow([_batch(ELSEWHERE)])
+        load.load_arrow([batch(ELSEWHERE)])
         assert len(bench.target.clean(bench.table)) == 1
         load.finalise()
     assert bench.target.clean(bench.table) == []
@@ -413,19 +302,21 @@ def test_clean_spares_the_living(bench: Bench) -> None:
 
 
 def test_existing_table_is_verified(bench: Bench) -> None:
-    bench.run(f"CREATE TABLE dbo.{bench.table.name} (id int NOT NULL, more int NOT NULL)")
-    with pytest.raises(SchemaDrift, match=r"'id'.*int.*'note' \(nvarchar\(40\)\) is missing"):
+    bench.run(f"CREATE TABLE {bench.named()} (id int NOT NULL, more int NOT NULL)")
+    with pytest.raises(
+        SchemaDrift, match=rf"'id'.*int.*'note' \({re.escape(bench.text)}\) is missing"
+    ):
         bench.target.prepare(bench.plan, REPLACE)
 
 
 def test_column_that_nobody_fills(bench: Bench) -> None:
     bench.run(
-        f"CREATE TABLE dbo.{bench.table.name} "
-        "(id bigint NOT NULL, note nvarchar(40) NULL, more int NOT NULL, less int NULL)"
+        f"CREATE TABLE {bench.named()} "
+        f"(id bigint NOT NULL, note {bench.text} NULL, more int NOT NULL, less int NULL)"
     )
     with pytest.raises(SchemaDrift, match="must not be NULL: 'more'"):
         bench.target.prepare(bench.plan, REPLACE)
-    bench.run(f"ALTER TABLE dbo.{bench.table.name} DROP COLUMN more")
+    bench.run(f"ALTER TABLE {bench.named()} DROP COLUMN more")
     (note,) = bench.target.prepare(bench.plan, REPLACE)
     assert "'less'" in note
     with pytest.raises(InputError, match="swap would lose"):
@@ -433,9 +324,10 @@ def test_column_that_nobody_fills(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["select", "with space", "quote]'\"[", "Žluť.ý 😀"])
-def test_any_name(mssql_url: str, name: str) -> None:
+@pytest.mark.parametrize("system", BENCHES)
+def test_any_name(stack: Servers, system: str, name: str) -> None:
     name = f"{name} {uuid.uuid4().hex[:8]}"
-    for bench in _bench(mssql_url, name):
+    with BENCHES[system](getattr(stack, f"{system}_url"), name) as bench:
         bench.target.prepare(bench.plan, REPLACE)
         bench.load(OLD)
         bench.load(NEW)
@@ -447,99 +339,9 @@ def test_schema_is_created(bench: Bench) -> None:
     bench.plan = replace(bench.plan, target=replace(bench.table, schema=schema))
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(OLD)
-    assert bench.ask(f"SELECT COUNT_BIG(*) FROM {schema}.{bench.table.name}") == [(3,)]
+    assert bench.ask(f"SELECT COUNT(*) FROM {schema}.{bench.table.name}") == [(3,)]
     bench.run(f"DROP TABLE {schema}.{bench.table.name}")
     bench.run(f"DROP SCHEMA {schema}")
-
-
-DECLARED = {
-    "int": ("int", "int"),
-    "n": ("nvarchar(17)", "nvarchar(17)"),
-    "v": ("varchar(max)", "varchar(max)"),
-    "c": ("nchar(3)", "nchar(3)"),
-    "d": ("decimal(38,10)", "decimal(38,10)"),
-    "m": ("money", "money"),
-    "t": ("datetime2(3)", "datetime2(3)"),
-    "o": ("datetimeoffset(7)", "datetimeoffset(7)"),
-    "time": ("time(0)", "time(0)"),
-    "u": ("uniqueidentifier", "uniqueidentifier"),
-    "b": ("varbinary(8)", "varbinary(8)"),
-    "f": ("float", "float"),
-    "r": ("real", "real"),
-    "x": ("xml", "xml"),
-}
-
-
-def test_columns_as_declared(bench: Bench, second_digits: int) -> None:
-    lines = ", ".join(f"[{name}] {declared} NULL" for name, (declared, _) in DECLARED.items())
-    bench.run(
-        f"CREATE TABLE dbo.{bench.table.name} ({lines}, a int NOT NULL, z int IDENTITY NOT NULL, "
-        "twice AS a * 2, PRIMARY KEY (z, a))"
-    )
-    columns = {column.name: column for column in bench.target.resource.columns(bench.table)}
-    assert {name: columns[name].type for name in DECLARED} == {
-        name: expected.replace("(7)", f"({second_digits})")
-        for name, (_, expected) in DECLARED.items()
-    }
-    assert all(columns[name].nullable for name in DECLARED)
-    assert (columns["z"].identity, columns["z"].primary_key, columns["z"].nullable) == (
-        True,
-        1,
-        False,
-    )
-    assert (columns["a"].primary_key, columns["twice"].generated) == (2, True)
-    assert not columns["a"].generated
-
-
-def test_missing_table(bench: Bench) -> None:
-    with pytest.raises(TableMissing, match="does not exist"):
-        bench.target.resource.columns(bench.table)
-
-
-def test_wrong_password(mssql_url: str) -> None:
-    resource = SqlServerResource(url=mssql_url, password="wrong}; password")
-    settings = resource.settings()
-    with contextlib.suppress(pymssql.Error):
-        pymssql.connect(
-            settings.host, settings.user, "wrong", settings.database, port=settings.port
-        ).close()
-        pytest.skip("the server lets this user in with any password")
-    user = re.escape(str(settings.user))
-    with pytest.raises(ConnectionFailed, match=f"login of user '{user}' refused") as caught:
-        resource.ping()
-    assert "wrong" not in str(caught.value)
-
-
-def test_nobody_listens() -> None:
-    resource = SqlServerResource(url="mssql://reader:secret@127.0.0.1:1/db?encrypt=no")
-    with pytest.raises(ConnectionFailed, match=r"sqlserver at 127\.0\.0\.1:1") as caught:
-        resource.ping()
-    assert "secret" not in str(caught.value)
-
-
-def test_certificate_is_verified_unless_said_otherwise(mssql_url: str) -> None:
-    resource = SqlServerResource(url=mssql_url, trust_server_certificate=False)
-    with pytest.raises(ConnectionFailed, match="certificate"):
-        resource.ping()
-
-
-def test_read_arrow_streams_and_translates(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(NEW)
-    resource = bench.target.resource
-    query = f"SELECT id, note FROM dbo.{bench.table.name} ORDER BY id"
-    with resource.read_arrow(query, batch_rows=3) as reader:
-        batches = list(reader)
-    assert [batch.num_rows for batch in batches] == [3, 1]
-    assert pa.Table.from_batches(batches).to_pydict() == {
-        "id": [row[0] for row in NEW],
-        "note": [row[1] for row in NEW],
-    }
-    with (
-        pytest.raises(StatementFailed, match="nowhere"),
-        resource.read_arrow("SELECT * FROM dbo.nowhere") as reader,
-    ):
-        reader.read_all()
 
 
 def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
@@ -550,7 +352,7 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
         with bench.target.attempt(
             bench.plan, key_range, REPLACE, owner="run-1", data_version="v1"
         ) as load:
-            load.load_arrow([_batch(row)])
+            load.load_arrow([batch(row)])
             load.audited_table()
             kept = load.keep_rejected()
         assert bench.rows(kept) == row, "the newest is there"

@@ -1,0 +1,142 @@
+"""The statements of the PostgreSQL target, as text."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+
+from resources.dialects import qualified
+from resources.errors import StatementFailed
+from resources.plan import CopyPlan
+from resources.postgres.errors import broke
+from resources.tables import TableRef
+from resources.target import row_identity
+from resources.transactional.statements import Session, Statements
+
+TRY_SECONDS = 0.1
+"""Between two looks at a lock that somebody else holds."""
+
+
+class PostgresStatements(Statements):
+    """See `Statements`."""
+
+    system = "postgres"
+    overriding = " OVERRIDING SYSTEM VALUE"
+
+    def create_schema(self, table: TableRef) -> str:
+        """Not IF NOT EXISTS, which asks for the right to create one also where it is there."""
+        schema = self.names([table.schema])
+        return (
+            f"DO $ferry$ BEGIN IF to_regnamespace({self.text(schema)}) IS NULL THEN "
+            f"CREATE SCHEMA {schema}; END IF; "
+            # another run was faster
+            "EXCEPTION WHEN duplicate_schema OR unique_violation THEN NULL; END $ferry$"
+        )
+
+    def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
+        """The source's primary key becomes the table's, unless it may be NULL."""
+        lines = [self.definition(column) for column in plan.target_columns]
+        identity = row_identity(plan)
+        nullable = {column.name for column in plan.target_columns if column.nullable}
+        primary_key = () if nullable.intersection(identity) else identity
+        if primary_key:
+            lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
+        statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
+        key = plan.key.target.name
+        if primary_key[:1] != (key,):
+            statements.append(f"CREATE INDEX ON {qualified(table)} ({self.names([key])})")
+        return statements
+
+    def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
+        """Unlogged: a crash of the server empties it, and the range is loaded again then."""
+        lines = ", ".join(self.definition(column) for column in plan.target_columns)
+        return (
+            f"CREATE UNLOGGED TABLE {qualified(staging)} ({lines}) "
+            "WITH (autovacuum_enabled = false)"
+        )
+
+    def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
+        """With the target's indexes, defaults, checks and comments."""
+        like = f"LIKE {qualified(plan.target)} INCLUDING ALL EXCLUDING IDENTITY"
+        return [f"CREATE TABLE {qualified(shadow)} ({like})"]
+
+    def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
+        """DDL is part of the transaction, so that the name may be free for a moment."""
+        return [f"DROP TABLE {qualified(target)}", self.rename(shadow, target.name)]
+
+    def object_id(self, table: TableRef) -> str:
+        """The oid."""
+        return (
+            "SELECT c.oid::bigint FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            f"WHERE n.nspname = {self.text(table.schema)} AND c.relname = {self.text(table.name)}"
+        )
+
+    def rename(self, table: TableRef, name: str) -> str:
+        """ALTER TABLE ... RENAME."""
+        return f"ALTER TABLE {qualified(table)} RENAME TO {self.names([name])}"
+
+    def take(self, session: Session, lock: str, seconds: float) -> bool:
+        """An advisory lock."""
+        until = time.monotonic() + seconds
+        while not session.query(f"SELECT pg_catalog.pg_try_advisory_lock({_number(lock)})")[0][0]:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(TRY_SECONDS)
+        return True
+
+    def release(self, lock: str) -> str:
+        """See `take`."""
+        return f"SELECT pg_catalog.pg_advisory_unlock({_number(lock)})"
+
+    def mark(self, session: Session, staging: TableRef) -> str:
+        """The transaction's own number, of which the server knows what became of it."""
+        return str(session.query("SELECT pg_catalog.pg_current_xact_id()::text")[0][0])
+
+    def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
+        """Asked of the server; after a crash of it, too."""
+        status = f"SELECT pg_catalog.pg_xact_status({self.text(mark)}::xid8)"
+        return bool(session.query(status)[0][0] == "committed")
+
+    def broke(self, error: StatementFailed) -> bool:
+        """By SQLSTATE, which what libpq itself says has not."""
+        return broke(error)
+
+    def missing_types(self, types: Sequence[str]) -> str:
+        """A query with those of some types that are not there."""
+        listed = ", ".join(f"({self.text(type_)})" for type_ in types)
+        return (
+            f"SELECT t FROM (VALUES {listed}) wanted(t) "
+            "WHERE pg_catalog.to_regtype(t) IS NULL ORDER BY t"
+        )
+
+    def lost_by_swap(self, table: TableRef) -> str:
+        """A query with what a table has that its shadow could not have, in words."""
+        oid = f"{self.text(qualified(table))}::regclass"
+        return (
+            "SELECT 'its partitions' FROM pg_catalog.pg_class "
+            f"WHERE oid = {oid} AND relkind = 'p' UNION ALL "
+            "SELECT format('the sequence of column %L', attname) FROM pg_catalog.pg_attribute "
+            f"WHERE attrelid = {oid} AND attnum > 0 AND NOT attisdropped AND "
+            f"pg_catalog.pg_get_serial_sequence({self.text(qualified(table))}, attname) IS NOT NULL"
+        )
+
+    def grants(self, shadow: TableRef, target: TableRef) -> str:
+        """A query with the statements that give the shadow the target's privileges."""
+        return (
+            f"SELECT format('GRANT %s ON %s TO %s', g.privilege_type, "
+            f"{self.text(qualified(shadow))}, CASE WHEN g.grantee = 0 THEN 'PUBLIC' "
+            "ELSE quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END || "
+            "CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END) "
+            "FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) g "
+            f"WHERE c.oid = {self.text(qualified(target))}::regclass AND g.grantee <> c.relowner"
+        )
+
+
+STATEMENTS = PostgresStatements()
+
+
+def _number(lock: str) -> int:
+    """A lock's name as the number that advisory locks have; those are of one database."""
+    return int.from_bytes(hashlib.blake2b(lock.encode(), digest_size=8).digest(), signed=True)

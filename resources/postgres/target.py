@@ -1,0 +1,66 @@
+"""Loads key ranges into PostgreSQL tables, each by one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any
+
+from resources.errors import InputError
+from resources.plan import CopyPlan
+from resources.postgres.ddl import STATEMENTS
+from resources.postgres.load import PostgresLoad
+from resources.postgres.resource import PostgresResource
+from resources.postgres.session import PostgresSession
+from resources.postgres.types import binary_safe
+from resources.tables import TableRef
+from resources.target import TargetOptions
+from resources.transactional.target import TransactionalTarget
+
+
+class PostgresTarget(TransactionalTarget[PostgresSession]):
+    """A PostgreSQL database as a load target: ranges are held by advisory locks.
+
+    Args:
+        resource: the server.
+    """
+
+    resource: PostgresResource
+    sql = STATEMENTS
+
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse also a type that the source has and this database has not.
+
+        See `Target.require`.
+        """
+        super().require(plan, options)
+        own = {
+            column.type: column.name
+            for column in plan.target_columns
+            if not binary_safe(column.type)
+        }
+        missing = self.resource.query(STATEMENTS.missing_types(list(own))) if own else []
+        if missing:
+            listed = "; ".join(
+                f"column {own[type_]!r}: there is no type {type_} on {self.resource.settings()}"
+                for (type_,) in missing
+            )
+            names = ", ".join(f'{own[type_]}: {{type: "text"}}' for (type_,) in missing)
+            raise InputError(
+                f"{plan.target}: {listed}; create it there, or declare columns: {{{names}}}"
+            )
+
+    def _session(self) -> AbstractContextManager[PostgresSession]:
+        return self.resource.session()
+
+    def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
+        return PostgresLoad(resource=self.resource, **parts)
+
+    def _require_swap(self, session: PostgresSession, plan: CopyPlan) -> None:
+        lost = [what for (what,) in session.query(STATEMENTS.lost_by_swap(plan.target))]
+        if lost:
+            raise InputError(f"{plan.target}: swap would lose {', '.join(lost)}; write replace")
+
+    def _before_swap(self, session: PostgresSession, shadow: TableRef, target: TableRef) -> None:
+        for (grant,) in session.query(STATEMENTS.grants(shadow, target)):
+            session.execute(grant)

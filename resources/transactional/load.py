@@ -1,0 +1,214 @@
+"""One key range on its way into a table: loaded out of sight, then one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from resources import crash_points
+from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.retry import retrying
+from resources.tables import TableRef, staging_prefix
+from resources.target import (
+    MOST_REJECTED,
+    TargetOptions,
+    appends,
+    is_rejected,
+    rejected_of,
+    require_staged,
+)
+from resources.transactional.statements import Session, Statements
+
+RESOLVE_SECONDS = 30
+"""How long a lost session may take to end, before nobody can say what became of its commit."""
+
+AnySession = TypeVar("AnySession", bound=Session)
+
+
+class StagingLost(TableferryError):
+    """The server has restarted, and the staged rows are gone with what it kept in memory."""
+
+    transient = True
+
+
+@dataclass
+class TransactionalLoad(Generic[AnySession]):
+    """A held range and its staging table; made by `TransactionalTarget.attempt`.
+
+    The session that holds the range's lock also runs the finalising transaction, so that an attempt
+    that lost its lock cannot finalise. A system adds how rows are loaded.
+    """
+
+    sql: Statements
+    plan: CopyPlan
+    key_range: KeyRange
+    options: TargetOptions
+    table: TableRef
+    """What is written to: the target, or with `swap` its shadow."""
+    lock: str
+    staging: TableRef
+    identity_column: bool
+    """Whether an identity column of the table is written."""
+    session: AnySession
+    _sent: int = field(default=0, init=False)
+    _audited: int | None = field(default=None, init=False)
+    """Rows of the staging table as it is to become visible."""
+    _mark: str | None = field(default=None, init=False)
+    """Of the transaction that was about to commit."""
+
+    def staged_rows(self) -> int:
+        """Rows in the staging table."""
+        return self._number(self.sql.count(self.staging))
+
+    def audited_table(self) -> TableRef:
+        """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        if self._audited is None:
+            self._audited = self._require_staged(self._sent, "sent")
+            if appends(self.plan, self.options):
+                execute, sql = self.session.execute, self.sql
+                execute(sql.drop_known(self.plan, self.table, self.staging))
+                execute(sql.insert_all(self.plan, self.staging, self.table, self._own))
+                self._audited = self.staged_rows()
+        return self.staging
+
+    def keep_rejected(self) -> TableRef:
+        """Rename the staging table, so that the attempt's end does not drop it."""
+        target = self.plan.target
+        rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
+        others = [name for (name,) in rows if is_rejected(target, name)]
+        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+            self.session.execute(self.sql.drop_table(replace(target, name=name)))
+        kept = rejected_of(target, self.key_range.name)
+        self.session.execute(self.sql.rename(self.staging, kept.name))
+        return kept
+
+    def finalise(self) -> int:
+        """Make the range visible by one transaction, and know whether it committed.
+
+        If the connection breaks, the outcome is found out in a new session that first waits for the
+        lock, and so for the end of the lost one.
+
+        Raises:
+            ReceiptMismatch: staging holds another number of rows than were sent, or the range in
+                the target does not hold what it should; the transaction is rolled back.
+            RangeBusy: the lost session's lock went to another run.
+            StagingLost: the server restarted, and the staged rows went with it.
+        """
+        self.audited_table()
+        assert self._audited is not None
+        rows = self._require_staged(self._audited, "audited")
+        kept = 0
+        if self.options.mode == "upsert":
+            kept = self._number(self.sql.count_kept(self.plan, self.table, self.staging, self._own))
+        done = False
+        for attempt in retrying():
+            with attempt:
+                done = self._commit(rows)
+        if not done:
+            raise StagingLost(
+                f"{self.table} range {self.key_range.name}: the server has restarted, and the "
+                "staged rows are gone; nothing was committed"
+            )
+        return kept + rows
+
+    def _commit(self, rows: int) -> bool:
+        """Commit, unless the staged rows are lost with the connection."""
+        try:
+            self._transaction(rows)
+        except StatementFailed as error:
+            if not self.sql.broke(error):
+                self._rollback()
+                raise
+            if self._committed(rows):
+                return True
+            if self.staged_rows() != rows:
+                return False
+            raise
+        except BaseException:
+            self._rollback()
+            raise
+        return True
+
+    def _transaction(self, rows: int) -> None:
+        execute, sql = self.session.execute, self.sql
+        self._mark = None
+        for statement in sql.begin:
+            execute(statement)
+        switches = [sql.allow_identity(self.table, allowed) for allowed in (True, False)]
+        on, off = switches if self.identity_column else (None, None)
+        if on:
+            execute(on)
+        self._write(rows)
+        if off:
+            execute(off)
+        crash_points.reached("inside_finalise")
+        self._mark = sql.mark(self.session, self.staging)
+        execute(sql.commit)
+
+    def _write(self, rows: int) -> None:
+        plan, table, staging = self.plan, self.table, self.staging
+        execute, sql, mode = self.session.execute, self.sql, self.options.mode
+        if mode == "upsert":
+            update = sql.update_known(plan, table, staging)
+            updated = execute(update) if update else 0
+            inserted = execute(sql.insert_new(plan, table, staging))
+            if update and updated + inserted != rows:
+                raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
+        elif appends(self.plan, self.options):
+            execute(sql.insert_new(plan, table, staging))
+        else:
+            execute(sql.delete_range(table, self._own))
+            execute(sql.insert_all(plan, table, staging))
+            shown = self._number(sql.count(table, self._own))
+            if shown != rows:
+                raise self._mismatch(f"{shown}", rows)
+
+    def _mismatch(self, found: str, rows: int) -> ReceiptMismatch:
+        return ReceiptMismatch(
+            f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
+            f"but the target would hold {found}; rolled back"
+        )
+
+    def _rollback(self) -> None:
+        try:
+            self.session.execute(self.sql.rollback)
+        except StatementFailed as error:
+            if not self.sql.broke(error):
+                raise
+
+    def _committed(self, rows: int) -> bool:
+        """Whether the lost session had committed; the range's lock is ours again afterwards."""
+        self.session.close()
+        self.session = self._reconnect()
+        taken = self.sql.take(self.session, self.lock, RESOLVE_SECONDS)
+        if not taken or not self.session.query(self.sql.table_exists(self.staging)):
+            raise RangeBusy(
+                f"{self.table} range {self.key_range.name} was taken over by another run, "
+                "after the connection had broken"
+            )
+        return self._mark is not None and self.sql.committed(
+            self.session, self.staging, self._mark, rows
+        )
+
+    def _reconnect(self) -> AnySession:
+        for attempt in retrying():
+            with attempt:
+                return self._connect()
+        raise AssertionError("a retry loop ends with a result or an error")
+
+    def _connect(self) -> AnySession:
+        """A new session."""
+        raise NotImplementedError
+
+    @property
+    def _own(self) -> str:
+        """Condition: a row of the target that is in this range."""
+        return self.plan.target_range(self.key_range)
+
+    def _require_staged(self, rows: int, which: str) -> int:
+        return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
+
+    def _number(self, query: str) -> int:
+        return int(self.session.query(query)[0][0])

@@ -1,0 +1,226 @@
+"""The statements of a target that publishes a range by one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from resources.dialects import qualified, quote, string_literal
+from resources.errors import StatementFailed
+from resources.plan import CopyPlan
+from resources.registry import system
+from resources.tables import Column, TableRef
+from resources.target import row_identity
+
+
+class Session(Protocol):
+    """A connection in autocommit mode: transactions are opened and ended in SQL."""
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a small result."""
+
+    def execute(self, sql: str) -> int:
+        """Run a statement; returns the number of rows that it changed, or -1."""
+
+    def close(self) -> None:
+        """End the session; harmless if it is gone."""
+
+
+class Statements:
+    """What a system's SQL is for each step. What stands here is standard SQL."""
+
+    system: str
+
+    overriding = ""
+    """What an INSERT says in front of its SELECT, so that it may write an identity column."""
+
+    begin: Sequence[str] = ("BEGIN TRANSACTION",)
+    commit = "COMMIT TRANSACTION"
+    rollback = "ROLLBACK"
+
+    # the table
+
+    def create_schema(self, table: TableRef) -> str:
+        """CREATE SCHEMA if missing."""
+        raise NotImplementedError
+
+    def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
+        """CREATE TABLE of the target or its shadow, and an index on the key column.
+
+        The source's primary key becomes the table's, where it can be one. The index lets a range
+        be deleted and counted without a scan.
+        """
+        raise NotImplementedError
+
+    def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
+        """A heap without any constraint but NOT NULL: the fastest thing to load."""
+        raise NotImplementedError
+
+    def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
+        """An empty shadow of the plan's target, which is there."""
+        return self.create_table(plan, shadow)
+
+    def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
+        """Put the shadow in the target's place, and drop what was there."""
+        raise NotImplementedError
+
+    def object_id(self, table: TableRef) -> str:
+        """A query with what the table keeps for life, if it exists."""
+        raise NotImplementedError
+
+    def rename(self, table: TableRef, name: str) -> str:
+        """Rename a table, within its schema."""
+        raise NotImplementedError
+
+    def drop_table(self, table: TableRef) -> str:
+        """DROP TABLE, if it exists."""
+        return f"DROP TABLE IF EXISTS {qualified(table)}"
+
+    def table_exists(self, table: TableRef) -> str:
+        """A query with one row if the table exists."""
+        return (
+            "SELECT 1 FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE TABLE_SCHEMA = {self.text(table.schema)} AND TABLE_NAME = "
+            f"{self.text(table.name)}"
+        )
+
+    def tables_like(self, table: TableRef, prefix: str) -> str:
+        """The names in the table's schema that begin with a prefix."""
+        return (
+            "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE TABLE_SCHEMA = {self.text(table.schema)} "
+            f"AND LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
+        )
+
+    def required_columns(self, table: TableRef) -> str:
+        """The columns that an INSERT must give: NOT NULL and without a default."""
+        return (
+            "SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS "
+            f"WHERE TABLE_SCHEMA = {self.text(table.schema)} AND TABLE_NAME = "
+            f"{self.text(table.name)} AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL"
+        )
+
+    # the range
+
+    def take(self, session: Session, lock: str, seconds: float) -> bool:
+        """Take a lock of the session, unless somebody else holds it for longer than that."""
+        raise NotImplementedError
+
+    def release(self, lock: str) -> str:
+        """Give the session's lock back."""
+        raise NotImplementedError
+
+    def allow_identity(self, table: TableRef, allowed: bool) -> str | None:
+        """Allow or forbid to write the table's identity column in this session, where that must
+        be said."""
+        return None
+
+    def mark(self, session: Session, staging: TableRef) -> str:
+        """Do, as the last step of a transaction, what `committed` will look for."""
+        raise NotImplementedError
+
+    def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
+        """Whether a transaction that a lost session ran had committed.
+
+        Args:
+            session: a new one, which holds the range's lock.
+            staging: the staging table, which is there.
+            mark: of `mark`.
+            rows: that the staging table had.
+        """
+        raise NotImplementedError
+
+    def broke(self, error: StatementFailed) -> bool:
+        """Whether the connection is gone, so that nobody knows what the statement did."""
+        raise NotImplementedError
+
+    # the rows
+
+    def count(self, table: TableRef, condition: str = "1 = 1") -> str:
+        """Count rows, however many there are."""
+        return (
+            f"SELECT {system(self.system).dialect.count} FROM {qualified(table)} WHERE {condition}"
+        )
+
+    def delete_range(self, table: TableRef, condition: str) -> str:
+        """Remove a key range."""
+        return f"DELETE FROM {qualified(table)} WHERE {condition}"
+
+    def insert_all(
+        self, plan: CopyPlan, table: TableRef, rows_of: TableRef, condition: str = "1 = 1"
+    ) -> str:
+        """Copy rows."""
+        return (
+            f"{self._insert(plan, table)} "
+            f"SELECT {self.columns(plan)} FROM {qualified(rows_of)} WHERE {condition}"
+        )
+
+    def insert_new(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+        """Copy the staged rows whose primary key the table does not have."""
+        return (
+            f"{self._insert(plan, table)} SELECT {self.columns(plan)} "
+            f"FROM {qualified(staging)} AS s WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
+        )
+
+    def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+        """Remove the staged rows whose primary key the table has."""
+        return (
+            f"DELETE FROM {qualified(staging)} AS s WHERE EXISTS "
+            f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
+        )
+
+    def count_kept(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
+        """Count the rows whose primary key was not staged."""
+        return (
+            f"SELECT {system(self.system).dialect.count} FROM {qualified(table)} AS t "
+            f"WHERE ({condition}) AND NOT EXISTS "
+            f"(SELECT 1 FROM {qualified(staging)} AS s WHERE {self.same_row(plan)})"
+        )
+
+    def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
+        """Overwrite the rows whose primary key was staged; None if there is nothing but the key."""
+        assignments = self.assignments(plan)
+        return assignments and (
+            f"UPDATE {qualified(table)} AS t SET {assignments} "
+            f"FROM {qualified(staging)} AS s WHERE {self.same_row(plan)}"
+        )
+
+    def assignments(self, plan: CopyPlan) -> str:
+        """The columns besides the primary key, each set to what was staged."""
+        identity = row_identity(plan)
+        others = [column.name for column in plan.target_columns if column.name not in identity]
+        return ", ".join(f"{self.names([name])} = s.{self.names([name])}" for name in others)
+
+    def same_row(self, plan: CopyPlan) -> str:
+        """Condition: the rows `t` and `s` have one primary key."""
+        by_name = {column.name: column for column in plan.target_columns}
+        return " AND ".join(self.equal(by_name[name]) for name in row_identity(plan))
+
+    def equal(self, column: Column) -> str:
+        """Condition: the rows `t` and `s` have the same in a column."""
+        name = self.names([column.name])
+        return f"t.{name} = s.{name}"
+
+    # the words
+
+    def names(self, columns: Sequence[str]) -> str:
+        """Quoted column names, separated by commas."""
+        return ", ".join(quote(self.system, column) for column in columns)
+
+    def columns(self, plan: CopyPlan) -> str:
+        """The plan's columns as a list."""
+        return self.names([column.name for column in plan.target_columns])
+
+    def definition(self, column: Column) -> str:
+        """A column of CREATE TABLE."""
+        return (
+            f"{self.names([column.name])} {column.type} {'NULL' if column.nullable else 'NOT NULL'}"
+        )
+
+    def text(self, value: str) -> str:
+        """A text literal."""
+        return string_literal(self.system, value)
+
+    def _insert(self, plan: CopyPlan, table: TableRef) -> str:
+        return f"INSERT INTO {qualified(table)} ({self.columns(plan)}){self.overriding}"

@@ -1,0 +1,265 @@
+"""A server as a load target whose ranges are published by transactions of one session."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Generic
+
+from resources import crash_points
+from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import Column, TableRef, staging_name, staging_prefix
+from resources.target import (
+    Alive,
+    TargetOptions,
+    check_mode,
+    is_rejected,
+    nobody_else,
+    rejected_of,
+    shadow_of,
+    written_to,
+)
+from resources.target_columns import unfilled, verify_columns
+from resources.transactional.load import AnySession, TransactionalLoad
+from resources.transactional.statements import Statements
+from resources.types.planner import compatible
+
+LOCK_SECONDS = 10
+"""How long an attempt waits for a range's lock: a session whose client was killed ends by itself,
+but a statement that it was running may have to end first."""
+
+
+class TransactionalTarget(Generic[AnySession]):
+    """See `Target`.
+
+    A range is held by a lock of a session, loaded into a staging table, and made visible by one
+    transaction of that same session. The server gives the lock back when the session ends, so that
+    it alone tells whether an attempt lives, and `alive` is never asked.
+
+    Args:
+        resource: the server, an `Endpoint`.
+    """
+
+    sql: Statements
+
+    def __init__(self, resource: Any) -> None:
+        self.resource = resource
+        self._identities: dict[TableRef, set[str]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.resource.settings()})"
+
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse a write mode that the plan cannot serve. See `Target.require`."""
+        check_mode(plan, options)
+
+    def prepare(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
+    ) -> list[str]:
+        """Create the table, and its schema, if missing; else verify it. See `Target.prepare`."""
+        self.require(plan, options)
+        notes: list[str] = []
+        self._identities = {plan.target: set(), shadow_of(plan.target): set()}
+        with self._session() as session:
+            if not session.query(self.sql.table_exists(plan.target)):
+                session.execute(self.sql.create_schema(plan.target))
+                self._create(session, plan)
+            else:
+                columns = found or self.resource.columns(plan.target)
+                notes += self._verify(session, plan, options, columns)
+                self._identities[plan.target] = _identities(columns)
+            if options.mode == "swap":
+                self._ensure_shadow(session, plan)
+        return notes
+
+    @contextlib.contextmanager
+    def attempt(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+    ) -> Iterator[Any]:
+        """Hold the range by a session's lock, with a staging table. See `Target.attempt`."""
+        table = written_to(plan, options)
+        lock = staging_name(plan.target, key_range.name)
+        # a name of its own, so that "gone" can never be somebody else's doing
+        staging = replace(table, name=f"{lock}_{uuid.uuid4().hex[:12]}")
+        if table not in self._identities:
+            self._identities[table] = _identities(self.resource.columns(table))
+        identity = self._identities[table]
+        with contextlib.ExitStack() as stack:
+            session = stack.enter_context(self._session())
+            if not self.sql.take(session, lock, LOCK_SECONDS):
+                raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
+            self._drop_all(session, table, lock)
+            session.execute(self.sql.create_staging(plan, staging))
+            load = self._load(
+                stack,
+                sql=self.sql,
+                plan=plan,
+                key_range=key_range,
+                options=options,
+                table=table,
+                lock=lock,
+                staging=staging,
+                identity_column=any(column.name in identity for column in plan.target_columns),
+                session=session,
+            )
+            try:
+                yield load
+            finally:
+                # if the server is away, the next attempt or `clean` drops it
+                with contextlib.suppress(TableferryError):
+                    load.session.execute(self.sql.drop_table(staging))
+                    load.session.execute(self.sql.release(lock))
+                load.session.close()
+
+    def identity(self, table: TableRef) -> str | None:
+        """The table's object id, which a new name leaves alone."""
+        rows = self.resource.query(self.sql.object_id(table))
+        return str(rows[0][0]) if rows else None
+
+    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Put the shadow in the target's place, and drop the old table, in one transaction."""
+        shadow, target = shadow_of(plan.target), plan.target
+        with self._session() as session, self._transaction(session):
+            if session.query(self.sql.table_exists(shadow)):
+                self._before_swap(session, shadow, target)
+                for statement in self.sql.put_in_place(shadow, target):
+                    session.execute(statement)
+                crash_points.reached("inside_swap")
+
+    def retire(
+        self,
+        plan: CopyPlan,
+        ranges: Sequence[KeyRange],
+        into: Sequence[KeyRange],
+        options: TargetOptions,
+    ) -> None:
+        """Nothing to do: a range's rows are found by their keys, whatever range they came with."""
+
+    def clean(
+        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+    ) -> list[str]:
+        """Drop the staging tables of ranges that no session holds. See `Target.clean`."""
+        prefix = staging_prefix(target)
+        lock_length = len(staging_name(target, ""))
+        dropped = []
+        with self._session() as session:
+            names = [row[0] for row in session.query(self.sql.tables_like(target, prefix))]
+            found = [name for name in names if rejected or not is_rejected(target, name)]
+            for lock in sorted({name[:lock_length] for name in found}):
+                if self.sql.take(session, lock, 0):
+                    dropped += self._drop_all(session, target, lock, rejected=rejected)
+                    session.execute(self.sql.release(lock))
+        return dropped
+
+    def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
+        """The range's rows that failed their audit. See `Target.rejected_table`."""
+        kept = rejected_of(plan.target, key_range.name)
+        return kept if self.resource.query(self.sql.table_exists(kept)) else None
+
+    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
+        """Rows of the range that are committed."""
+        table = written_to(plan, options)
+        query = self.sql.count(table, plan.target_range(key_range))
+        return int(self.resource.query(query)[0][0])
+
+    def _session(self) -> AbstractContextManager[AnySession]:
+        """A session of its own, closed at the end, and its locks released."""
+        raise NotImplementedError
+
+    def _load(self, stack: contextlib.ExitStack, **parts: Any) -> TransactionalLoad[AnySession]:
+        """The load of a held range; what it opens may end with the stack."""
+        raise NotImplementedError
+
+    def _before_swap(self, session: AnySession, shadow: TableRef, target: TableRef) -> None:
+        """What else the shadow needs before it takes the target's place."""
+
+    def _require_swap(self, session: AnySession, plan: CopyPlan) -> None:
+        """Refuse to swap a table of which the shadow would not have everything."""
+
+    def _create(self, session: AnySession, plan: CopyPlan) -> None:
+        try:
+            with self._transaction(session):
+                for statement in self.sql.create_table(plan, plan.target):
+                    session.execute(statement)
+        except StatementFailed:
+            # another run may have been faster; its table is as good
+            if not session.query(self.sql.table_exists(plan.target)):
+                raise
+
+    def _verify(
+        self,
+        session: AnySession,
+        plan: CopyPlan,
+        options: TargetOptions,
+        columns: Sequence[Column],
+    ) -> list[str]:
+        verify_columns(plan, columns, compatible)
+        others = unfilled(plan, columns)
+        required = {row[0] for row in session.query(self.sql.required_columns(plan.target))}
+        blocking = [column.name for column in others if column.name in required]
+        if blocking:
+            raise SchemaDrift(
+                f"{plan.target} has columns that the transfer does not write and that must not be "
+                f"NULL: {', '.join(map(repr, blocking))}"
+            )
+        if options.mode == "swap":
+            self._require_swap(session, plan)
+        if others and options.mode == "swap":
+            raise InputError(
+                f"{plan.target}: swap would lose the columns that the transfer does not write: "
+                f"{', '.join(repr(column.name) for column in others)}"
+            )
+        return [
+            f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
+            "default or NULL"
+            for column in others
+        ]
+
+    def _ensure_shadow(self, session: AnySession, plan: CopyPlan) -> None:
+        """A shadow that holds all of the target, so that ranges that are skipped are in it too."""
+        shadow = shadow_of(plan.target)
+        if session.query(self.sql.table_exists(shadow)):
+            return verify_columns(plan, self.resource.columns(shadow), compatible)
+        with self._transaction(session):
+            for statement in self.sql.create_shadow(plan, shadow):
+                session.execute(statement)
+            session.execute(self.sql.insert_all(plan, shadow, plan.target))
+
+    @contextlib.contextmanager
+    def _transaction(self, session: AnySession) -> Iterator[None]:
+        for statement in self.sql.begin:
+            session.execute(statement)
+        try:
+            yield
+            session.execute(self.sql.commit)
+        except BaseException:
+            with contextlib.suppress(TableferryError):
+                session.execute(self.sql.rollback)
+            raise
+
+    def _drop_all(
+        self, session: AnySession, table: TableRef, prefix: str, *, rejected: bool = True
+    ) -> list[str]:
+        """Drop what an earlier attempt left under this lock, which is ours now."""
+        names = [str(row[0]) for row in session.query(self.sql.tables_like(table, prefix))]
+        found = [name for name in names if rejected or not is_rejected(table, name)]
+        for name in found:
+            session.execute(self.sql.drop_table(replace(table, name=name)))
+        return found
+
+
+def _identities(columns: Sequence[Column]) -> set[str]:
+    """The names of those that the server numbers."""
+    return {column.name for column in columns if column.identity}

@@ -1,0 +1,114 @@
+"""SQL Server's resource, and what its tables and columns are said to be."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pymssql
+import pytest
+
+from resources.errors import ConnectionFailed, StatementFailed, TableMissing
+from resources.sqlserver.resource import SqlServerResource
+from tests.integration.target_bench import NEW, REPLACE, Bench, SqlServerBench
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def bench(mssql_url: str) -> Iterator[Bench]:
+    with SqlServerBench(mssql_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
+
+
+DECLARED = {
+    "int": ("int", "int"),
+    "n": ("nvarchar(17)", "nvarchar(17)"),
+    "v": ("varchar(max)", "varchar(max)"),
+    "c": ("nchar(3)", "nchar(3)"),
+    "d": ("decimal(38,10)", "decimal(38,10)"),
+    "m": ("money", "money"),
+    "t": ("datetime2(3)", "datetime2(3)"),
+    "o": ("datetimeoffset(7)", "datetimeoffset(7)"),
+    "time": ("time(0)", "time(0)"),
+    "u": ("uniqueidentifier", "uniqueidentifier"),
+    "b": ("varbinary(8)", "varbinary(8)"),
+    "f": ("float", "float"),
+    "r": ("real", "real"),
+    "x": ("xml", "xml"),
+}
+
+
+def test_columns_as_declared(bench: Bench, second_digits: int) -> None:
+    lines = ", ".join(f"[{name}] {declared} NULL" for name, (declared, _) in DECLARED.items())
+    bench.run(
+        f"CREATE TABLE dbo.{bench.table.name} ({lines}, a int NOT NULL, z int IDENTITY NOT NULL, "
+        "twice AS a * 2, PRIMARY KEY (z, a))"
+    )
+    columns = {column.name: column for column in bench.target.resource.columns(bench.table)}
+    assert {name: columns[name].type for name in DECLARED} == {
+        name: expected.replace("(7)", f"({second_digits})")
+        for name, (_, expected) in DECLARED.items()
+    }
+    assert all(columns[name].nullable for name in DECLARED)
+    assert (columns["z"].identity, columns["z"].primary_key, columns["z"].nullable) == (
+        True,
+        1,
+        False,
+    )
+    assert (columns["a"].primary_key, columns["twice"].generated) == (2, True)
+    assert not columns["a"].generated
+
+
+def test_missing_table(bench: Bench) -> None:
+    with pytest.raises(TableMissing, match="does not exist"):
+        bench.target.resource.columns(bench.table)
+
+
+def test_wrong_password(mssql_url: str) -> None:
+    resource = SqlServerResource(url=mssql_url, password="wrong}; password")
+    settings = resource.settings()
+    with contextlib.suppress(pymssql.Error):
+        pymssql.connect(
+            settings.host, settings.user, "wrong", settings.database, port=settings.port
+        ).close()
+        pytest.skip("the server lets this user in with any password")
+    user = re.escape(str(settings.user))
+    with pytest.raises(ConnectionFailed, match=f"login of user '{user}' refused") as caught:
+        resource.ping()
+    assert "wrong" not in str(caught.value)
+
+
+def test_nobody_listens() -> None:
+    resource = SqlServerResource(url="mssql://reader:secret@127.0.0.1:1/db?encrypt=no")
+    with pytest.raises(ConnectionFailed, match=r"sqlserver at 127\.0\.0\.1:1") as caught:
+        resource.ping()
+    assert "secret" not in str(caught.value)
+
+
+def test_certificate_is_verified_unless_said_otherwise(mssql_url: str) -> None:
+    resource = SqlServerResource(url=mssql_url, trust_server_certificate=False)
+    with pytest.raises(ConnectionFailed, match="certificate"):
+        resource.ping()
+
+
+def test_read_arrow_streams_and_translates(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(NEW)
+    resource = bench.target.resource
+    query = f"SELECT id, note FROM dbo.{bench.table.name} ORDER BY id"
+    with resource.read_arrow(query, batch_rows=3) as reader:
+        batches = list(reader)
+    assert [batch.num_rows for batch in batches] == [3, 1]
+    assert pa.Table.from_batches(batches).to_pydict() == {
+        "id": [row[0] for row in NEW],
+        "note": [row[1] for row in NEW],
+    }
+    with (
+        pytest.raises(StatementFailed, match="nowhere"),
+        resource.read_arrow("SELECT * FROM dbo.nowhere") as reader,
+    ):
+        reader.read_all()
