@@ -24,9 +24,11 @@ def count_by_range(
     found: dict[str, int] = {}
     table = plan.source if side == "source" else plan.target
     key = plan.key.source if side == "source" else plan.key.target
+    where = plan.where if side == "source" else None
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
-        figures = measure(endpoint, table, side, Grouped.by_range(chunk, key, table.system))
+        grouped = Grouped.by_range(chunk, key, table.system, where)
+        figures = measure(endpoint, table, side, grouped)
         for number, key_range in enumerate(chunk):
             found[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
     return found

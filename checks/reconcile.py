@@ -93,7 +93,7 @@ def reconcile_all(
         chunk = ranges[start : start + MOST_RANGES]
         began = time.monotonic()
         groups: dict[Side, Grouped] = {
-            "source": Grouped.by_range(chunk, plan.key.source, plan.source.system),
+            "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.where),
             "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
         }
         own = _known(digests, columns, chunk, taken)

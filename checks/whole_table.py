@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from checks.checksum import both_sides
 from checks.counts import count_by_range
 from checks.verdict import Verdict
-from resources.dialects import qualified, quote
+from resources.dialects import filtered, qualified, quote
+from resources.digest.fields import Side
 from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
@@ -66,10 +67,11 @@ def _timed(check: Callable[[], Callable[[float], Verdict]]) -> Verdict:
 def _total_rows(
     plan: CopyPlan, source: Endpoint, target: Endpoint, snapshot: str | None
 ) -> Callable[[float], Verdict]:
-    everything = Grouped("0", "1 = 1")
-    both = both_sides(
-        plan, source, target, {"source": everything, "target": everything}, snapshot=snapshot
-    )
+    grouped: dict[Side, Grouped] = {
+        "source": Grouped("0", filtered("1 = 1", plan.where)),
+        "target": Grouped("0", "1 = 1"),
+    }
+    both = both_sides(plan, source, target, grouped, snapshot=snapshot)
     rows = [figures.get(0, {ROWS: 0})[ROWS] for figures in both]
     return lambda seconds: Verdict(
         check=TOTAL_ROWS,

@@ -26,6 +26,11 @@ def string_literal(system: str, text: str) -> str:
     return _system(system).dialect.literal(text)
 
 
+def filtered(condition: str, where: str | None) -> str:
+    """A condition that also holds a row filter to its word, whatever comments end that."""
+    return f"({condition}) AND (\n{where}\n)" if where else condition
+
+
 def predicate(column: Column, key_range: KeyRange, system: str) -> str:
     """The WHERE condition, in the system's SQL, that selects exactly the rows of a key range.
 

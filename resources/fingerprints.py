@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from resources.dialects import qualified, quote
+from resources.dialects import filtered, qualified, quote
 from resources.digest.definition import definition
 from resources.digest.expressions import RowDigest
 from resources.digest.fields import all_fields, fields, own_field
@@ -101,7 +101,7 @@ def fingerprints(
     }
     for chunk in _chunks(ranges, endpoint.system):
         number_of = range_number(chunk, plan.key.source, system)
-        where = within(chunk, plan.key.source, system)
+        where = filtered(within(chunk, plan.key.source, system), plan.where)
         sql = (
             f"SELECT r, {own.dialect.count}{figures} FROM (SELECT {number_of} AS r{selected}"
             f" FROM {qualified(table)} WHERE {where}{own.dialect.barrier}) AS counted GROUP BY r"
@@ -130,7 +130,7 @@ def _contents(
             endpoint,
             plan.source,
             "source",
-            Grouped.by_range(chunk, plan.key.source, endpoint.system),
+            Grouped.by_range(chunk, plan.key.source, endpoint.system, plan.where),
             digest=digest,
             figures=figures,
             snapshot=snapshot,

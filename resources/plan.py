@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from resources.delimited import concatenated
-from resources.dialects import predicate, qualified
+from resources.dialects import filtered, predicate, qualified
 from resources.keys.range import KeyRange
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -63,6 +63,8 @@ class CopyPlan:
     """What the wire format `text` is between these two systems; None if they share none."""
     long_calendar: bool = False
     """The target is a ClickHouse whose dates reach from 0001 to 9999, not from 1900 to 2299."""
+    where: str | None = None
+    """Which rows of the source there are to copy, in its SQL; None: all."""
     observed: bool = False
     """The target's columns are those of its catalog, see `resources.digest.fields.observed`."""
 
@@ -88,7 +90,8 @@ class CopyPlan:
             selected = ", ".join(
                 f"{sql} AS ferry__{position}" for position, sql in enumerate(found)
             )
-        table, where = rows_of or qualified(self.source), self.source_range(key_range)
+        table = rows_of or qualified(self.source)
+        where = self.source_key(key_range) if rows_of else self.source_range(key_range)
         query = f"SELECT {selected} FROM {table} WHERE {where}"
         return system(self.source.system).dialect.exported(query) if wire == "text" else query
 
@@ -96,9 +99,13 @@ class CopyPlan:
         """Whether the rows travel with terminators that are chosen for each attempt."""
         return wire == "text" and self.text_format == "delimited"
 
-    def source_range(self, key_range: KeyRange) -> str:
+    def source_key(self, key_range: KeyRange) -> str:
         """The condition on the source's key."""
         return predicate(self.key.source, key_range, self.source.system)
+
+    def source_range(self, key_range: KeyRange) -> str:
+        """The condition that a row of the source meets which belongs to a key range."""
+        return filtered(self.source_key(key_range), self.where)
 
     def target_range(self, key_range: KeyRange) -> str:
         """The condition on the target's key."""

@@ -223,6 +223,8 @@ class Transfer(Section):
     """The table to move: system://schema.table, or connection://schema.table."""
     hops: Annotated[list[HopSpec], Field(min_length=1)]
     """Target tables, in order; each is read from the one before."""
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """Only the rows that meet this condition, in the source's SQL."""
     key: Annotated[str, Field(min_length=1)]
     """Integer, date, timestamp or uuid column that the ranges are cut by."""
     ranges: RangesSpec = RangesSpec(rows=250_000)

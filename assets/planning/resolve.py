@@ -15,10 +15,11 @@ from assets.planning.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.verdict import CHECK_NAMES, Level
 from resources.connections import url_variable
+from resources.dialects import filtered, qualified
 from resources.digest.fields import all_fields, with_columns
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
-from resources.errors import InputError
+from resources.errors import InputError, StatementFailed
 from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -163,6 +164,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
     columns = servers.endpoint(transfer.source).columns(transfer.source)
+    _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
     if transfer.only is not None:
@@ -193,6 +195,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                     transfer.write,
                     (spec.engine, spec.order_by, spec.partition_by),
                     [column.on_overflow for column in plan.columns],
+                    *([plan.where] if plan.where else []),
                 ),
                 existing=existing,
             )
@@ -278,7 +281,28 @@ def _plan_hop(
         names = {column.name for column in new_columns(plan, existing)}
         ignored = {one.source.name for one in plan.columns if one.target.name in names}
         plan = planned({*exclude, *ignored})
+    if number == 1:
+        plan = replace(plan, where=transfer.where)
     return _with_figures(transfer, plan) if transfer.figures else plan
+
+
+def _require_filter(transfer: Transfer, servers: Servers) -> None:
+    """Refuse a row filter that the source does not understand, or that does not end in itself."""
+    if transfer.where is None:
+        return
+    found = f"{transfer.transfer}: where: {transfer.where!r}"
+    first, last = system(transfer.source.system).dialect.limited(1)
+    table, nowhere = qualified(transfer.source), filtered("1 = 0", transfer.where)
+    try:
+        rows = servers.endpoint(transfer.source).query(
+            f"SELECT {first}1 FROM {table} WHERE {nowhere}{last}"
+        )
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        raise InputError(f"{found} is no condition on rows of {transfer.source}: {error}") from None
+    if rows:
+        raise InputError(f"{found} should be one condition; its parentheses do not match")
 
 
 def _with_figures(transfer: Transfer, plan: CopyPlan) -> CopyPlan:

@@ -141,7 +141,8 @@ def _growth(
     """The ranges that the keys in the source need, beyond the known ones."""
     known, key = known_ranges(transfer, hops, instance), hops[0].plan.key.source
     above = top_bound(known) if known else None
-    stats = key_statistics(servers.endpoint(transfer.source), transfer.source, key, above=above)
+    source = servers.endpoint(transfer.source)
+    stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
     spec = transfer.ranges.model_dump(exclude_none=True)
     return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resources.dialects import qualified
+from resources.dialects import filtered, qualified
 from resources.digest.expressions import RowDigest
 from resources.digest.fields import Field, Side
 from resources.digest.placement import client_computes, digested
@@ -43,9 +43,19 @@ class Grouped:
     where: str
 
     @classmethod
-    def by_range(cls, ranges: Sequence[KeyRange], key: Column, system: str) -> Grouped:
-        """The rows of some ranges, each a group, numbered by its position."""
-        return cls(range_number(ranges, key, system), within(ranges, key, system))
+    def by_range(
+        cls, ranges: Sequence[KeyRange], key: Column, system: str, where: str | None = None
+    ) -> Grouped:
+        """The rows of some ranges, each a group, numbered by its position.
+
+        Args:
+            ranges: that do not overlap.
+            key: the column that they are cut by.
+            system: whose SQL.
+            where: a row filter.
+        """
+        rows = filtered(within(ranges, key, system), where)
+        return cls(range_number(ranges, key, system), rows)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resources import registry
-from resources.dialects import predicate, qualified, quote
+from resources.dialects import filtered, predicate, qualified, quote
 from resources.endpoint import Endpoint
 from resources.keys.kind import key_kind, to_bound, to_number
 from resources.keys.range import Bound, KeyKind, KeyRange
@@ -35,7 +35,12 @@ class KeyStatistics:
 
 
 def key_statistics(
-    endpoint: Endpoint, table: TableRef, column: Column, *, above: Bound | None = None
+    endpoint: Endpoint,
+    table: TableRef,
+    column: Column,
+    *,
+    above: Bound | None = None,
+    where: str | None = None,
 ) -> KeyStatistics:
     """Read the distribution of a key column.
 
@@ -48,14 +53,15 @@ def key_statistics(
         table: The table or view.
         column: Its key.
         above: Look only at keys at or above this; that is all that growth needs, and cheap.
+        where: Only the rows that meet this condition.
 
     Raises:
         InputError: the column cannot be a key, or the system is not a source.
     """
     kind = key_kind(column, endpoint.system)[0]
-    where = predicate(column, KeyRange(kind, above), endpoint.system)
+    rows_of = filtered(predicate(column, KeyRange(kind, above), endpoint.system), where)
     source = registry.system(endpoint.system).as_source()
-    rows, quantiles = source.quantiles(endpoint, table, column, kind, where)
+    rows, quantiles = source.quantiles(endpoint, table, column, kind, rows_of)
     # rows may have come or gone between the queries, hence the sorting
     bounds = sorted((to_bound(v, kind) for v in quantiles if v is not None), key=to_number)
     if not rows or not bounds:
