@@ -27,6 +27,9 @@ SHADOW, DIGEST = "__ferry_shadow", 12
 REJECTED = "_rejected"
 """What the name of a staging table that failed its audit ends with."""
 
+ATTEMPT = "<attempt>"
+"""In a statement that is only shown: what makes the names of an attempt its own."""
+
 MOST_REJECTED = 10
 """Of one target: enough to see what is wrong, too few to fill a disk."""
 
@@ -141,6 +144,23 @@ class Target(Protocol):
         Raises:
             SchemaDrift: the table exists and differs; the message shows the difference.
             InputError: the table and the write mode do not go together.
+        """
+
+    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
+        """The statements that `prepare` would send, to be shown. Nothing is sent.
+
+        Args:
+            plan: the hop.
+            options: as given to `prepare`.
+            creates: the table is not there yet.
+        """
+
+    def publication(
+        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
+    ) -> list[str]:
+        """The statements by which `attempt` and `finalise` would make a range visible, likewise.
+
+        What the server would be asked on the way, and locks, are left out.
         """
 
     def attempt(

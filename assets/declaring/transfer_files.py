@@ -84,6 +84,10 @@ class TransferFolder:
     files: Mapping[str, YamlFile] = field(default_factory=dict, repr=False)
     """Where the transfers are declared, by name."""
 
+    def only(self, name: str) -> TransferFolder:
+        """The folder as if it held this one valid transfer."""
+        return TransferFolder(self.path, {name: self.transfers[name]}, (), self.files)
+
     def transfer(self, name: str) -> Transfer:
         """The transfer of that name.
 

@@ -10,6 +10,7 @@ from typing import cast
 import click
 
 from checks.verdict import LEVELS, Level
+from pipelines.command.moving import run
 from pipelines.command.plugins import Commands
 from pipelines.command.setting_up import init, schema
 from pipelines.command.shell import (
@@ -17,9 +18,11 @@ from pipelines.command.shell import (
     as_json,
     end,
     name_of_transfer,
+    names_of_transfers,
     print_json,
     tell_of_waiting,
     user_errors,
+    verbosity,
     wide_too,
 )
 from resources.errors import TableferryError
@@ -32,7 +35,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("transfers", nargs=-1)
+@names_of_transfers
 @as_json
 @user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
@@ -131,51 +134,6 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 
 @main.command()
 @name_of_transfer
-@click.option("--hop", type=int, help="This hop only, counted from 1.")
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
-@click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
-@click.option("--force", is_flag=True, help="Move also what is unchanged.")
-@click.option("--profile", help="Knobs to use: safe, balanced or throughput.")
-@wide_too
-@as_json
-@user_errors
-def run(
-    transfer: str,
-    hop: int | None,
-    ranges: Sequence[str],
-    failed: bool,
-    force: bool,
-    profile: str | None,
-    wide: bool,
-    as_json: bool,
-) -> None:
-    """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green."""
-    from pipelines.command import runner
-    from pipelines.command.render import console, live_progress, show_ranges
-    from pipelines.command.session import open_session
-
-    session = open_session(transfer)
-    tell_of_waiting(runner.waits_for(session, transfer))
-    with live_progress(shown=not as_json and sys.stderr.isatty()) as on_progress:
-        view = runner.run(
-            session,
-            transfer,
-            hop=hop,
-            ranges=ranges,
-            failed=failed,
-            force=force,
-            profile=profile,
-            on_progress=on_progress,
-        )
-    if as_json:
-        print_json(view.json())
-    else:
-        show_ranges(console(), "run", view, wide=wide)
-    end(view.errors)
-
-
-@main.command()
-@name_of_transfer
 @wide_too
 @as_json
 @user_errors
@@ -197,9 +155,16 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
 @name_of_transfer
 @click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@verbosity
 @as_json
 @user_errors
-def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bool) -> None:
+def check(
+    transfer: str,
+    level: Level | None,
+    ranges: Sequence[str],
+    log_level: str | None,
+    as_json: bool,
+) -> None:
     """Reconcile committed ranges without moving data, and run their expectations.
 
     Exit code 0 only if all agree, and no range is failed or missing. Without --range, the tables
@@ -211,7 +176,7 @@ def check(transfer: str, level: Level | None, ranges: Sequence[str], as_json: bo
 
     session = open_session(transfer)
     tell_of_waiting(runner.waits_for(session, transfer))
-    view = runner.check(session, transfer, level=level, ranges=ranges)
+    view = runner.check(session, transfer, level=level, ranges=ranges, log_level=log_level)
     if as_json:
         print_json(view.json())
     else:
@@ -315,7 +280,7 @@ def dev(port: int, host: str) -> None:
 
 
 @main.command()
-@click.argument("transfers", nargs=-1)
+@names_of_transfers
 @as_json
 @user_errors
 def clean(transfers: Sequence[str], as_json: bool) -> None:
@@ -360,5 +325,5 @@ def _say_if_nothing_is_recorded() -> None:
         click.echo(f"ferry: {line}", err=True)
 
 
-for command in (init, schema):
+for command in (init, run, schema):
     main.add_command(command)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -56,8 +57,10 @@ from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
 
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-"""Run config: the commands say themselves what went wrong."""
+
+def _logging(level: str | None) -> dict[str, Any]:
+    """Run config; without a level nothing is logged: the commands say themselves what is wrong."""
+    return {"loggers": {"console": {"config": {"log_level": level or "CRITICAL"}}}}
 
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
@@ -88,6 +91,7 @@ def run(
     force: bool = False,
     profile: str | None = None,
     on_progress: OnProgress = unwatched,
+    log_level: str | None = None,
 ) -> TransferView:
     """Move what needs moving, through the same job as Dagster's UI uses.
 
@@ -100,6 +104,7 @@ def run(
         force: move also what is unchanged.
         profile: knobs to use instead of the transfer's own.
         on_progress: is told how far the ranges are, from any thread.
+        log_level: log Dagster's events from this level on to standard error.
 
     Raises:
         InputError: the transfer, hop or a range does not exist.
@@ -110,24 +115,26 @@ def run(
     waits = bool(waits_for(session, name))
     with nullcontext() if waits else shared_snapshot(transfer, servers) as shared:
         planned = plan_transfer(transfer, servers, instance)
-        hops = _chosen_hops(name, planned.hops, hop)
-        wanted = set(_meant(name, ranges, planned.ranges)) or set(planned.ranges)
+        hops = chosen_hops(name, planned.hops, hop)
+        wanted = set(meant_ranges(name, ranges, planned.ranges)) or set(planned.ranges)
         prepared = _prepared(session, planned, hops, shared, force=force)
         caller = Caller(on_progress, None if waits else prepared)
         stale = _stale(prepared, hops)
         apply_growth(planned, servers, instance)
         if failed:
-            wanted &= _unsettled(session, transfer, hops)
+            wanted &= unsettled(session, transfer, hops)
         # an unchanged range whose latest attempt failed is settled by looking at it
         todo = wanted & stale
         if todo != wanted:
-            todo |= wanted & _unsettled(session, transfer, hops)
+            todo |= wanted & unsettled(session, transfer, hops)
         on_progress(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
         errors: list[str] = []
         run_ids: list[str] = []
         callers = {name: caller}
         job = (
-            build(session.declared, callers).resolve_job_def(move_job_name(name)) if todo else None
+            build(session.declared.only(name), callers).resolve_job_def(move_job_name(name))
+            if todo
+            else None
         )
         order = instance.get_dynamic_partitions(transfer.partitions_name)
         # a run that spans what it was not asked for may only find it unchanged
@@ -144,7 +151,7 @@ def run(
                 tags=tags,
                 asset_selection=[one.asset for one in hops],
                 raise_on_error=False,
-                run_config=QUIET,
+                run_config=_logging(log_level),
             )
             run_ids.append(result.run_id)
             errors += _failures(result)
@@ -202,7 +209,12 @@ def status(session: Session, name: str) -> TransferView:
 
 
 def check(
-    session: Session, name: str, *, level: Level | None = None, ranges: Sequence[str] = ()
+    session: Session,
+    name: str,
+    *,
+    level: Level | None = None,
+    ranges: Sequence[str] = (),
+    log_level: str | None = None,
 ) -> CheckView:
     """Reconcile committed ranges without moving data, and record the verdicts.
 
@@ -214,14 +226,14 @@ def check(
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
         caller.hops = resolve_hops(transfer, session.servers)
         known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
-        ranges = _meant(name, ranges, known)
+        ranges = meant_ranges(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
-    job = build(session.declared, {name: caller}).resolve_job_def(check_job_name(name))
+    job = build(session.declared.only(name), {name: caller}).resolve_job_def(check_job_name(name))
     result = job.execute_in_process(
         instance=session.instance,
         tags={PROCESS: this_process()},
         raise_on_error=False,
-        run_config={**QUIET, "ops": {compare_op_name(name): {"config": config}}},
+        run_config={**_logging(log_level), "ops": {compare_op_name(name): {"config": config}}},
     )
     view = CheckView(name, caller.checked, not_committed(transfer, session.instance, ranges))
     if not result.success and view.good:
@@ -258,10 +270,10 @@ def differences(
     transfer = session.transfer(name)
     hops = resolve_hops(transfer, session.servers)
     known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
-    (range_name,) = _meant(name, [range_name], known)
+    (range_name,) = meant_ranges(name, [range_name], known)
     found: dict[str, Differences] = {}
     with difference_file(parquet) as write:
-        for one in _chosen_hops(name, hops, hop):
+        for one in chosen_hops(name, hops, hop):
             plan, table = one.plan, str(one.plan.target)
             target = session.servers.target(plan.target)
             rejected = target.rejected_table(plan, known[range_name])
@@ -292,7 +304,12 @@ def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def _chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
+def chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
+    """The hop of that number (1-based), or all.
+
+    Raises:
+        InputError: there is none.
+    """
     if number is None:
         return hops
     if not 1 <= number <= len(hops):
@@ -300,8 +317,12 @@ def _chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[
     return (hops[number - 1],)
 
 
-def _meant(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]) -> list[str]:
-    """The names of the ranges that a user asks for."""
+def meant_ranges(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]) -> list[str]:
+    """The names of the ranges that a user asks for.
+
+    Raises:
+        InputError: there is no such range.
+    """
     found = [find_range(text, known) for text in wanted]
     if None in found:
         raise InputError(
@@ -321,7 +342,7 @@ def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:
     return names - names.intersection(*settled)
 
 
-def _unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
+def unsettled(session: Session, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
     """Ranges whose latest attempt in one of the hops, or latest check, was not good."""
     names = session.instance.get_dynamic_partitions(transfer.partitions_name)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -10,12 +11,36 @@ from typing import Any, NoReturn
 
 import click
 
+from pipelines.command.completion import transfer_names
 from resources.errors import TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
 RANGE_HELP = "This range only, by name, bounds (1..250001) or a key in it; repeatable."
-name_of_transfer = click.argument("transfer")
+name_of_transfer = click.argument("transfer", shell_complete=transfer_names)
+names_of_transfers = click.argument("transfers", nargs=-1, shell_complete=transfer_names)
+
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `-v` and `--log-level`; the command gets `log_level`, in capitals, or None."""
+
+    @click.option("-v", "--verbose", is_flag=True, help="As --log-level info.")
+    @click.option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS, case_sensitive=False),
+        help="Log the run to standard error, from this level on.",
+    )
+    @wraps(command)
+    def wrapped(*args: Any, verbose: bool, log_level: str | None, **kwargs: Any) -> Any:
+        level = log_level or ("info" if verbose else None)
+        if level:
+            logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+            logging.getLogger("resources").setLevel(level.upper())
+        return command(*args, log_level=level and level.upper(), **kwargs)
+
+    return wrapped
 
 
 def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:

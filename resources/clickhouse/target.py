@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resources import crash_points
+from resources.clickhouse import preview
 from resources.clickhouse.ddl import (
     Owner,
     copy_columns,
@@ -121,6 +122,18 @@ class ClickHouseTarget:
                 "is replaced by delete and insert: readers may see it half done"
             )
         return notes
+
+    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
+        """See `Target.creation`."""
+        return list(preview.creation(plan, options, creates=creates))
+
+    def publication(
+        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
+    ) -> list[str]:
+        """See `Target.publication`."""
+        layout = None if creates else self._layout(plan.target)
+        atomic = layout.atomic if layout else options.partition_by is None
+        return list(preview.publication(plan, key_range, options, atomic=atomic))
 
     @contextlib.contextmanager
     def attempt(

@@ -34,6 +34,12 @@ LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
     AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 
+SCHEMAS_SQL = """
+SELECT w.s, n.oid IS NOT NULL, n.oid IS NOT NULL AND has_schema_privilege(n.oid, 'USAGE')
+    AND has_schema_privilege(n.oid, 'CREATE')
+FROM unnest(ARRAY[{schemas}]) w(s) LEFT JOIN pg_namespace n ON n.nspname = w.s
+"""
+
 
 def findings(resource: PostgresResource, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
@@ -93,19 +99,14 @@ def _privileges(resource: PostgresResource, use: Use) -> Iterator[Finding]:
     if superuser:
         says = f"{user} is a superuser; a role that may only read is enough"
         yield Finding("privileges", "note", says, ("docs/operations.md has the statements.",))
-    if not use.reads:
-        yield from privileges(user, (), 0)
-        return
     to = quote("postgres", user)
-    tables = ", ".join(
-        f"({string_literal('postgres', one.schema)}, {string_literal('postgres', one.name)})"
-        for one in use.reads
-    )
-    by_name = {(one.schema, one.name): one for one in use.reads}
-    missing: list[str] = []
-    for schema, name, usage, exists, select, some, hidden in resource.query(
-        PRIVILEGES_SQL.format(tables=tables)
-    ):
+    # what is written may not be there yet, and is then the login's own
+    reads = [one for one in use.reads if one not in use.writes]
+    tables = ", ".join(f"({_text(one.schema)}, {_text(one.name)})" for one in reads)
+    by_name = {(one.schema, one.name): one for one in reads}
+    missing = _lacking_to_write(resource, use, to)
+    found = resource.query(PRIVILEGES_SQL.format(tables=tables)) if reads else []
+    for schema, name, usage, exists, select, some, hidden in found:
         table = by_name[schema, name]
         if not usage:
             missing.append(f"GRANT USAGE ON SCHEMA {quote('postgres', schema)} TO {to};")
@@ -120,7 +121,27 @@ def _privileges(resource: PostgresResource, use: Use) -> Iterator[Finding]:
             says = f"row security hides rows of {table} from {user}, and so from every comparison"
             do = f"ALTER ROLE {to} BYPASSRLS;"
             yield Finding("row security", "warning", says, (do,))
-    yield from privileges(user, list(dict.fromkeys(missing)), len(use.reads))
+    tables_used = len({*use.reads, *use.writes})
+    yield from privileges(user, list(dict.fromkeys(missing)), tables_used)
+
+
+def _lacking_to_write(resource: PostgresResource, use: Use, to: str) -> list[str]:
+    """Staging tables are made beside their targets."""
+    schemas = ", ".join(dict.fromkeys(_text(one.schema) for one in use.writes))
+    missing = []
+    for schema, exists, may in (
+        resource.query(SCHEMAS_SQL.format(schemas=schemas)) if schemas else ()
+    ):
+        name = quote("postgres", schema)
+        if not exists:
+            missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {to};")
+        elif not may:
+            missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {to};")
+    return missing
+
+
+def _text(value: str) -> str:
+    return string_literal("postgres", value)
 
 
 def _snapshot(resource: PostgresResource) -> Iterator[Finding]:

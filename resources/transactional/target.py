@@ -25,6 +25,7 @@ from resources.target import (
     written_to,
 )
 from resources.target_columns import unfilled, verify_columns
+from resources.transactional import preview
 from resources.transactional.load import AnySession, TransactionalLoad
 from resources.transactional.statements import Statements
 from resources.types.planner import compatible
@@ -76,6 +77,16 @@ class TransactionalTarget(Generic[AnySession]):
             if options.mode == "swap":
                 self._ensure_shadow(session, plan)
         return notes
+
+    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
+        """See `Target.creation`."""
+        return list(preview.creation(self.sql, plan, options, creates=creates))
+
+    def publication(
+        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
+    ) -> list[str]:
+        """See `Target.publication`."""
+        return list(preview.publication(self.sql, plan, key_range, options))
 
     @contextlib.contextmanager
     def attempt(

@@ -1,0 +1,52 @@
+"""The statements by which a range gets into a table, for who wants to see them first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import staging_name
+from resources.target import ATTEMPT, TargetOptions, appends, shadow_of, written_to
+from resources.transactional.statements import Statements
+
+
+def creation(
+    sql: Statements, plan: CopyPlan, options: TargetOptions, *, creates: bool
+) -> Iterator[str]:
+    """What makes the table, and with `swap` its shadow; see `Target.creation`."""
+    if creates:
+        yield sql.create_schema(plan.target)
+        yield from sql.create_table(plan, plan.target)
+    if options.mode == "swap":
+        shadow = shadow_of(plan.target)
+        yield from sql.create_shadow(plan, shadow)
+        yield sql.insert_all(plan, shadow, plan.target)
+
+
+def publication(
+    sql: Statements, plan: CopyPlan, key_range: KeyRange, options: TargetOptions
+) -> Iterator[str]:
+    """What stages a range and makes it visible; see `Target.publication`."""
+    table = written_to(plan, options)
+    lock = staging_name(plan.target, key_range.name)
+    staging, own = replace(table, name=f"{lock}_{ATTEMPT}"), plan.target_range(key_range)
+    yield sql.create_staging(plan, staging)
+    yield "-- the rows, by the server's bulk loader; then the checks"
+    if appends(plan, options):
+        yield sql.drop_known(plan, table, staging)
+        yield sql.insert_all(plan, staging, table, own)
+    yield from sql.begin
+    if options.mode == "upsert":
+        if update := sql.update_known(plan, table, staging):
+            yield update
+        yield sql.insert_new(plan, table, staging)
+    elif appends(plan, options):
+        yield sql.insert_new(plan, table, staging)
+    else:
+        yield sql.delete_range(table, own)
+        yield sql.insert_all(plan, table, staging)
+    yield "-- a mark, by which a commit is known whose answer was lost"
+    yield sql.commit
+    yield sql.drop_table(staging)
