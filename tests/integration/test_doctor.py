@@ -24,7 +24,7 @@ from tableferry_local.stack import Stack
 from tests.integration import homes
 from tests.servers import own
 
-ROLE, SCHEMA = own("reader"), own("doctor")
+ROLE, SCHEMA, LOADED = own("reader"), own("doctor"), own("loaded")
 PASSWORD = "r3ad0nly-w0rd"
 
 
@@ -70,6 +70,10 @@ def reader(
             f"transfer: {name[:6].strip()}\nsource: 'postgres://{SCHEMA}.{name}'\n"
             f"hops: ['clickhouse://warehouse.{name}']\nkey: id\n"
         )
+    (tmp_path / "copy.yaml").write_text(
+        f"transfer: copy\nsource: postgres://{SCHEMA}.orders\n"
+        f"hops: ['postgres://{LOADED}.orders']\nkey: id\n"
+    )
     return url
 
 
@@ -90,7 +94,7 @@ def test_what_postgres_lacks_is_granted_by_what_is_said(
     assert PASSWORD not in first.output
     found = found_of(json.loads(first.stdout), "postgres")
     assert found["privileges"]["state"] == "problem"
-    assert len(found["privileges"]["do"]) == 3, "one schema, two tables"
+    assert len(found["privileges"]["do"]) == 4, "one schema to read, one to make, two tables"
     assert found["version"]["says"].startswith("PostgreSQL ")
     assert found["snapshot"]["state"] == found["clock"]["state"] == "ok"
     for statement in found["privileges"]["do"]:
@@ -98,7 +102,7 @@ def test_what_postgres_lacks_is_granted_by_what_is_said(
     second = doctor("--json")
     assert second.exit_code == 0, second.output
     found = found_of(json.loads(second.stdout), "postgres")
-    assert found["privileges"]["says"] == f"{ROLE} has what the transfers of 2 tables need"
+    assert found["privileges"]["says"] == f"{ROLE} has what the transfers of 3 tables need"
     assert f"hides rows of postgres://{SCHEMA}.orders" in found["row security"]["says"]
     admin.execute(found["row security"]["do"][0])
     assert "row security" not in found_of(json.loads(doctor("--json").stdout), "postgres")
