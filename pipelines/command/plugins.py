@@ -1,6 +1,7 @@
 """What other distributions add to `ferry` by entry points: commands, and a local stack.
 
-The distribution tableferry-local adds both. Nothing of it is imported before it is needed.
+The distribution tableferry-local adds both, tableferry-bench a command. Nothing of them is imported
+before it is needed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from resources.errors import InputError, TableferryError
 
 COMMANDS = "tableferry.commands"
 """Each entry point of this group is a `click.Command`, by the name of the command."""
+
+DISTRIBUTIONS = {"local": "tableferry-local", "bench": "tableferry-bench"}
+"""Where the commands of this project come from that are not part of its wheel."""
 
 LOCAL_STACK = "tableferry.local_stack"
 """The group of the functions below. They raise `click.ClickException` with one clear line."""
@@ -33,8 +37,10 @@ class Commands(click.Group):
         for found in entry_points(group=COMMANDS, name=cmd_name):
             added: click.Command = found.load()
             return added
-        if cmd_name == "local":
-            raise click.UsageError("`ferry local` comes with tableferry-local: install it")
+        if cmd_name in DISTRIBUTIONS:
+            raise click.UsageError(
+                f"`ferry {cmd_name}` comes with {DISTRIBUTIONS[cmd_name]}: install it"
+            )
         return None
 
 

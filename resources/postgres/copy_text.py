@@ -103,7 +103,7 @@ def condition_of(step: object, kind: Kind, name: str) -> str | None:
     if isinstance(step, ToDecimal) and isinstance(kind, Decimal):
         if step.only_nan:
             # NaN is stored as its header alone, as 0 is; looking at the size spares unpacking the
-            # others, which would cost more than all the other guards (benchmarks/guards.py)
+            # others, which would cost more than all the other guards (tableferry_bench.guards)
             return f"pg_column_size({name}) < 7 AND {name} = 'NaN'" if kind.nan else None
         # NaN is greater than every number, so that it is found too
         too_large = f"abs({name}) >= 1e{step.precision - step.scale}"

@@ -17,7 +17,7 @@ from tests.servers import Servers
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = {"assets", "benchmarks", "checks", "pipelines", "resources", "sensors"}
+ROOMS = {"assets", "checks", "pipelines", "resources", "sensors"}
 DATA = {".yaml", ".json", ".css", ".j2"}
 """What the packages hold besides Python."""
 
@@ -108,6 +108,7 @@ def test_without_servers_and_local_stack_it_says_what_to_do(
     for command, part in (
         ("plan t", "set TABLEFERRY_POSTGRES_URL and those of the other servers, or install"),
         ("local up", "comes with tableferry-local"),
+        ("bench run", "comes with tableferry-bench"),
     ):
         done = subprocess.run(
             [installed / "bin/ferry", *command.split()],

@@ -1,4 +1,4 @@
-"""What reconciliation costs: `python -m benchmarks.reconcile [--rows N]`.
+"""What reconciliation costs: `python -m tableferry_bench.reconcile [--rows N]`.
 
 Compares a wide table in PostgreSQL with its copy in ClickHouse at every level, then finds one
 damaged row: on the servers of the environment's URLs, or on a local stack of its own. Next to the
@@ -16,8 +16,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.guards import EVERYTHING
-from benchmarks.servers import servers
 from checks.drilldown import drill_down
 from checks.in_flight import Flight
 from checks.reconcile import reconcile
@@ -36,6 +34,8 @@ from resources.tables import TableRef
 from resources.target import TargetOptions
 from resources.types.conform import conform, schema
 from resources.types.planner import plan_copy
+from tableferry_bench.guards import EVERYTHING
+from tableferry_bench.servers import servers
 
 CREATE = """
 CREATE TABLE wide AS SELECT i AS id, (i::bigint * 7919 % 100000)::int AS customer_id,
@@ -58,13 +58,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
-    with servers() as (environment, _):
-        _measure(
-            PostgresResource(url=environment["TABLEFERRY_POSTGRES_URL"]),
-            ClickHouseResource(url=environment["TABLEFERRY_CLICKHOUSE_URL"]),
-            arguments.rows,
-            arguments.repeat,
-        )
+    with servers() as found:
+        _measure(found.postgres, found.clickhouse, arguments.rows, arguments.repeat)
 
 
 def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, repeat: int) -> None:

@@ -1,4 +1,4 @@
-"""What the value guards cost: `python -m benchmarks.guards [--rows N] [--pairs N]`.
+"""What the value guards cost: `python -m tableferry_bench.guards [--rows N] [--pairs N]`.
 
 Moves a wide table from PostgreSQL to ClickHouse over both wires, with guards and without: on the
 servers of the environment's URLs, or on a local stack of its own. Measured, nothing asserted.
@@ -22,7 +22,6 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
-from benchmarks.servers import servers
 from resources.clickhouse.nullable import declared_type
 from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified, quote
@@ -34,6 +33,7 @@ from resources.types.conform import conform, conversion_of, schema
 from resources.types.conversions import UNGUARDED
 from resources.types.planner import plan_copy
 from resources.types.steps import plain
+from tableferry_bench.servers import VARIABLES, servers
 
 EVERYTHING = KeyRange("integer")
 CREATE = """
@@ -54,10 +54,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--pairs", type=int, default=25)
     arguments = parser.parse_args()
-    with servers() as (environment, _):
+    with servers() as found:
         _measure(
-            environment["TABLEFERRY_POSTGRES_URL"],
-            environment["TABLEFERRY_CLICKHOUSE_URL"],
+            found.environment[VARIABLES["postgres"]],
+            found.environment[VARIABLES["clickhouse"]],
             arguments.rows,
             arguments.pairs,
         )

@@ -1,0 +1,149 @@
+"""What a result suggests: where the time of a move goes, and which settings are best."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from tableferry_bench.results import Case, Result, best
+from tableferry_bench.statistics import judged
+
+SEQUENCE = ("start", "fingerprint", "ranges", "end")
+IN_RANGES = ("export", "load", "reconcile", "finalise")
+
+MEANING = {
+    "start": "starting the process and planning, which does not grow with the rows: move more rows "
+    "per run",
+    "fingerprint": "reading the source once to know what changed: a cheaper `fingerprint` "
+    "(row_version, a watermark) or `reconcile: in_flight` saves it",
+    "export": "reading the source: more export workers help only while PostgreSQL has idle cores",
+    "load": "writing the target: more load workers help only while the target has idle cores",
+    "reconcile": "checking what arrived: `reconcile: count` or `in_flight` is cheaper",
+    "finalise": "making ranges visible: fewer, larger ranges",
+    "end": "recording and checking whole tables: fewer, larger ranges",
+}
+
+STEADY = 0.05
+"""A change of the median that is none."""
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """Where most of a move's time goes."""
+
+    phase: str
+    part: float
+    """Of the whole time, by the clock."""
+
+
+def bottleneck(case: Case) -> Bottleneck | None:
+    """The phase of a move that takes most of its time; None if it has no phases.
+
+    The time of the ranges is shared out by how long each of their phases took in sum, because they
+    overlap.
+    """
+    medians = {}
+    for phase in (*SEQUENCE, *IN_RANGES):
+        if values := list(case.figures(f"phase_{phase}").values()):
+            medians[phase] = statistics.median(values)
+    if "ranges" not in medians:
+        return None
+    parts = {phase: medians[phase] for phase in SEQUENCE if phase in medians}
+    in_ranges = {phase: medians[phase] for phase in IN_RANGES if phase in medians}
+    if total := sum(in_ranges.values()):
+        whole = parts.pop("ranges")
+        parts |= {phase: whole * spent / total for phase, spent in in_ranges.items()}
+    worst = max(parts, key=lambda phase: parts[phase])
+    return Bottleneck(worst, parts[worst] / (sum(parts.values()) or 1))
+
+
+def recommendations(result: Result) -> list[str]:
+    """What to do, in sentences; none for a plain run."""
+    if result.kind == "tune":
+        return [line for cases in result.tables().values() for line in _tuned(cases)]
+    if result.kind == "lab":
+        return [line for cases in result.tables().values() for line in _read(cases)]
+    if result.kind == "staging":
+        groups: dict[tuple[str, int], list[Case]] = {}
+        for case in result.cases:
+            groups.setdefault((case.contender, case.rows), []).append(case)
+        return [line for cases in groups.values() for line in _staged(cases)] + _growth(result)
+    return []
+
+
+def _tuned(cases: list[Case]) -> list[str]:
+    fastest = best(cases, "seconds")
+    if fastest is None:
+        return []
+    found = [f"{fastest.workload}, {fastest.rows:,} rows: fastest was {_settings(fastest)}."]
+    alike = _alike(fastest, cases)
+    leanest = best([fastest, *alike], "peak_rss_mb")
+    if leanest is not None and leanest is not fastest:
+        found.append(
+            f"Not told apart from it by their runs: {len(alike)} others; of all of these "
+            f"{_settings(leanest)} takes the least memory, and is recommended."
+        )
+    chosen = leanest or fastest
+    if worst := bottleneck(chosen):
+        found.append(
+            f"Its bottleneck is {worst.phase}, {worst.part:.0%} of the time: {MEANING[worst.phase]}"
+            "."
+        )
+    return found
+
+
+def _read(cases: list[Case]) -> list[str]:
+    fastest, leanest = best(cases, "rows_per_second"), best(cases, "peak_rss_mb")
+    if fastest is None or leanest is None:
+        return []
+    found = (
+        f"{fastest.rows:,} rows: {fastest.contender} reads fastest, {leanest.contender} in the "
+        "least memory"
+    )
+    alike = _alike(fastest, cases)
+    if alike:
+        names = ", ".join(one.contender for one in alike)
+        found += f"; not told apart from the fastest by their runs: {names}"
+    return [found + "."]
+
+
+def _staged(cases: list[Case]) -> list[str]:
+    fastest = best(cases, "seconds")
+    if fastest is None or len(cases) < 2:
+        return []
+    alike = _alike(fastest, cases)
+    said = f"{fastest.contender}, {fastest.rows:,} rows: {_settings(fastest)} was fastest"
+    if alike:
+        said += f"; not told apart from it: {', '.join(_settings(one) for one in alike)}"
+    return [said + "."]
+
+
+def _growth(result: Result) -> list[str]:
+    """How the cost of each strategy grows with the rows."""
+    sizes: dict[str, dict[int, float]] = {}
+    for case in result.cases:
+        if case.contender == "staging-growth" and (found := case.summary("seconds")):
+            sizes.setdefault(_settings(case), {})[case.rows] = found.median
+    return [
+        f"{name}: {max(line) / min(line):.3g} times the rows ({min(line):,} to {max(line):,}) took "
+        f"{line[max(line)] / line[min(line)]:.3g} times as long."
+        for name, line in sizes.items()
+        if len(line) > 1
+    ]
+
+
+def _alike(fastest: Case, cases: list[Case]) -> list[Case]:
+    """Those that are not slower beyond what is noise."""
+    own = list(fastest.figures("seconds").values())
+    return [
+        one
+        for one in cases
+        if one is not fastest
+        and one.summary("seconds")
+        and judged(own, list(one.figures("seconds").values()), better="less", part=STEADY)
+        in ("same", "noise", "too few runs")
+    ]
+
+
+def _settings(case: Case) -> str:
+    return ", ".join(f"{name} {value}" for name, value in case.options.items()) or case.contender

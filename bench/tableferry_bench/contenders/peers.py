@@ -1,0 +1,141 @@
+"""Other programs that move tables, each as its own documentation would have it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote as percent
+
+from resources.dialects import qualified
+from tableferry_bench.contenders.base import (
+    Contender,
+    Outcome,
+    create_in_clickhouse,
+    planned,
+    private,
+)
+from tableferry_bench.contenders.pipes import libpq
+from tableferry_bench.meter import Command, Finished
+from tableferry_bench.servers import Servers
+from tableferry_bench.workloads import EXTRA, Table
+
+NATIVE_PORT = "TABLEFERRY_BENCH_CLICKHOUSE_NATIVE_PORT"
+"""Environment variable: where ClickHouse speaks its own protocol, which dlt cannot do without."""
+
+
+class Peer(Contender):
+    """A package of the extra `peers`."""
+
+    module: str
+
+    def missing(self, servers: Servers) -> str | None:
+        if importlib.util.find_spec(self.module) is None:
+            return f"{self.module} is not installed: {EXTRA}"
+        return super().missing(servers)
+
+    def outcome(self, servers: Servers, table: Table, done: Sequence[Finished]) -> Outcome:
+        return self.arrived(servers, table)
+
+    def worker(self, servers: Servers, table: Table) -> Command:
+        """`workers/<module>.py`, told all in one JSON document."""
+        clickhouse = servers.settings["clickhouse"]
+        told = {
+            "table": qualified(servers.table("postgres", table.name)),
+            "name": servers.table("postgres", table.name).name,
+            "target": self.target(servers, table).name,
+            "clickhouse": {
+                "host": clickhouse.host,
+                "port": clickhouse.port,
+                "username": clickhouse.user or "default",
+                "password": clickhouse.password or "",
+                "database": clickhouse.database,
+                "secure": clickhouse.options.get("secure") == "yes",
+            },
+        }
+        folder = private(servers.folder / self.name)
+        environment = {
+            **servers.environment,
+            **libpq(servers.settings["postgres"]),
+            "HOME": str(folder),
+            "DLT_DATA_DIR": str(folder),
+        }
+        command = [sys.executable, "-m", f"tableferry_bench.workers.{self.module}_move"]
+        return Command(command, environment, json.dumps(told), folder)
+
+
+class Pandas(Peer):
+    """`read_sql` from a server-side cursor in chunks of 50,000 rows, `insert_df`."""
+
+    name = "pandas"
+    module = "pandas"
+
+    def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
+        source, target = servers.table("postgres", table.name), self.target(servers, table)
+        create_in_clickhouse(servers, planned(servers, source, target, table.key))
+        return [self.worker(servers, table)]
+
+
+class Dlt(Peer):
+    """dlt's `sql_database` source with PyArrow, into its ClickHouse destination."""
+
+    name = "dlt"
+    module = "dlt"
+
+    def missing(self, servers: Servers) -> str | None:
+        if not os.environ.get(NATIVE_PORT):
+            return f"dlt wants ClickHouse's native protocol: set {NATIVE_PORT} to its port"
+        return super().missing(servers)
+
+    def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
+        servers.drop(self.target(servers, table))
+        return [self.worker(servers, table)]
+
+
+class Sling(Peer):
+    """`sling run` in its mode `full-refresh`, over ClickHouse's HTTP interface."""
+
+    name = "sling"
+    module = "sling_linux_amd64"
+
+    def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
+        from importlib import import_module
+
+        servers.drop(self.target(servers, table))
+        folder = private(servers.folder / self.name)
+        source, target = servers.settings["postgres"], servers.settings["clickhouse"]
+        login = f"{percent(source.user or '')}:{percent(source.password or '', safe='')}"
+        address = f"{source.host}:{source.port}/{source.database}"
+        scheme = "https" if target.options.get("secure") == "yes" else "http"
+        key = f"{percent(target.user or 'default')}:{percent(target.password or '', safe='')}"
+        place = f"{target.host}:{target.port}/{target.database}"
+        environment = {
+            **servers.environment,
+            "HOME": str(folder),
+            "SLING_HOME_DIR": str(folder),
+            "SLING_DISABLE_TELEMETRY": "true",
+            "BENCH_SOURCE": f"postgresql://{login}@{address}?sslmode=disable",
+            "BENCH_TARGET": json.dumps(
+                {"type": "clickhouse", "http_url": f"{scheme}://{key}@{place}"}
+            ),
+        }
+        stream = servers.table("postgres", table.name)
+        command = [
+            str(Path(import_module(self.module).SLING_BIN)),
+            *(
+                "run",
+                "--src-conn",
+                "BENCH_SOURCE",
+                "--src-stream",
+                f"{stream.schema}.{stream.name}",
+            ),
+            *("--tgt-conn", "BENCH_TARGET", "--mode", "full-refresh"),
+            *("--tgt-object", f"{target.database}.{self.target(servers, table).name}"),
+        ]
+        return [Command(command, environment, folder=folder)]
+
+
+PEERS = (Pandas, Dlt, Sling)

@@ -1,0 +1,254 @@
+"""What a result says, as tables, charts and remarks, whatever they are printed as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tableferry_bench import charts
+from tableferry_bench.advice import bottleneck, recommendations
+from tableferry_bench.certification import Verdict
+from tableferry_bench.charts import Bar, number_text
+from tableferry_bench.comparison import Comparison
+from tableferry_bench.results import Case, Result
+from tableferry_bench.statistics import Summary, ratios, summary
+
+BASE = "psql-curl"
+"""What the others are held against, where it took part."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture, and the name that its file gets."""
+
+    name: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a report."""
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    remarks: tuple[str, ...] = ()
+    chart: Chart | None = None
+    words: int = field(default=1)
+    """So many columns hold words; the rest are figures."""
+
+
+def sections(result: Result, verdict: Verdict | None = None) -> list[Section]:
+    """All of a result, the verdict first."""
+    found = [_verdict(verdict)] if verdict else []
+    if result.kind == "staging":
+        found += _staging(result)
+    else:
+        for (workload, rows), cases in result.tables().items():
+            found += _table(result, workload, rows, cases)
+    if advice := recommendations(result):
+        found.append(Section("Recommendation", remarks=tuple(advice)))
+    found.append(_where(result))
+    return found
+
+
+def comparison_sections(found: Comparison) -> list[Section]:
+    """What two results differ in; what did not change is left out."""
+    shown = sorted(
+        (one for one in found.changes if one.judgement not in ("same",)),
+        key=lambda one: (one.judgement != "regression", one.case, one.metric),
+    )
+    rows = tuple(
+        (
+            one.case,
+            one.metric,
+            one.judgement,
+            _spread(one.before),
+            _spread(one.after),
+            f"{one.part:+.1%}",
+        )
+        for one in shown
+    )
+    relative = f", each divided by {found.relative_to} of its round" if found.relative_to else ""
+    remarks = [
+        f"{len(found.regressions)} regressions among {len(found.changes)} figures of runs of "
+        f"{found.before} and {found.after}{relative}; those that are the same are left out."
+    ]
+    remarks += [f"lost: {one}" for one in found.lost]
+    remarks += [f"new: {one}" for one in found.new]
+    remarks += [f"not alike: {one}" for one in found.notes]
+    columns = ("case", "figure", "judgement", "before", "after", "change")
+    return [Section("Comparison", columns, rows, tuple(remarks), words=3)]
+
+
+def _verdict(verdict: Verdict) -> Section:
+    rows = tuple(
+        (
+            one.name,
+            one.outcome,
+            one.limit,
+            "" if one.value is None else number_text(one.value),
+            "" if one.least is None or one.most is None else _range(one.least, one.most),
+            one.detail,
+        )
+        for one in verdict.findings
+        if one.outcome != "elsewhere"
+    )
+    columns = ("threshold", "outcome", "limit", "median", "least to most", "why not")
+    return Section("Certification", columns, rows, (verdict.headline,), words=2)
+
+
+def _table(result: Result, workload: str, rows: int, cases: Sequence[Case]) -> list[Section]:
+    measured = [one for one in cases if one.summary("seconds")]
+    base = next((one for one in measured if one.contender == BASE), None)
+    gives = "yields" if result.kind == "lab" else "proves"
+    columns = ["contender", "route", gives, "seconds", "least to most", "rows/s", "MB/s"]
+    columns += [f"by {BASE}"] if base else []
+    columns += ["peak MB", "client CPU s", "server CPU s"]
+    lines = []
+    for case in measured:
+        line = [label(case), case.route, case.proves, _median(case, "seconds")]
+        seconds = case.summary("seconds")
+        line.append(_range(seconds.least, seconds.most) if seconds else "")
+        line += [_median(case, "rows_per_second"), _median(case, "mb_per_second")]
+        if base:
+            line.append(_ratio(case, base))
+        line += [_median(case, name) for name in ("peak_rss_mb", "cpu_client")]
+        line.append(_servers(case))
+        lines.append(tuple(line))
+    remarks = [f"{label(one)} FAILED: {one.failed}" for one in cases if one.failed]
+    remarks += [f"{label(one)} was left out: {one.skipped}" for one in cases if one.skipped]
+    title = f"{workload}, {rows:,} rows"
+    chart = None
+    if len(measured) > 1:
+        figures = [
+            Bar(
+                label(one), found.median, found.least, found.most, one.contender.startswith("ferry")
+            )
+            for one in measured
+            if (found := one.summary("rows_per_second"))
+        ]
+        svg = charts.bars(f"{title}: speed", "rows/s", sorted(figures, key=lambda one: -one.value))
+        chart = Chart(f"{result.kind}-{workload}-{rows}", svg)
+    own = Section(title, tuple(columns), tuple(lines), tuple(remarks), chart, words=3)
+    with_phases = [one for one in measured if any(run.phases for run in one.runs)]
+    return [own, *([_phases(title, with_phases)] if with_phases else [])]
+
+
+def _phases(title: str, cases: Sequence[Case]) -> Section:
+    names = list(
+        dict.fromkeys(phase for case in cases for run in case.runs for phase in run.phases)
+    )
+    one_by_one = [name for name in ("start", "fingerprint", "ranges", "end") if name in names]
+    names = [*one_by_one, *(name for name in names if name not in one_by_one)]
+    rows = []
+    for case in cases:
+        line = [label(case), *(_median(case, f"phase_{name}") for name in names)]
+        skews = [run.skew for run in case.runs if run.counts and run.skew]
+        last = skews[-1] if skews else None
+        line.append(str(last.ranges) if last else "")
+        line.append(f"{last.rows:.2f}" if last and last.rows else "")
+        line.append(f"{last.seconds:.2f}" if last and last.seconds else "")
+        worst = bottleneck(case)
+        line.append(f"{worst.phase} ({worst.part:.0%})" if worst else "")
+        rows.append(tuple(line))
+    columns = ("contender", *names, "ranges", "skew, rows", "skew, seconds", "bottleneck")
+    remarks = (
+        "Median seconds. start, fingerprint, ranges and end follow each other; export, load, "
+        "reconcile and finalise are sums over ranges that overlap. Skew is the largest range by "
+        "the mean of all.",
+    )
+    return Section(f"{title}: phases", columns, tuple(rows), remarks)
+
+
+def _staging(result: Result) -> list[Section]:
+    groups: dict[str, list[Case]] = {}
+    for case in result.cases:
+        groups.setdefault(case.contender, []).append(case)
+    found = []
+    for name, cases in groups.items():
+        measured = [one for one in cases if one.summary("seconds")]
+        rows = tuple(
+            (
+                label(one),
+                f"{one.rows:,}",
+                *(_median(one, metric) for metric in ("seconds", "rows_per_second")),
+                *(_median(one, f"phase_{phase}") for phase in ("load", "publish")),
+                *(_median(one, metric) for metric in ("peak_rss_mb", "cpu_client")),
+                _median(one, "cpu_clickhouse"),
+            )
+            for one in measured
+        )
+        columns = ("variant", "rows", "seconds", "rows/s", "load s", "publish s", "peak MB")
+        more = ("client CPU s", "ClickHouse CPU s")
+        remarks = tuple(f"{label(one)} FAILED: {one.failed}" for one in cases if one.failed)
+        found.append(
+            Section(name, (*columns, *more), rows, remarks, _staging_chart(name, measured))
+        )
+    return found
+
+
+def _staging_chart(name: str, cases: Sequence[Case]) -> Chart | None:
+    if len(cases) < 2:
+        return None
+    if len({one.rows for one in cases}) > 1:
+        series: dict[str, list[tuple[float, float]]] = {}
+        for one in cases:
+            if found := one.summary("seconds"):
+                series.setdefault(label(one), []).append((one.rows, found.median))
+        return Chart(f"staging-{name}", charts.lines(name, "rows", "seconds", series))
+    figures = [
+        Bar(label(one), found.median, found.least, found.most)
+        for one in cases
+        if (found := one.summary("seconds"))
+    ]
+    return Chart(f"staging-{name}", charts.bars(name, "seconds", figures))
+
+
+def _where(result: Result) -> Section:
+    machine = result.machine
+    remarks = [
+        f"Measured {result.created} by Tableferry {result.tableferry} on {machine['cpu']}, "
+        f"{machine['cores']} cores, {machine['memory_mb']:,} MB, {machine['platform']}, Python "
+        f"{machine['python']}; suite {result.suite}, "
+        f"{result.settings.get('runs')} runs after {result.settings.get('warmups')} warm-up."
+    ]
+    remarks += [f"{name}: {what}" for name, what in result.servers.items()]
+    loads = [run.machine_load for case in result.cases for run in case.runs if run.machine_load]
+    if loads:
+        remarks.append(
+            f"Processes that wanted a core before a run, on average of a minute: {min(loads):.1f} "
+            f"to {max(loads):.1f}."
+        )
+    return Section("Where it was measured", remarks=(*remarks, *result.notes))
+
+
+def label(case: Case) -> str:
+    """A case's contender and options, in short."""
+    options = ", ".join(f"{name} {value}" for name, value in case.options.items())
+    if case.contender.startswith("staging") or not options:
+        return options or case.contender
+    return f"{case.contender}, {options}"
+
+
+def _median(case: Case, metric: str) -> str:
+    found = case.summary(metric)
+    return "" if found is None else number_text(found.median)
+
+
+def _ratio(case: Case, base: Case) -> str:
+    found = summary(ratios(case.figures("rows_per_second"), base.figures("rows_per_second")))
+    return "" if found is None else f"{found.median:.2f}"
+
+
+def _servers(case: Case) -> str:
+    found = case.summary("cpu_servers")
+    return "" if found is None else number_text(found.median)
+
+
+def _spread(found: Summary) -> str:
+    return f"{number_text(found.median)} ({_range(found.least, found.most)})"
+
+
+def _range(least: float, most: float) -> str:
+    return f"{number_text(least)} to {number_text(most)}"

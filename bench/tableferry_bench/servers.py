@@ -1,0 +1,164 @@
+"""The servers that a measurement uses, and the tables that it makes on them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+
+from pipelines.command.plugins import temporary_stack
+from resources.clickhouse.resource import ClickHouseResource
+from resources.connection import ConnectionSettings
+from resources.dialects import qualified
+from resources.errors import ConnectionFailed, TableferryError
+from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.tables import TableRef
+from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
+
+PREFIX = "ferry_bench_"
+"""What the names of all tables of the bench begin with."""
+
+VARIABLES = {
+    "postgres": "TABLEFERRY_POSTGRES_URL",
+    "sqlserver": "TABLEFERRY_SQLSERVER_URL",
+    "clickhouse": "TABLEFERRY_CLICKHOUSE_URL",
+}
+
+
+@dataclass(frozen=True)
+class Servers:
+    """PostgreSQL, ClickHouse and, if one is named, SQL Server; and a folder for files."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    """With the `TABLEFERRY_*_URL` of each."""
+    folder: Path
+    _clocks: dict[str, ServerClock] = field(default_factory=dict)
+
+    @cached_property
+    def postgres(self) -> PostgresResource:
+        """The source."""
+        return PostgresResource(url=self.environment[VARIABLES["postgres"]])
+
+    @cached_property
+    def clickhouse(self) -> ClickHouseResource:
+        """The last target."""
+        return ClickHouseResource(url=self.environment[VARIABLES["clickhouse"]])
+
+    @cached_property
+    def sqlserver(self) -> SqlServerResource | None:
+        """What is in between; None if none is named."""
+        url = self.environment.get(VARIABLES["sqlserver"])
+        return SqlServerResource(url=url) if url else None
+
+    @cached_property
+    def settings(self) -> dict[str, ConnectionSettings]:
+        """Of each server, by system."""
+        found = {"postgres": self.postgres.settings(), "clickhouse": self.clickhouse.settings()}
+        return found | ({"sqlserver": self.sqlserver.settings()} if self.sqlserver else {})
+
+    @property
+    def secrets(self) -> list[str]:
+        """The passwords, to be blotted out."""
+        return [one.password for one in self.settings.values() if one.password]
+
+    def table(self, system: str, name: str) -> TableRef:
+        """A table of the bench, in the place where that system's tables usually are."""
+        schema = {"postgres": "public", "sqlserver": "dbo"}.get(system)
+        return TableRef(system, schema or self.settings["clickhouse"].database, PREFIX + name)
+
+    def drop(self, table: TableRef) -> None:
+        """Drop a table, if it is there."""
+        end = " SYNC" if table.system == "clickhouse" else ""
+        self.execute(table.system, f"DROP TABLE IF EXISTS {qualified(table)}{end}")
+
+    def execute(self, system: str, sql: str) -> None:
+        """Run a statement on one of them."""
+        server = getattr(self, system)
+        server.execute(sql)
+
+    def count(self, table: TableRef) -> int:
+        """How many rows a table has."""
+        big = "COUNT_BIG" if table.system == "sqlserver" else "count"
+        sql = f"SELECT {big}(*) FROM {qualified(table)}"
+        return int(getattr(self, table.system).query(sql)[0][0])
+
+    def clocks(self) -> dict[str, float | None]:
+        """CPU seconds of each server so far; None of those that are elsewhere."""
+        if not self._clocks:
+            self._clocks.update({name: ServerClock(one) for name, one in self.settings.items()})
+        if any(clock.seen for clock in self._clocks.values()):
+            time.sleep(SETTLE_SECONDS)
+        return {name: clock.seconds() for name, clock in self._clocks.items()}
+
+    def described(self) -> dict[str, str]:
+        """What each server says it is, and whether its CPU time can be told."""
+        self.clocks()
+        found = {}
+        for name in self.settings:
+            where = "on this machine" if self._clocks[name].seen else "elsewhere"
+            found[name] = f"{getattr(self, name).ping()}, {where}"
+        return found
+
+
+@contextmanager
+def servers(work: Path | None = None) -> Iterator[Servers]:
+    """The servers that the environment names, or else a local stack that is removed at the end.
+
+    Args:
+        work: where to make the folder for files, which goes at the end; the system's by default.
+
+    Raises:
+        InputError: no server is named, and tableferry-local is not installed.
+        ConnectionFailed: PostgreSQL or ClickHouse does not answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="ferry-bench-", dir=work) as name:
+        if any(os.environ.get(variable) for variable in VARIABLES.values()):
+            yield _answering(Servers(dict(os.environ), Path(name)))
+            return
+        with temporary_stack() as settings:
+            yield _answering(Servers({**os.environ, **settings}, Path(name)))
+
+
+def _answering(found: Servers) -> Servers:
+    for system in ("postgres", "clickhouse"):
+        if not found.environment.get(VARIABLES[system]):
+            raise ConnectionFailed(f"{VARIABLES[system]} is not set; the bench needs it")
+        getattr(found, system).ping()
+    return found
+
+
+def machine() -> dict[str, str | int | float]:
+    """What the measurement runs on, as far as it matters for speed."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        model = names[0] if names else model
+    return {
+        "cpu": model,
+        "cores": psutil.cpu_count() or 0,
+        "memory_mb": psutil.virtual_memory().total // 1_000_000,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def load_average() -> float:
+    """Processes that wanted a core, on average of the last minute."""
+    return round(psutil.getloadavg()[0], 2)
+
+
+def dropping(found: Servers, *tables: TableRef) -> None:
+    """Drop what a measurement leaves; what cannot be dropped does not hide what went wrong."""
+    for table in tables:
+        with suppress(TableferryError):
+            found.drop(table)

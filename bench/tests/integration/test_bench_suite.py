@@ -1,0 +1,113 @@
+"""The bench from end to end, on few rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from resources.clickhouse.resource import ClickHouseResource
+from tableferry_bench.cli import bench
+from tableferry_bench.results import Result
+from tests.servers import Servers
+
+ROWS = 700
+ALL = ("ferry", "psql-curl", "clickhouse-pull", "psql-freebcp", "freebcp-curl", "pandas", "sling")
+
+
+@pytest.fixture
+def bare(stack: Servers, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    """The servers in the environment, and nobody's event log."""
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return stack
+
+
+def left(stack: Servers) -> list[object]:
+    """Tables of the bench on the servers."""
+    with psycopg.connect(stack.postgres_url) as connection:
+        found = connection.execute(
+            "SELECT relname FROM pg_class WHERE relname LIKE 'ferry\\_bench\\_%' AND relkind = 'r'"
+        ).fetchall()
+    clickhouse = ClickHouseResource(url=stack.clickhouse_url)
+    rows = clickhouse.query(r"SELECT name FROM system.tables WHERE name LIKE 'ferry\_bench\_%'")
+    return [*found, *rows]
+
+
+def test_a_suite_moves_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> None:
+    thresholds = tmp_path / "thresholds.yaml"
+    thresholds.write_text(
+        "thresholds:\n"
+        "  - name: quick enough\n"
+        f"    of: {{workload: wide, rows: {ROWS}, contender: ferry, metric: rows_per_second}}\n"
+        "    against: {contender: psql-curl}\n"
+        "    at_least: 1000\n"
+    )
+    words = ["run", "-w", f"wide:{ROWS}", "-n", "1", "--warmups", "0"]
+    for name in ALL:
+        words += ["-c", name]
+    words += ["--thresholds", str(thresholds), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(bench, words)
+    result = Result.read(tmp_path / "out" / "result.json")
+    cases = {case.contender: case for case in result.cases}
+    assert {name: case.failed for name, case in cases.items() if case.failed} == {}
+    measured = {name for name, case in cases.items() if case.runs}
+    assert measured >= {"ferry", "psql-curl"}
+    for name in set(ALL) - measured:
+        assert cases[name].skipped
+    assert all(case.runs[0].rows == ROWS for case in cases.values() if case.runs)
+    ferry = cases["ferry"].runs[0]
+    assert {"start", "fingerprint", "ranges", "end", "export", "load"} <= set(ferry.phases)
+    outer = sum(ferry.phases[name] for name in ("start", "fingerprint", "ranges", "end"))
+    assert outer == pytest.approx(ferry.seconds, rel=0.02)
+    assert ferry.skew is not None
+    assert ferry.peak_rss_bytes > 50_000_000
+    assert ferry.cpu_seconds["client"]
+    # nothing is a thousand times as fast as a bare pipe
+    assert done.exit_code == 1
+    assert "quick enough: " in done.stderr
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert [one["outcome"] for one in verdict["findings"]] == ["failed"]
+    text = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.*"))
+    for url in bare.environment().values():
+        assert url.partition("@")[0].rpartition(":")[2] not in text, "no password"
+        assert url.partition("@")[2].partition("/")[0] not in text, "no address"
+    assert left(bare) == []
+
+
+def test_the_lab_reads_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> None:
+    words = ["lab", "-w", f"narrow:{ROWS}", "-n", "1", "--warmups", "0", "--output", str(tmp_path)]
+    done = CliRunner().invoke(bench, words)
+    assert done.exit_code == 0, done.stderr
+    result = Result.read(tmp_path / "result.json")
+    assert len(result.cases) == 8
+    assert all(case.runs[0].rows == ROWS for case in result.cases if not case.skipped)
+    assert "reads fastest" in (tmp_path / "report.md").read_text()
+    assert left(bare) == []
+
+
+def test_staging_fills_the_table_directly_and_out_of_sight(bare: Servers, tmp_path: Path) -> None:
+    words = ["staging", "--rows", "5000", "-e", "strategy", "-n", "1", "--warmups", "0"]
+    done = CliRunner().invoke(bench, [*words, "--output", str(tmp_path)])
+    assert done.exit_code == 0, done.stderr
+    cases = {case.options["strategy"]: case for case in Result.read(tmp_path / "result.json").cases}
+    assert all(case.runs[0].rows == 5000 for case in cases.values())
+    assert cases["direct"].runs[0].phases["publish"] == 0
+    assert cases["staged"].runs[0].phases["publish"] > 0
+    assert left(bare) == []
+
+
+def test_a_table_whose_data_are_not_installed_is_left_out(
+    bare: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    words = ["run", "-w", "lineitem:0.001", "-n", "1", "--output", str(tmp_path)]
+    done = CliRunner().invoke(bench, words)
+    assert "lineitem:0.001 was left out: lineitem is made by tpchgen-cli" in done.stderr
+    assert "was left out" in (tmp_path / "report.md").read_text()
+    assert left(bare) == []

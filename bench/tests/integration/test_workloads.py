@@ -1,0 +1,74 @@
+"""The tables of the workloads, as the bench makes them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from resources.errors import InputError
+from tableferry_bench.servers import Servers
+from tableferry_bench.workloads import COLUMNS, ensure
+from tests import servers
+
+
+@pytest.fixture
+def found(stack: servers.Servers, tmp_path: Path) -> Servers:
+    """The servers, as the bench knows them."""
+    return Servers(stack.environment(), tmp_path)
+
+
+@pytest.fixture
+def place(found: Servers) -> Iterator[str]:
+    """Lineitem at scale factor 0.01."""
+    yield found.table("postgres", "lineitem_0_01").name
+    found.drop(found.table("postgres", "lineitem_0_01"))
+
+
+def test_lineitem_is_complete_and_the_same_every_time(found: Servers, place: str) -> None:
+    figures = f"SELECT count(*), sum(l_quantity), max(l_orderkey), min(l_shipdate) FROM {place}"
+    seen = set()
+    for _ in range(2):
+        table = ensure(found, "lineitem:0.01")
+        row = found.postgres.query(figures)[0]
+        assert row[0] == table.rows
+        seen.add(row)
+        found.drop(found.table("postgres", table.name))
+    # The specification's own cardinality of lineitem at scale factor 0.01.
+    assert len(seen) == 1
+    assert table.rows == 60_175
+    assert row[1] == Decimal("1536127.00")
+    assert table.text_bytes > 7_000_000
+
+
+def test_a_generator_that_fails_leaves_no_table(
+    found: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "tpchgen-cli"
+    broken.write_text("#!/bin/sh\necho l_orderkey\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: str(broken))
+    with pytest.raises(InputError, match=r"tpchgen-cli failed at scale factor 0\.5"):
+        ensure(found, "lineitem:0.5")
+    place = found.table("postgres", "lineitem_0_5")
+    assert found.postgres.query(f"SELECT to_regclass('{place.name}')") == [(None,)]
+
+
+def test_a_table_that_was_kept_is_used_again(found: Servers) -> None:
+    first = ensure(found, "columns:50")
+    place = found.table("postgres", first.name)
+    try:
+        assert len(found.postgres.columns(place)) == COLUMNS
+        before = found.postgres.query(f"SELECT '{place.name}'::regclass::oid")
+        assert ensure(found, "columns:50") == first
+        assert found.postgres.query(f"SELECT '{place.name}'::regclass::oid") == before
+        assert first.rows == 50
+        # one that was not completed has no mark, and is made anew
+        found.postgres.execute(f"COMMENT ON TABLE {place.name} IS NULL")
+        assert ensure(found, "columns:50") == first
+        assert found.postgres.query(f"SELECT '{place.name}'::regclass::oid") != before
+    finally:
+        found.drop(place)
