@@ -158,11 +158,11 @@ def test_a_failed_check_after_the_commit_makes_the_range_suspect(
     def first(writer: Writer) -> None:
         for name in ("good", "bad", "mended"):
             writer.commit(record(name))
-            writer.checked(name, verdict(True))
+            writer.all_checked(name, [verdict(True)])
 
     def second(writer: Writer) -> None:
-        writer.checked("bad", verdict(False))
-        writer.checked("mended", verdict(False))
+        writer.all_checked("bad", [verdict(False)])
+        writer.all_checked("mended", [verdict(False)])
 
     write(instance, first)
     write(instance, second)
@@ -183,7 +183,7 @@ def test_a_commit_without_a_verdict_is_committed(instance: dg.DagsterInstance) -
     assert decide({"a": V1}, found, target_rows={"a": 10}, expected_rows={"a": 10}) == {
         "a": Decision(Reason.UNCHECKED)
     }
-    write(instance, lambda writer: writer.checked("a", verdict(True)))
+    write(instance, lambda writer: writer.all_checked("a", [verdict(True)]))
     assert ledger.committed(instance, ASSET, [CHECK])["a"].unchecked is False
 
 
@@ -191,8 +191,8 @@ def test_a_planned_check_does_not_hide_the_verdict_before_it(instance: dg.Dagste
     def act(writer: Writer) -> None:
         for name in ("good", "bad", "open"):
             writer.commit(record(name))
-        writer.checked("good", verdict(True))
-        writer.checked("bad", verdict(False))
+        writer.all_checked("good", [verdict(True)])
+        writer.all_checked("bad", [verdict(False)])
 
     write(instance, act)
     plan_check(instance, "good", "bad", "open")
@@ -224,9 +224,9 @@ def test_a_check_beside_a_move_does_not_outlive_it(instance: dg.DagsterInstance)
     """The move's rows of checks are created when it is queued, and filled in after the check's."""
     write(instance, lambda writer: writer.commit(record("a")))
     move = Queued(instance, "a")
-    write(instance, lambda writer: writer.checked("a", verdict(False)))
+    write(instance, lambda writer: writer.all_checked("a", [verdict(False)]))
     move.writer.commit(record("a"))
-    move.writer.checked("a", verdict(True))
+    move.writer.all_checked("a", [verdict(True)])
     assert everything_known(instance) == ({"a": True},) * 3
 
 
@@ -236,7 +236,7 @@ def test_nor_does_one_that_is_recorded_after_the_move(instance: dg.DagsterInstan
 
     def move(writer: Writer) -> None:
         writer.commit(record("a"))
-        writer.checked("a", verdict(True))
+        writer.all_checked("a", [verdict(True)])
 
     write(instance, move)
     write(instance, lambda writer: writer.checked("a", verdict(False), before))
@@ -248,15 +248,15 @@ def test_the_verdict_that_was_given_last_counts_whichever_was_planned_first(
 ) -> None:
     write(instance, lambda writer: writer.commit(record("a")))
     late = Queued(instance, "a")
-    write(instance, lambda writer: writer.checked("a", verdict(True)))
-    late.writer.checked("a", verdict(False))
+    write(instance, lambda writer: writer.all_checked("a", [verdict(True)]))
+    late.writer.all_checked("a", [verdict(False)])
     assert everything_known(instance) == ({"a": False},) * 3
 
 
 def test_a_verdict_of_a_range_that_was_never_committed_counts(
     instance: dg.DagsterInstance,
 ) -> None:
-    write(instance, lambda writer: writer.checked("a", verdict(False)))
+    write(instance, lambda writer: writer.all_checked("a", [verdict(False)]))
     assert everything_known(instance)[1:] == ({"a": False},) * 2
     write(instance, lambda writer: writer.commit(record("a")))
     assert everything_known(instance) == ({}, {}, {})
@@ -285,7 +285,7 @@ def test_a_verdict_of_the_whole_table_is_about_its_newest_range(
 def test_a_check_declared_later_has_no_verdict_yet(instance: dg.DagsterInstance) -> None:
     def move(writer: Writer) -> None:
         writer.commit(record("a"))
-        writer.checked("a", verdict(True))
+        writer.all_checked("a", [verdict(True)])
 
     write(instance, move)
     found = ledger.committed(instance, ASSET, [CHECK], declared=[CHECK, "checksum"])
@@ -295,7 +295,7 @@ def test_a_check_declared_later_has_no_verdict_yet(instance: dg.DagsterInstance)
 def test_a_skip_repeats_what_still_holds_with_who_found_it(instance: dg.DagsterInstance) -> None:
     def move(writer: Writer) -> None:
         writer.commit(record("a"))
-        writer.checked("a", verdict(True))
+        writer.all_checked("a", [verdict(True)])
 
     write(instance, move)
     first = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK]
@@ -320,10 +320,10 @@ def test_a_skip_repeats_what_still_holds_with_who_found_it(instance: dg.DagsterI
 def test_a_skip_does_not_hide_a_failure_found_meanwhile(instance: dg.DagsterInstance) -> None:
     def move(writer: Writer) -> None:
         writer.commit(record("a"))
-        writer.checked("a", verdict(True))
+        writer.all_checked("a", [verdict(True)])
 
     write(instance, move)
-    write(instance, lambda writer: writer.checked("a", verdict(False)))
+    write(instance, lambda writer: writer.all_checked("a", [verdict(False)]))
     found: list[str] = []
     skipped = record("a", State.SKIPPED_UNCHANGED)
     write(instance, lambda writer: found.extend(writer.commit_again(skipped, [CHECK])))
@@ -335,13 +335,13 @@ def test_a_verdict_that_was_not_looked_at_is_not_missed(instance: dg.DagsterInst
     def commit(writer: Writer) -> None:
         for name in ("a", "b"):
             writer.commit(record(name))
-            writer.checked(name, verdict(True))
+            writer.all_checked(name, [verdict(True)])
 
     write(instance, commit)
 
     def again(writer: Writer) -> None:
         for _ in range(4 * 2 + 100):
-            writer.checked("b", verdict(True))
+            writer.all_checked("b", [verdict(True)])
 
     write(instance, again)
     plan_check(instance, "a", "b")
@@ -355,7 +355,7 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
     def commit_all(writer: Writer) -> None:
         for number in range(30):
             writer.commit(record(f"r{number}"))
-            writer.checked(f"r{number}", verdict(True))
+            writer.all_checked(f"r{number}", [verdict(True)])
 
     write(instance, commit_all)
     storage = instance.event_log_storage
