@@ -13,7 +13,7 @@ from assets.transfer import source_asset, transfer_assets
 from pipelines.jobs import check_job, move_job
 from pipelines.schedules import check_schedule, transfer_schedule
 from pipelines.settings import resources, transfers_folder
-from sensors.alerts import failure_alert
+from sensors.alerts import check_alert, failure_alert
 from sensors.failed_ranges import failed_ranges_sensor
 from sensors.invalid_files import invalid_definitions
 from sensors.new_ranges import new_ranges_sensor
@@ -61,6 +61,7 @@ def build(
             *map(failed_ranges_sensor, transfers.values()),
             reaper,
             failure_alert,
+            check_alert,
         ],
         resources=resources(),
         executor=dg.in_process_executor,

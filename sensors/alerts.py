@@ -1,57 +1,54 @@
-"""Tells a web hook of failed runs: which transfer, which ranges, why."""
-
-import http.client
-import json
-import os
-import urllib.request
-from collections.abc import Mapping
-from typing import Any
+"""Alerts of failed runs, and of checks that failed in runs that did not."""
 
 import dagster as dg
 
+from assets.log.history import failed_checks
 from assets.running.runs import RANGE_END, RANGE_START
-from resources.errors import ConnectionFailed
+from sensors.channels import Alert, Kind, channels, send
 
-ALERT_URL = "TABLEFERRY_ALERT_URL"
-"""Where a JSON document is POSTed for each failed run; without it the failure is only logged."""
+STATUS = dg.DefaultSensorStatus.RUNNING if channels() else dg.DefaultSensorStatus.STOPPED
+"""Naming a channel is enough to get alerts; the UI can switch them off."""
 
 
 @dg.run_failure_sensor(
     name="failure_alert",
-    description=f"Logs every failed run, and POSTs it as JSON to {ALERT_URL} where that is set.",
+    description="Logs every failed run, and tells of it where the environment says.",
+    default_status=STATUS,
 )
 def failure_alert(context: dg.RunFailureSensorContext) -> None:
     run = context.dagster_run
-    alert = {
-        "text": f"{run.job_name} failed: {context.failure_event.message}",
-        "job": run.job_name,
-        "run_id": run.run_id,
-        "first_range": run.tags.get(RANGE_START),
-        "last_range": run.tags.get(RANGE_END),
-        "errors": [
-            data.user_failure_data.description
-            for event in context.get_step_failure_events()
-            if (data := event.step_failure_data).user_failure_data
-        ],
-    }
-    context.log.error(alert["text"])
-    if url := os.environ.get(ALERT_URL):
-        post(url, alert)
+    errors = [
+        data.user_failure_data.description or ""
+        for event in context.get_step_failure_events()
+        if (data := event.step_failure_data).user_failure_data
+    ]
+    alert = _alert(run, "run_failed", f"failed: {context.failure_event.message}", errors)
+    context.log.error(alert.text)
+    send(alert)
 
 
-def post(url: str, document: Mapping[str, Any]) -> None:
-    """POST a JSON document.
+@dg.run_status_sensor(
+    run_status=dg.DagsterRunStatus.SUCCESS,
+    name="check_alert",
+    description="Tells of checks that failed without failing their run: they do not block.",
+    default_status=STATUS,
+)
+def check_alert(context: dg.RunStatusSensorContext) -> None:
+    run = context.dagster_run
+    failed = failed_checks(context.instance, run.run_id)
+    if failed:
+        alert = _alert(run, "check_failed", f"succeeded, but {len(failed)} checks failed", failed)
+        context.log.error(alert.text)
+        send(alert)
 
-    Raises:
-        ConnectionFailed: it was not taken. The error does not show the URL, in which web hooks
-            have their password.
-    """
-    request = urllib.request.Request(
-        url, json.dumps(document).encode(), {"Content-Type": "application/json"}
+
+def _alert(run: dg.DagsterRun, kind: Kind, what: str, errors: list[str]) -> Alert:
+    return Alert(
+        kind,
+        f"{run.job_name} {what}",
+        run.job_name,
+        run.run_id,
+        run.tags.get(RANGE_START),
+        run.tags.get(RANGE_END),
+        errors,
     )
-    try:
-        urllib.request.urlopen(request, timeout=10).close()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        # a wrong URL is quoted in the error
-        why = type(error).__name__ if isinstance(error, ValueError) else error
-        raise ConnectionFailed(f"{ALERT_URL} does not take the alert: {why}") from None

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from time import time
 
 import dagster as dg
@@ -13,6 +13,8 @@ from assets.log.ledger import records, verdicts
 from assets.log.records import State, digest
 from assets.planning.resolve import checks_of
 from assets.running.runs import move_job_name, run_requests, run_under_way
+from resources.errors import TableferryError
+from sensors.channels import Alert, send
 
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0
@@ -26,12 +28,19 @@ class Tries:
     number: int = 0
     last: float = 0.0
     """When it asked for the latest of them, in seconds since the epoch."""
+    told: bool = False
+    """That it was given up was told to whoever is to know."""
 
     def due(self, failed: float) -> float | None:
         """When the next one is due, of a range that failed then; None if there is none."""
         if self.number >= MOST_TRIES:
             return None
         return max(failed, self.last) + FIRST_PAUSE * 2**self.number
+
+    def given_up(self, failed: float, now: float) -> bool:
+        """Whether the last try, too, has failed by now, or left no trace."""
+        late = now >= self.last + FIRST_PAUSE * 2**MOST_TRIES
+        return self.number >= MOST_TRIES and (failed > self.last or late)
 
 
 def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
@@ -54,6 +63,13 @@ def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
             if (at := tries[name].due(when)) is not None and at <= now
         }
         given_up = sorted(name for name, one in tries.items() if one.number >= MOST_TRIES)
+        lost = [
+            name
+            for name in given_up
+            if not tries[name].told and tries[name].given_up(failed[name], now)
+        ]
+        if lost and _told(transfer, lost, context):
+            tries |= {name: replace(tries[name], told=True) for name in lost}
         if not due:
             why = f"{len(failed)} failed ranges, none due for a new try"
             if given_up:
@@ -61,7 +77,8 @@ def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
                 why += f" and {len(given_up) - 5} more" if len(given_up) > 5 else ""
             return dg.SensorResult(skip_reason=dg.SkipReason(why), cursor=_written(tries))
         if running := run_under_way(context.instance, transfer):
-            return dg.SkipReason(f"{len(due)} failed ranges wait for the end of run {running}")
+            why = f"{len(due)} failed ranges wait for the end of run {running}"
+            return dg.SensorResult(skip_reason=dg.SkipReason(why), cursor=_written(tries))
         tries |= {name: Tries(tries[name].number + 1, now) for name in due}
         # the same for a tick that is repeated, another for each further try
         key = digest(sorted((name, failed[name], tries[name].number) for name in due))
@@ -72,6 +89,25 @@ def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
         )
 
     return failed_ranges
+
+
+def _told(transfer: Transfer, names: list[str], context: dg.SensorEvaluationContext) -> bool:
+    """Send the alert; one that nobody took is tried again at the next tick."""
+    text = f"{transfer.transfer}: {len(names)} ranges given up after {MOST_TRIES} tries"
+    errors = {
+        name: f"{hop.to} {name}: {record.error}"
+        for hop in transfer.hops
+        for name, record in records(context.instance, asset_key(hop.to), names).items()
+        if record.error
+    }
+    lines = [errors.get(name, name) for name in names]
+    context.log.error(text)
+    try:
+        send(Alert("ranges_given_up", text, move_job_name(transfer.transfer), errors=lines))
+    except TableferryError as error:
+        context.log.warning(str(error))
+        return False
+    return True
 
 
 def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float]:
@@ -105,4 +141,4 @@ def _read(cursor: str | None) -> dict[str, Tries]:
 
 
 def _written(tries: Mapping[str, Tries]) -> str:
-    return json.dumps({name: [one.number, one.last] for name, one in tries.items() if one.number})
+    return json.dumps({name: [*astuple(one)] for name, one in tries.items() if one.number})

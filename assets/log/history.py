@@ -12,6 +12,7 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.records import RangeRecord, State
 from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
+from checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20
 MOST_RUNS_READ = 2_000
@@ -123,6 +124,22 @@ def unanswered(runs: Sequence[PastRun]) -> list[PastRun]:
         elif run.outcome in ("failed", "canceled") and not run.targets <= answered:
             found.append(run)
     return found
+
+
+def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
+    """The checks that failed in a run, one line each: target, range, check, what was found."""
+    found = {}
+    evaluated = {dg.DagsterEventType.ASSET_CHECK_EVALUATION}
+    for entry in instance.all_logs(run_id, of_type=evaluated):
+        event = entry.get_dagster_event().asset_check_evaluation_data
+        # of a check that was done again, the last verdict
+        found[event.asset_key, event.partition, event.check_name] = event
+    return [
+        f"{one.asset_key.to_user_string()} {one.partition or '(whole table)'}: "
+        f"{one.check_name} failed: {one.description or ''}".rstrip(": ")
+        for one in found.values()
+        if not one.passed and (one.partition or one.check_name in WHOLE_TABLE_CHECKS)
+    ]
 
 
 def _past_run(

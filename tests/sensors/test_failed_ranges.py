@@ -21,7 +21,9 @@ from assets.log.records import RangeRecord, State
 from assets.log.writer import Writer
 from assets.running.runs import RANGE_END, RANGE_START, move_job_name
 from checks.verdict import Verdict
+from resources.errors import ConnectionFailed
 from sensors import failed_ranges
+from sensors.channels import Alert
 from sensors.failed_ranges import MOST_TRIES, failed_ranges_sensor
 
 TRANSFER = Transfer.model_validate(
@@ -197,7 +199,7 @@ def test_a_failed_check_counts_and_one_about_an_older_materialization_does_not(
 ) -> None:
     ticks.record(State.COMMITTED, NAMES[1], NAMES[2])
     bad = Verdict("row_count", False, {"rows": 2}, {"rows": 1}, 0.1)
-    ticks.write(lambda writer: [writer.checked(name, bad) for name in NAMES[1:3]] and None)
+    ticks.write(lambda writer: [writer.all_checked(name, [bad]) for name in NAMES[1:3]] and None)
     ticks.record(State.COMMITTED, NAMES[2])
     assert ticks.tick(PAUSE + LATE) == [(NAMES[1], NAMES[1])]
 
@@ -236,3 +238,34 @@ def test_nothing_failed_is_nothing_to_do(ticks: Ticks) -> None:
     found = ticks.evaluate(PAUSE * 10)
     assert not found.run_requests
     assert str(found.skip_message) == "0 failed ranges, none due for a new try"
+
+
+def test_a_range_that_is_given_up_is_told_once(
+    ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Alert] = []
+    refuse = [ConnectionFailed("the hook is away")]
+
+    def send(alert: Alert) -> None:
+        if refuse:
+            raise refuse.pop()
+        told.append(alert)
+
+    monkeypatch.setattr(failed_ranges, "send", send)
+    ticks.record(State.FAILED, NAMES[1])
+    ticks.now = time.time()
+    for number in range(MOST_TRIES):
+        assert ticks.tick(after=PAUSE * 2**number + LATE)
+        assert told == [], "the last try may still do"
+    ticks.evaluate()
+    assert told == [], "it has not ended yet"
+    ticks.evaluate(after=PAUSE * 2**MOST_TRIES + LATE)
+    assert (told, refuse) == ([], []), "nobody took it"
+    ticks.evaluate()
+    ticks.evaluate()
+    (alert,) = told
+    assert (alert.kind, alert.errors) == ("ranges_given_up", [NAMES[1]])
+    assert alert.text == f"orders: 1 ranges given up after {MOST_TRIES} tries"
+    ticks.record(State.COMMITTED, NAMES[1])
+    ticks.evaluate()
+    assert json.loads(ticks.cursor or "") == {}, "it may fail anew"
