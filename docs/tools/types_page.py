@@ -136,6 +136,12 @@ error that names table, column, key and value.
 - **Bytes as `text`** go into SQL Server, but not into ClickHouse, which would have to be told how
   they are encoded; and the hexadecimal styles of `CONVERT` are ignored by Babelfish. Exclude such
   columns, or use `arrow`.
+- **Between two PostgreSQL servers** every type is kept as it is declared, with all values, infinite
+  and early ones too, and travels unread: in COPY's binary format, or, where one of the columns is
+  an array of enums, a row type, an `xml` or an extension's type, in COPY's text.
+- **Into PostgreSQL** no value has more than six decimals of a second, and no text a NUL character:
+  what has is refused, unless `clamp` cuts the decimals. Text keeps its declared length, as varchar,
+  also where its source pads it.
 - **What looking costs**, for a table of 14 columns, five of them guarded, into ClickHouse: 4 % of
   the move over `text`, where PostgreSQL looks (12 % of its CPU time for the COPY), and 0.4 % over
   `arrow`, where the client does. `python -m tableferry_bench.guards` measures it.
@@ -158,6 +164,7 @@ def render() -> str:
         ("PostgreSQL to SQL Server", "postgres", "sqlserver", POSTGRES),
         ("PostgreSQL to ClickHouse", "postgres", "clickhouse", POSTGRES),
         ("SQL Server to ClickHouse", "sqlserver", "clickhouse", SQLSERVER),
+        ("SQL Server to PostgreSQL", "sqlserver", "postgres", SQLSERVER),
     ):
         parts.append(_table(title, source, target, types))
     return "\n".join(parts)

@@ -200,9 +200,16 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         rendered=_as_text(plan.source.system, column.source)
         if kind == "text" and source.kind != "text"
         else None,
-        scale=target.scale if target.kind == kind else source.scale,
+        scale=_scale(kind, source, target),
         padded=target.padded,
     )
+
+
+def _scale(kind: Kind, source: DigestedType, target: DigestedType) -> int:
+    if kind in ("time", "timestamp"):
+        # a decimal of a second that only the source can have would else not be looked at
+        return max(source.scale, target.scale)
+    return target.scale if target.kind == kind else source.scale
 
 
 def _own_type(column: Column) -> str:

@@ -41,6 +41,15 @@ FROM unnest(ARRAY[{schemas}]) w(s) LEFT JOIN pg_namespace n ON n.nspname = w.s
 """
 
 
+TABLES_SQL = """
+SELECT w.s, w.t FROM (VALUES {tables}) w(s, t)
+JOIN pg_namespace n ON n.nspname = w.s
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
+WHERE NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+"""
+
+
 def findings(resource: PostgresResource, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     return asked(
@@ -96,7 +105,7 @@ def _privileges(resource: PostgresResource, use: Use) -> Iterator[Finding]:
     user, superuser = resource.query(
         "SELECT current_user::text, rolsuper FROM pg_roles WHERE rolname = current_user"
     )[0]
-    if superuser:
+    if superuser and not use.writes:
         says = f"{user} is a superuser; a role that may only read is enough"
         yield Finding("privileges", "note", says, ("docs/operations.md has the statements.",))
     to = quote("postgres", user)
@@ -137,6 +146,10 @@ def _lacking_to_write(resource: PostgresResource, use: Use, to: str) -> list[str
             missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {to};")
         elif not may:
             missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {to};")
+    tables = ", ".join(f"({_text(one.schema)}, {_text(one.name)})" for one in use.writes)
+    for schema, table in resource.query(TABLES_SQL.format(tables=tables)) if tables else ():
+        where = f"{quote('postgres', schema)}.{quote('postgres', table)}"
+        missing.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {where} TO {to};")
     return missing
 
 

@@ -50,6 +50,8 @@ MAX_UNITS = 4000
 MAX_BYTES = 8000
 """Bytes of the longest binary(n) and varbinary(n)."""
 MOST_DIGITS = 38
+SENT_DIGITS = 6
+"""Of a second, in the batches that bulk copy takes."""
 ALIASES = {
     "integer": "int",
     "dec": "decimal",
@@ -237,11 +239,12 @@ def slot(declared: str, long_calendar: bool = False) -> Slot | None:
         case Date() as kind:
             return Slot(kind, pa.date32())
         case Time(digits) as kind if 0 <= digits <= 7:
-            return Slot(kind, pa.time64("us"))
+            return Slot(replace(kind, digits=min(digits, SENT_DIGITS)), pa.time64("us"))
         case Timestamp(digits) as kind if type_.name == "datetime2" and 0 <= digits <= 7:
-            return Slot(kind, pa.timestamp("us"))
+            return Slot(replace(kind, digits=min(digits, SENT_DIGITS)), pa.timestamp("us"))
         case Timestamp(digits) as kind if type_.name == "datetimeoffset" and 0 <= digits <= 7:
-            return Slot(replace(kind, zone="utc"), pa.timestamp("us", tz="UTC"))
+            kind = replace(kind, zone="utc", digits=min(digits, SENT_DIGITS))
+            return Slot(kind, pa.timestamp("us", tz="UTC"))
         case Uuid() as kind:
             return Slot(kind, pa.binary(16))
     return None
@@ -308,4 +311,5 @@ TYPES = TypeMap(
     default=default,
     text="nvarchar(max)",
     most_digits=MOST_DIGITS,
+    second_digits=SENT_DIGITS,
 )

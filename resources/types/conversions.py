@@ -280,11 +280,11 @@ def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
 
 def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Sides) -> list[Step]:
     if kind.zone == "offset" or kind.digits == 7:
-        # without a fraction, so that it sorts before the same second with any number of decimals
-        low, high = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")], _iso(room.high) + "9"
-        first, last = low[:10], high[:10]
         steps: list[Step] = [UtcOffset()] if kind.zone == "offset" else []
         if room.low > kind.low or room.high < kind.high:
+            # without a fraction, so that it sorts before the same second with any number of them
+            low, high = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")], _iso(room.high) + "9"
+            first, last = low[:10], high[:10]
             reason = f"is outside of {sides.target_title}'s {first} to {last}"
             steps.append(TextWithin(low, high, reason))
         if pa.types.is_timestamp(arrow):

@@ -133,7 +133,7 @@ def samples(style: ConstantStyle, declared: str, conversion: Conversion) -> list
         case Date():
             return list(_dates(kind, room))
         case Time():
-            return list(_times(style, declared, kind))
+            return list(_times(style, declared, kind, room))
         case Timestamp():
             return list(_timestamps(style, declared, kind, room))
         case Uuid():
@@ -242,11 +242,11 @@ def _dates(kind: Date, room: Kind) -> Iterator[Sample]:
             yield Sample(text, f"'{text}'", text if low <= value <= high else REFUSED)
 
 
-def _times(style: ConstantStyle, declared: str, kind: Time) -> Iterator[Sample]:
+def _times(style: ConstantStyle, declared: str, kind: Time, room: Kind) -> Iterator[Sample]:
     texts = ("00:00:00.000000", "12:34:56.100000", "12:34:56.123456", "23:59:59.999999")
     for cut in dict.fromkeys(_cut(text, kind.digits) for text in texts):
         yield Sample(cut, f"'{cut}'", cut)
-    if kind.digits == 7:
+    if kind.digits == 7 and not (isinstance(room, Time) and room.digits < 7):
         yield _seventh(style, declared, "12:34:56.1234567", "12:34:56.1234567")
 
 

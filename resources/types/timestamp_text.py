@@ -42,7 +42,7 @@ class UtcOffset:
 
     reason: str = (
         "has a UTC offset, which the target cannot hold; 'on_overflow: clamp' keeps the instant, "
-        "a target of type String all of it"
+        "a target of a text type all of it"
     )
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:

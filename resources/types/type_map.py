@@ -79,7 +79,7 @@ class TypeMap:
     """The type that a column of the system keeps in another server of the system, which is handed
     its values as they are; None where they are converted as between any two systems."""
     second_digits: int = 7
-    """The most decimals of a second that a type of the system has."""
+    """The most decimals of a second that reach a column of the system."""
     holds_nul: bool = True
     """Whether a text may hold a NUL character."""
     wall_clocks_as_utc: bool = False

@@ -14,13 +14,14 @@ import pytest
 
 from pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
-from tests.integration.crashing import Command
+from tests.integration.crashing import COPIES, Command
 from tests.servers import Servers
 
 ROUTES = {
     "direct": {"clickhouse": "warehouse"},
     "chain": {"sqlserver": "dbo", "clickhouse": "warehouse"},
     "half": {"sqlserver": "dbo"},
+    "copy": {"copies": COPIES},
 }
 ROWS_PER_RANGE, RANGES = 200, 4
 CHANGED = [
@@ -94,6 +95,7 @@ class Benches:
                 **self._stack.environment(),
                 "TABLEFERRY_TRANSFERS": str(self._folders.mktemp("transfers")),
                 "DAGSTER_HOME": str(self._folders.mktemp("dagster")),
+                "TABLEFERRY_CONNECTION_COPIES": self._stack.postgres_url,
             }
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self._homes[key].items():
@@ -121,7 +123,7 @@ class Benches:
         """Drop what was made."""
         for one in self._made.values():
             one.ferry.session.instance.dispose()
-            one.ferry.source("DROP TABLE {t}")
+            one.ferry.source("DROP TABLE {t}", f"DROP TABLE IF EXISTS {COPIES}.{{t}}")
 
 
 def added(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

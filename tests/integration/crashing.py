@@ -14,6 +14,10 @@ from pipelines.command.session import open_session
 from resources.tables import TableRef, staging_prefix
 from tests.integration import ferry_process, looking
 from tests.integration.conftest import Ferry
+from tests.servers import own
+
+COPIES = own("crash_copies")
+"""The schema of copies in the source's own database."""
 
 SELECT = "SELECT id, name, amount FROM {t} ORDER BY id"
 Row = looking.Row
@@ -83,6 +87,8 @@ def rows_of(ferry: Ferry, system: str) -> list[Row]:
     """What is in a table of the transfer now, in order."""
     if system == "postgres":
         return ferry.rows(SELECT)
+    if system == "copies":
+        return ferry.rows(SELECT.format(t=f"{COPIES}.{{t}}"))
     if system == "clickhouse":
         return ask_clickhouse(ferry, SELECT.format(t=f"warehouse.{ferry.table}"))
     return ask_sqlserver(ferry, SELECT.format(t=f"dbo.{ferry.table}"))
@@ -93,6 +99,9 @@ def staging_tables(ferry: Ferry, system: str) -> list[str]:
     if system == "clickhouse":
         found = ask_clickhouse(ferry, "SELECT name FROM system.tables")
         target = TableRef(system, "warehouse", ferry.table)
+    elif system == "copies":
+        found = ferry.rows(f"SELECT tablename FROM pg_tables WHERE schemaname = '{COPIES}'")
+        target = TableRef("postgres", COPIES, ferry.table, system)
     else:
         found = ask_sqlserver(ferry, "SELECT name FROM sys.tables")
         target = TableRef(system, "dbo", ferry.table)

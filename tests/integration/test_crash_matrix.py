@@ -48,6 +48,9 @@ CELLS = [
         (2,),
         ("during_load", "after_audit", "inside_finalise", *AFTER_EVENT),
     ),
+    *itertools.product(
+        ("copy",), ("replace",), (1,), ("during_load", "inside_finalise", "after_commit")
+    ),
 ]
 
 

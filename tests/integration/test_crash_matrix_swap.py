@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -30,8 +31,13 @@ def benches(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     made.close()
 
 
-@pytest.mark.parametrize("point", [*BEFORE, "inside_swap", *AFTER])
-@pytest.mark.parametrize("route", ["direct", "half"])
+@pytest.mark.parametrize(
+    ("route", "point"),
+    [
+        *itertools.product(("direct", "half"), (*BEFORE, "inside_swap", *AFTER)),
+        *itertools.product(("copy",), ("inside_swap", "after_swap")),
+    ],
+)
 def test_a_swap_killed_at(benches: Benches, route: str, point: str) -> None:
     with benches.of(route, "swap") as bench:
         ferry, (system,) = bench.ferry, bench.systems

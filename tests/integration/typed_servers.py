@@ -29,6 +29,8 @@ from resources.dialects import qualified, quote
 from resources.errors import ValueRefused
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.postgres.copy_in import copy_in
+from resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.bulk_copy import bulk_copy
 from resources.sqlserver.ddl import STATEMENTS
@@ -82,9 +84,25 @@ class PostgresEnd:
         self.schema = f"typed_{uuid.uuid4().hex[:8]}"
         self.table = TableRef("postgres", self.schema, "t")
         self.resource = PostgresResource(url=url)
-        self.connection = psycopg.connect(url, autocommit=True)
+        self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
         self.connection.execute("SET client_min_messages = error; SET timezone = 'UTC'")
         self.connection.execute(f"CREATE SCHEMA {self.schema}")
+
+    def into(self, wire: str) -> TableRef:
+        """What a wire format fills."""
+        return replace(self.table, name=f"t_{wire}")
+
+    def load(self, plan: CopyPlan, batches: list[pa.RecordBatch]) -> None:
+        """Into a new table."""
+        self.connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}".encode())
+        self.connection.execute(PG_STATEMENTS.create_staging(plan, plan.target).encode())
+        receipt = copy_in(self.resource, plan, plan.target, batches)
+        assert receipt.rows == sum(batch.num_rows for batch in batches)
+
+    def read(self, table: TableRef, expression: str) -> list[Any]:
+        """In the order of the ids."""
+        sql = f"SELECT {expression.format('x')} FROM {qualified(table)} ORDER BY id"
+        return [row[0] for row in self.connection.execute(sql.encode())]
 
     def fill(self, type_: str, literals: Sequence[str | None]) -> None:
         """Ids from 1 on, in that order on disk."""
@@ -243,7 +261,7 @@ class ClickHouseEnd:
 
 
 Source = PostgresEnd | SqlServerEnd
-Target = SqlServerEnd | ClickHouseEnd
+Target = SqlServerEnd | ClickHouseEnd | PostgresEnd
 
 
 def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
@@ -263,6 +281,7 @@ def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
             assert isinstance(source, PostgresEnd)
             target.load_text(plan, source)
             return target.read(table, case.read_back)
+        assert isinstance(target, ClickHouseEnd)
         target.create(plan)
         names = [column.name for column in plan.target_columns]
         if isinstance(source, SqlServerEnd):

@@ -22,6 +22,7 @@ from resources.types.planner import ColumnOverride, plan_copy
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")
 CLICKHOUSE = TableRef("clickhouse", "warehouse", "t")
+TO_POSTGRES = TableRef("postgres", "copies", "t")
 US = pa.timestamp("us")
 UTC = pa.timestamp("us", tz="UTC")
 U1 = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -153,6 +154,13 @@ REFUSED = [
     (SQLSERVER, "datetime2(7)", CLICKHOUSE, None, pa.array(["2300-01-01 00:00:00.0000000"], pa.large_string()), 0, "2300-01-01 00:00:00.0000000", "ClickHouse"),
     (SQLSERVER, "datetimeoffset(7)", CLICKHOUSE, None, pa.array(["2020-01-01 02:00:00.1234567 +02:00"], pa.large_string()), 0, "2020-01-01 02:00:00.1234567 +02:00", "UTC offset"),
     (SQLSERVER, "nvarchar(9)", CLICKHOUSE, None, pa.array(["a\ufffd"], pa.large_string()), 0, "a\ufffd", "surrogate"),
+    (SQLSERVER, "nvarchar(9)", TO_POSTGRES, None, pa.array(["a", "a\0"], pa.large_string()), 1, "a\0", "NUL character"),
+    (SQLSERVER, "nvarchar(9)", TO_POSTGRES, "varchar(2)", pa.array(["ä\U0001f600", "abc"], pa.large_string()), 1, "abc", "the 2 characters"),
+    (SQLSERVER, "datetime2(7)", TO_POSTGRES, None, pa.array(["2020-01-01 00:00:00.0000001"], pa.large_string()), 0, "2020-01-01 00:00:00.0000001", "more than 6 decimals"),
+    (SQLSERVER, "datetime2(7)", TO_POSTGRES, "timestamp(3)", pa.array(["2020-01-01 00:00:00.1230000", "2020-01-01 00:00:00.1234000"], pa.large_string()), 1, "2020-01-01 00:00:00.1234000", "more than 3 decimals"),
+    (SQLSERVER, "time(7)", TO_POSTGRES, None, pa.array([1000, 1001], pa.time64("ns")), 1, "00:00:00.000001", "more than 6 decimals"),
+    (SQLSERVER, "datetimeoffset(7)", TO_POSTGRES, None, pa.array(["2020-01-01 02:00:00.0000000 +02:00"], pa.large_string()), 0, "2020-01-01 02:00:00.0000000 +02:00", "UTC offset"),
+    (POSTGRES, "text", TO_POSTGRES, "character varying(1)", pa.array(["\U0001f600", "ab"]), 1, "ab", "the 1 characters"),
 ]  # fmt: skip
 
 
@@ -188,6 +196,10 @@ RELAXED = [
     (SQLSERVER, "datetimeoffset(7)", CLICKHOUSE, None, "clamp", pa.array(["2020-01-01 02:00:00.1234567 +02:30", "2020-01-01 02:00:00.0000001 -00:30", "2020-01-01 00:00:00.0000001 +00:00"], pa.large_string()), ["2019-12-31 23:30:00.1234567", "2020-01-01 02:30:00.0000001", "2020-01-01 00:00:00.0000001"], 2),
     (SQLSERVER, "datetime2(7)", CLICKHOUSE, None, "clamp", pa.array(["0001-01-01 00:00:00.0000000", "9999-12-31 23:59:59.9999999"], pa.large_string()), ["1900-01-01 00:00:00", "2299-12-31 23:59:59.9999999"], 2),
     (SQLSERVER, "nvarchar(9)", CLICKHOUSE, None, "clamp", pa.array(["\ufffd", "a"], pa.large_string()), ["\ufffd", "a"], 1),
+    (SQLSERVER, "nvarchar(9)", TO_POSTGRES, "varchar(2)", "clamp", pa.array(["ä\U0001f600b", "a"], pa.large_string()), ["ä\U0001f600", "a"], 1),
+    (SQLSERVER, "nvarchar(9)", TO_POSTGRES, None, "null", pa.array(["\0", "a"], pa.large_string()), [None, "a"], 1),
+    (SQLSERVER, "datetime2(7)", TO_POSTGRES, None, "clamp", pa.array(["9999-12-31 23:59:59.9999999", "2020-01-01 00:00:00.0000010"], pa.large_string()), [dt.datetime.max, dt.datetime(2020, 1, 1, 0, 0, 0, 1)], 1),
+    (SQLSERVER, "time(7)", TO_POSTGRES, None, "clamp", pa.array([1001, 2000], pa.time64("ns")), [dt.time(0, 0, 0, 1), dt.time(0, 0, 0, 2)], 1),
 ]  # fmt: skip
 
 

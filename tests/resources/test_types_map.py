@@ -118,6 +118,60 @@ def test_sqlserver_types(type_, clickhouse):
     assert target_of(SQLSERVER, type_, CLICKHOUSE) == clickhouse
 
 
+INTO_POSTGRES = [
+    # source, type, target type
+    (SQLSERVER, "tinyint", "smallint"),
+    (SQLSERVER, "bit", "boolean"),
+    (SQLSERVER, "money", "numeric(19,4)"),
+    (SQLSERVER, "decimal(38,10)", "numeric(38,10)"),
+    (SQLSERVER, "float", "double precision"),
+    (SQLSERVER, "char(10)", "character varying(10)"),
+    (SQLSERVER, "nvarchar(100)", "character varying(100)"),
+    (SQLSERVER, "nvarchar(max)", "text"),
+    (SQLSERVER, "xml", "text"),
+    (SQLSERVER, "varbinary(8)", "bytea"),
+    (SQLSERVER, "time(7)", "time(6) without time zone"),
+    (SQLSERVER, "datetime", "timestamp(3) without time zone"),
+    (SQLSERVER, "datetime2(7)", "timestamp(6) without time zone"),
+    (SQLSERVER, "datetimeoffset(7)", "timestamp(6) with time zone"),
+    (SQLSERVER, "uniqueidentifier", "uuid"),
+    (POSTGRES, "numeric", "numeric"),
+    (POSTGRES, "jsonb", "jsonb"),
+    (POSTGRES, "integer[]", "integer[]"),
+    (POSTGRES, "timestamp(3) without time zone", "timestamp(3) without time zone"),
+    (POSTGRES, "hstore", "hstore"),
+]
+
+
+@pytest.mark.parametrize(("source", "type_", "postgres"), INTO_POSTGRES)
+def test_types_into_postgres(source, type_, postgres):
+    assert target_of(source, type_, TableRef("postgres", "copies", "t")) == postgres
+
+
+def test_a_type_of_ones_own_keeps_its_name():
+    columns = [
+        Column("id", "integer", False),
+        Column("mood", "enum", own_type="shop.mood"),
+        Column("moods", "enum[]", own_type="shop.mood[]"),
+        Column("pair", "composite", own_type="shop.pair"),
+        Column("doc", "xml"),
+    ]
+    plan = plan_copy(POSTGRES, columns, TableRef("postgres", "copies", "t"), key="id")
+    found = [(one.target.type, one.binary_sql, one.text_sql) for one in plan.columns[1:]]
+    assert found == [
+        ("shop.mood", '"mood"', '"mood"'),
+        ("shop.mood[]", None, '"moods"'),
+        ("shop.pair", None, '"pair"'),
+        ("xml", None, '"doc"::text'),
+    ]
+    actual = Column("mood", "enum", own_type="shop.mood")
+    assert compatible("postgres", plan.columns[1].target, actual) is None
+    other = Column("mood", "enum", own_type="shop.temper")
+    assert compatible("postgres", plan.columns[1].target, other) == (
+        "is shop.temper, which cannot hold every shop.mood"
+    )
+
+
 REFUSED = [
     # source, type, target, what the message offers
     (POSTGRES, "composite", CLICKHOUSE, '{x: {type: "String"}}'),
