@@ -22,7 +22,7 @@ TRUSTED_SECONDS = 0.05
 server ends and is back within it."""
 
 
-class KeptConnections(Generic[Connection]):
+class ConnectionPool(Generic[Connection]):
     """Idle connections of this process by their settings, for all threads.
 
     A connection comes back only from a block that ended without an error. The block has to leave

@@ -15,11 +15,11 @@ from adbc_driver_postgresql import StatementOptions
 from psycopg.conninfo import make_conninfo
 
 from resources.connection import ConnectionSettings, ServerResource
+from resources.connection_pool import ConnectionPool
 from resources.counted import CountedBytes
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, TableMissing
-from resources.kept import KeptConnections
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
 from resources.postgres.session import PostgresSession
@@ -324,8 +324,8 @@ class PostgresResource(ServerResource):
     def _fetch(
         self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
     ) -> list[tuple[Any, ...]]:
-        kept = _kept.lent(_conninfo(self.settings()), self._new_connection)
-        with kept as connection, self._translated(snapshot):
+        lent = _pool.lent(_conninfo(self.settings()), self._new_connection)
+        with lent as connection, self._translated(snapshot):
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
             cursor = connection.execute(sql.encode(), params)
@@ -396,7 +396,7 @@ def _answers(connection: PgConnection) -> bool:
         return False
 
 
-_kept: KeptConnections[PgConnection] = KeptConnections(
+_pool: ConnectionPool[PgConnection] = ConnectionPool(
     _answers, lambda connection: connection.closed, PgConnection.close
 )
 

@@ -174,7 +174,7 @@ def _copied(
     table_lock: bool = False,
 ) -> int:
     # its own connection, because the driver copies the options of this one only
-    with resource.kept_connection() as connection, connection.raw.cursor() as cursor:
+    with resource.pooled_connection() as connection, connection.raw.cursor() as cursor:
         result = cursor.bulkcopy_arrow(
             qualified(into),
             reader,

@@ -1,4 +1,4 @@
-"""One session with SQL Server through `mssql-python`, and what is kept open of them."""
+"""One session with SQL Server through `mssql-python`, and a pool of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from resources.connection import ConnectionSettings
+from resources.connection_pool import ConnectionPool
 from resources.errors import StatementFailed
-from resources.kept import KeptConnections
 from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
 
 LOGIN_TIMEOUT = 15
@@ -90,16 +90,16 @@ class SqlServerConnection:
             raise translate(error, self._settings, statement) from None
 
 
-kept = KeptConnections(
+pool = ConnectionPool(
     SqlServerConnection.answers,
     lambda connection: bool(connection.raw.closed),
     SqlServerConnection.close,
 )
 
 
-def close_kept_connections() -> None:
+def close_pooled_connections() -> None:
     """Close what is kept open of any server, so that a login or a database can be dropped."""
-    kept.close()
+    pool.close()
 
 
 _answered: dict[str, float] = {}

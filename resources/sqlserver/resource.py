@@ -17,7 +17,7 @@ from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableMissing
 from resources.sqlserver.bcp import BcpTool, Encryption, find_tool
 from resources.sqlserver.bcp_process import silent_seconds
-from resources.sqlserver.connection import SqlServerConnection, kept
+from resources.sqlserver.connection import SqlServerConnection, pool
 from resources.tables import Column, TableRef
 
 Encrypt = Literal["yes", "no", "strict"]
@@ -113,7 +113,7 @@ class SqlServerResource(ServerResource):
             TableMissing: there is no such table.
         """
         names = {"schema": _text(table.schema), "table": _text(table.name)}
-        with self.kept_connection() as connection:
+        with self.pooled_connection() as connection:
             columns = connection.query(COLUMNS.format(**names))
             flags = connection.query(FLAGS.format(**names))
             key = connection.query(PRIMARY_KEY.format(**names))
@@ -141,7 +141,7 @@ class SqlServerResource(ServerResource):
             InputError: a snapshot was given.
         """
         refuse_snapshot(self.system, snapshot)
-        with self.kept_connection() as connection:
+        with self.pooled_connection() as connection:
             return connection.query(sql)
 
     def execute(self, sql: str) -> None:
@@ -163,7 +163,7 @@ class SqlServerResource(ServerResource):
             StatementFailed: the server refused the query, or broke off.
         """
         refuse_snapshot(self.system, snapshot)
-        lent = kept.lent(self.connection_string() + "streams", self._streaming)
+        lent = pool.lent(self.connection_string() + "streams", self._streaming)
         with lent as connection, connection.translated(sql):
             cursor = connection.raw.cursor()
             cursor.execute(sql, use_prepare=False)
@@ -195,13 +195,13 @@ class SqlServerResource(ServerResource):
         """
         return SqlServerConnection(self.settings(), self.connection_string())
 
-    def kept_connection(self) -> AbstractContextManager[SqlServerConnection]:
-        """A connection that others used before and may use after; see `KeptConnections`.
+    def pooled_connection(self) -> AbstractContextManager[SqlServerConnection]:
+        """A connection that others used before and may use after; see `ConnectionPool`.
 
         Raises:
             ConnectionFailed: see `ping`.
         """
-        return kept.lent(self.connection_string(), self.connected)
+        return pool.lent(self.connection_string(), self.connected)
 
     def _streaming(self) -> SqlServerConnection:
         """A connection that reads under SNAPSHOT isolation, if the database allows it."""

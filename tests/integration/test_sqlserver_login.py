@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from resources.errors import StatementFailed
-from resources.sqlserver.connection import SqlServerConnection, close_kept_connections
+from resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
 from resources.sqlserver.resource import SqlServerResource
 from tests import servers
 from tests.integration.conftest import Ferry
@@ -90,6 +90,6 @@ def test_it_is_enough_for_both_hops(
             with pytest.raises(StatementFailed):
                 server.execute("CREATE DATABASE another")
         finally:
-            close_kept_connections()
+            close_pooled_connections()
             admin.execute(f"DROP DATABASE IF EXISTS {name}")
             admin.execute(f"IF SUSER_ID(N'{name}') IS NOT NULL DROP LOGIN {name}")

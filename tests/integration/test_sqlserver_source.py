@@ -14,7 +14,7 @@ from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
-from resources.sqlserver.connection import SqlServerConnection, close_kept_connections
+from resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
 from resources.sqlserver.resource import ALLOWS_SNAPSHOT, SqlServerResource
 from resources.tables import TableRef
 from tests.integration.planning import plan_of
@@ -101,7 +101,7 @@ def test_content_sees_two_rows_exchange_a_value(source: SqlServerResource) -> No
 def test_snapshot_isolation_is_set_by_a_batch_of_its_own(
     source: SqlServerResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close_kept_connections()
+    close_pooled_connections()
     batches: list[str] = []
     for name in ("query", "execute"):
         run = getattr(SqlServerConnection, name)

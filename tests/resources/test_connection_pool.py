@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from resources import kept
-from resources.kept import MOST_IDLE, KeptConnections
+from resources import connection_pool
+from resources.connection_pool import MOST_IDLE, ConnectionPool
 
 
 class Session:
@@ -28,30 +28,30 @@ def numbers() -> count[int]:
 
 
 @pytest.fixture
-def connections() -> KeptConnections[Session]:
-    return KeptConnections(Session.answers, lambda one: one.closed, Session.close)
+def connections() -> ConnectionPool[Session]:
+    return ConnectionPool(Session.answers, lambda one: one.closed, Session.close)
 
 
-def use(connections: KeptConnections[Session], numbers: count[int], at: str = "here") -> Session:
+def use(connections: ConnectionPool[Session], numbers: count[int], at: str = "here") -> Session:
     with connections.lent(at, lambda: Session(next(numbers))) as session:
         return session
 
 
 def test_what_came_back_is_lent_again(
-    connections: KeptConnections[Session], numbers: count[int]
+    connections: ConnectionPool[Session], numbers: count[int]
 ) -> None:
     first = use(connections, numbers)
     assert use(connections, numbers) is first
     assert use(connections, numbers, "elsewhere") is not first
 
 
-def test_two_borrowers_have_two(connections: KeptConnections[Session], numbers: count[int]) -> None:
+def test_two_borrowers_have_two(connections: ConnectionPool[Session], numbers: count[int]) -> None:
     with connections.lent("here", lambda: Session(next(numbers))) as first:
         assert use(connections, numbers) is not first
 
 
 def test_it_is_closed_after_an_error(
-    connections: KeptConnections[Session], numbers: count[int]
+    connections: ConnectionPool[Session], numbers: count[int]
 ) -> None:
     with (
         pytest.raises(KeyError),
@@ -62,17 +62,17 @@ def test_it_is_closed_after_an_error(
     assert use(connections, numbers) is not session
 
 
-def test_a_borrower_may_end_it(connections: KeptConnections[Session], numbers: count[int]) -> None:
+def test_a_borrower_may_end_it(connections: ConnectionPool[Session], numbers: count[int]) -> None:
     with connections.lent("here", lambda: Session(next(numbers))) as session:
         session.close()
     assert use(connections, numbers) is not session
 
 
 def test_one_that_was_idle_for_a_while_is_asked_first(
-    connections: KeptConnections[Session], numbers: count[int], monkeypatch: pytest.MonkeyPatch
+    connections: ConnectionPool[Session], numbers: count[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = use(connections, numbers)
-    monkeypatch.setattr(kept, "TRUSTED_SECONDS", 0)
+    monkeypatch.setattr(connection_pool, "TRUSTED_SECONDS", 0)
     assert use(connections, numbers) is first
     first.stands = False
     assert use(connections, numbers) is not first
@@ -80,7 +80,7 @@ def test_one_that_was_idle_for_a_while_is_asked_first(
 
 
 def test_few_are_kept_and_none_for_long(
-    connections: KeptConnections[Session], numbers: count[int], monkeypatch: pytest.MonkeyPatch
+    connections: ConnectionPool[Session], numbers: count[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Session] = []
 
@@ -92,14 +92,14 @@ def test_few_are_kept_and_none_for_long(
 
     borrow(MOST_IDLE + 1)
     assert sum(not session.closed for session in made) == MOST_IDLE
-    monkeypatch.setattr(kept, "IDLE_SECONDS", 0)
-    monkeypatch.setattr(kept, "TRUSTED_SECONDS", 0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 0)
+    monkeypatch.setattr(connection_pool, "TRUSTED_SECONDS", 0)
     use(connections, numbers)
     assert all(session.closed for session in made)
 
 
 def test_a_forked_child_leaves_its_parents_connections_alone(
-    connections: KeptConnections[Session], numbers: count[int]
+    connections: ConnectionPool[Session], numbers: count[int]
 ) -> None:
     mine = use(connections, numbers)
     child = os.fork()
