@@ -64,15 +64,19 @@ class Writer:
         for verdict in verdicts:
             self.checked(range_name, verdict, about)
 
-    def checked(self, range_name: str, verdict: Verdict, about: Materialization | None) -> None:
+    def checked(
+        self, range_name: str, verdict: Verdict, about: Materialization | None = None
+    ) -> None:
         """Record a check's verdict.
 
         Args:
             range_name: of the range that was checked.
             verdict: what was found.
-            about: the materialization that it is about.
+            about: the materialization that it is about; the range's latest one, if it has one, when
+                not given.
         """
         meaning = self._transfer.check_spec(verdict.check)
+        about = about or latest_materialization(self._context.instance, self._asset, range_name)
         self._log(
             dg.AssetCheckEvaluation(
                 asset_key=self._asset,
