@@ -36,8 +36,8 @@ class Bottleneck:
     """Of the whole time, by the clock."""
 
 
-def bottleneck(case: Case) -> Bottleneck | None:
-    """The phase of a move that takes most of its time; None if it has no phases.
+def shares(case: Case) -> dict[str, float]:
+    """The part of a move's time, by the clock, that each phase takes; empty if it has no phases.
 
     The time of the ranges is shared out by how long each of their phases took in sum, because they
     overlap.
@@ -47,14 +47,23 @@ def bottleneck(case: Case) -> Bottleneck | None:
         if values := list(case.figures(f"phase_{phase}").values()):
             medians[phase] = statistics.median(values)
     if "ranges" not in medians:
-        return None
+        return {}
     parts = {phase: medians[phase] for phase in SEQUENCE if phase in medians}
     in_ranges = {phase: medians[phase] for phase in IN_RANGES if phase in medians}
     if total := sum(in_ranges.values()):
         whole = parts.pop("ranges")
         parts |= {phase: whole * spent / total for phase, spent in in_ranges.items()}
+    time = sum(parts.values()) or 1.0
+    return {phase: spent / time for phase, spent in parts.items()}
+
+
+def bottleneck(case: Case) -> Bottleneck | None:
+    """The phase of a move that takes most of its time; None if it has no phases."""
+    parts = shares(case)
+    if not parts:
+        return None
     worst = max(parts, key=lambda phase: parts[phase])
-    return Bottleneck(worst, parts[worst] / (sum(parts.values()) or 1))
+    return Bottleneck(worst, parts[worst])
 
 
 def recommendations(result: Result) -> list[str]:
@@ -93,18 +102,21 @@ def _tuned(cases: list[Case]) -> list[str]:
 
 
 def _read(cases: list[Case]) -> list[str]:
-    fastest, leanest = best(cases, "rows_per_second"), best(cases, "peak_rss_mb")
-    if fastest is None or leanest is None:
+    """The fastest for each thing that the rows may be wanted as, and the leanest of all."""
+    leanest = best(cases, "peak_rss_mb")
+    if leanest is None:
         return []
-    found = (
-        f"{fastest.rows:,} rows: {fastest.contender} reads fastest, {leanest.contender} in the "
-        "least memory"
-    )
-    alike = _alike(fastest, cases)
-    if alike:
-        names = ", ".join(one.contender for one in alike)
-        found += f"; not told apart from the fastest by their runs: {names}"
-    return [found + "."]
+    found = []
+    for wanted in dict.fromkeys(case.proves for case in cases):
+        alike = [case for case in cases if case.proves == wanted]
+        fastest = best(alike, "rows_per_second")
+        if fastest is None:
+            continue
+        said = f"{fastest.contender} reads fastest what becomes {wanted}"
+        if others := [case.contender for case in _alike(fastest, alike)]:
+            said += f"; not told apart from it by their runs: {', '.join(others)}"
+        found.append(said + ".")
+    return [*found, f"{leanest.contender} takes the least memory."]
 
 
 def _staged(cases: list[Case]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +48,8 @@ def bench() -> None:
     On the servers of TABLEFERRY_POSTGRES_URL, ..._SQLSERVER_URL and ..._CLICKHOUSE_URL, or else a
     local stack that is removed at the end. All tables it makes begin with ferry_bench_.
     """
+    # so that tables, files and programs go, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @bench.command()
@@ -105,7 +109,7 @@ def run(
         result = run_suite(found, chosen, keep=how["keep"], tell=_tell)
     verdict = certify(result, wanted) if wanted else None
     folder = _leave(result, how["output"], verdict)
-    problems = [f"{one.name}: {one.failed}" for one in result.cases if one.failed]
+    problems = _failed(result)
     if verdict:
         click.echo(verdict.headline)
         problems += _broken(verdict, require_all)
@@ -342,4 +346,10 @@ def _told(result: Result, output: Path | None) -> None:
     for line in recommendations(result):
         click.echo(line)
     click.echo(folder)
-    end([f"{one.name}: {one.failed}" for one in result.cases if one.failed])
+    end(_failed(result))
+
+
+def _failed(result: Result) -> list[str]:
+    """What did not come to its end, one line each."""
+    found = [f"{one.name}: {one.failed}" for one in result.cases if one.failed]
+    return found if result.complete else [*found, "interrupted"]

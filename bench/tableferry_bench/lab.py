@@ -15,7 +15,7 @@ from tableferry_bench.contenders.pipes import libpq
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Result
 from tableferry_bench.servers import Servers
-from tableferry_bench.suite import Tell, execute
+from tableferry_bench.suite import Measured, Tell, execute
 from tableferry_bench.workloads import EXTRA, Table
 
 
@@ -121,13 +121,5 @@ def run_lab(
         else one
         for one in chosen
     ]
-    return execute(
-        servers,
-        "lab",
-        "lab",
-        [(workload, taking_part)],
-        runs=runs,
-        warmups=warmups,
-        keep=keep,
-        tell=tell,
-    )
+    part = Measured(workload, taking_part, runs, warmups)
+    return execute(servers, "lab", "lab", [part], keep=keep, tell=tell)

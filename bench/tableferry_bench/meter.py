@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -87,8 +88,12 @@ def run(command: Command, *, timeout: float = 3600) -> Finished:
                 raise CommandFailed(f"{command.argv[0]}: {error.strerror}") from None
         watch = _Watch(process.pid, started + timeout)
         watch.start()
-        # of the child and of all of its own that it has waited for
-        _, status, used = os.wait4(process.pid, 0)
+        try:
+            # of the child and of all of its own that it has waited for
+            _, status, used = os.wait4(process.pid, 0)
+        except BaseException:
+            watch.kill()  # interrupted: nothing goes on without us
+            raise
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         watch.end()
@@ -133,12 +138,17 @@ class _Watch(threading.Thread):
             self.peak = max(self.peak, self._now())
             if time.perf_counter() > self._deadline:
                 self.too_long = True
-                for pid in tree(self._pid):
-                    with suppress(OSError):
-                        os.kill(pid, 9)
+                self.kill()
                 return
 
+    def kill(self) -> None:
+        """End the whole tree."""
+        for pid in tree(self._pid):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
     def end(self) -> None:
+        """Look no more."""
         self._over.set()
         self.join()
 

@@ -148,6 +148,8 @@ class Result:
     cases: tuple[Case, ...]
     settings: Mapping[str, str | int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    complete: bool = True
+    """False if it was interrupted: then the tables after that are missing."""
     schema_version: int = SCHEMA_VERSION
 
     def find(self, workload: str, rows: int, contender: str) -> Case | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 
 import pyarrow as pa
 
@@ -18,8 +16,8 @@ from resources.types.conform import conform, schema
 from tableferry_bench.contenders.base import Contender, Outcome, planned
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Result
-from tableferry_bench.servers import PREFIX, Servers, dropping, machine
-from tableferry_bench.suite import Tell, measure
+from tableferry_bench.servers import PREFIX, Servers, dropping
+from tableferry_bench.suite import Measured, Tell, made, measure
 from tableferry_bench.workloads import Table, ensure
 
 SAMPLE_ROWS = 100_000
@@ -151,17 +149,9 @@ def run_staging(
         if not keep:
             with suppress(TableferryError):
                 dropping(servers, servers.table("postgres", table.name))
-    return Result(
-        kind="staging",
-        suite="staging",
-        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        tableferry=version("tableferry"),
-        machine=machine(),
-        servers=servers.described(),
-        cases=tuple(cases),
-        settings={"runs": runs, "warmups": warmups},
-        notes=(f"The rows are {sample:,} of the workload {workload}, repeated under new keys.",),
-    )
+    note = f"The rows are {sample:,} of the workload {workload}, repeated under new keys."
+    how = Measured(workload, (), runs, warmups)
+    return made(servers, "staging", "staging", cases, [how], [note])
 
 
 def _write_sample(servers: Servers, table: Table) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +39,9 @@ class Part(BaseModel):
 
     workload: str
     contenders: Annotated[list[str], Field(min_length=1)]
+    runs: Annotated[int | None, Field(ge=1)] = None
+    """Instead of the suite's."""
+    warmups: Annotated[int | None, Field(ge=0)] = None
 
 
 class Suite(BaseModel):
@@ -124,47 +127,69 @@ def run_suite(servers: Servers, suite: Suite, *, keep: bool, tell: Tell) -> Resu
         keep: leave the source tables for the next time.
         tell: is told how far it is.
     """
-    parts = [(part.workload, choose(part.contenders)) for part in suite.tables]
-    return execute(
-        servers,
-        "run",
-        suite.suite,
-        parts,
-        runs=suite.runs,
-        warmups=suite.warmups,
-        keep=keep,
-        tell=tell,
-    )
+    parts = [
+        Measured(
+            part.workload,
+            choose(part.contenders),
+            part.runs or suite.runs,
+            suite.warmups if part.warmups is None else part.warmups,
+        )
+        for part in suite.tables
+    ]
+    return execute(servers, "run", suite.suite, parts, keep=keep, tell=tell)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A table, who moves it, and how often."""
+
+    workload: str
+    taking_part: Sequence[Contender]
+    runs: int
+    warmups: int
 
 
 def execute(
     servers: Servers,
     kind: Kind,
     name: str,
-    parts: Sequence[tuple[str, Sequence[Contender]]],
+    parts: Sequence[Measured],
     *,
-    runs: int,
-    warmups: int,
     keep: bool,
     tell: Tell,
-    notes: Sequence[str] = (),
 ) -> Result:
-    """Measure contenders on tables; see `run_suite`. A table that cannot be made is left out."""
+    """Measure contenders on tables; see `run_suite`.
+
+    A table that cannot be made is left out. If it is interrupted, the result has the tables before.
+    """
     cases: list[Case] = []
-    more = list(notes)
-    for workload, taking_part in parts:
-        tell(f"{workload}: making the table")
+    notes: list[str] = []
+    complete = True
+    for part in parts:
         try:
-            table = ensure(servers, workload)
+            cases += _measured(servers, part, keep=keep, tell=tell)
         except InputError as error:
-            more.append(f"{workload} was left out: {error}")
-            tell(more[-1])
-            continue
-        try:
-            cases += measure(servers, table, taking_part, runs=runs, warmups=warmups, tell=tell)
-        finally:
-            if not keep:
-                dropping(servers, servers.table("postgres", table.name))
+            notes.append(f"{part.workload} was left out: {error}")
+            tell(notes[-1])
+        except (KeyboardInterrupt, SystemExit):
+            complete = False
+            notes.append(f"interrupted in {part.workload}, of which nothing is kept")
+            tell(notes[-1])
+            break
+    return made(servers, kind, name, cases, parts, notes, complete=complete)
+
+
+def made(
+    servers: Servers,
+    kind: Kind,
+    name: str,
+    cases: Sequence[Case],
+    parts: Sequence[Measured],
+    notes: Sequence[str],
+    *,
+    complete: bool = True,
+) -> Result:
+    """A result of these cases, as of now."""
     return Result(
         kind=kind,
         suite=name,
@@ -173,9 +198,25 @@ def execute(
         machine=machine(),
         servers=servers.described(),
         cases=tuple(cases),
-        settings={"runs": runs, "warmups": warmups},
-        notes=tuple(more),
+        settings={
+            "runs": min((part.runs for part in parts), default=0),
+            "warmups": min((part.warmups for part in parts), default=0),
+        },
+        notes=tuple(notes),
+        complete=complete,
     )
+
+
+def _measured(servers: Servers, part: Measured, *, keep: bool, tell: Tell) -> list[Case]:
+    tell(f"{part.workload}: making the table")
+    table = ensure(servers, part.workload)
+    try:
+        return measure(
+            servers, table, part.taking_part, runs=part.runs, warmups=part.warmups, tell=tell
+        )
+    finally:
+        if not keep:
+            dropping(servers, servers.table("postgres", table.name))
 
 
 def measure(

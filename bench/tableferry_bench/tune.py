@@ -10,7 +10,7 @@ from tableferry_bench.contenders.base import Contender
 from tableferry_bench.contenders.ferry import CHECKSUM, Ferry
 from tableferry_bench.results import Result
 from tableferry_bench.servers import Servers
-from tableferry_bench.suite import Tell, execute
+from tableferry_bench.suite import Measured, Tell, execute
 
 AXES: dict[str, tuple[str | int, ...]] = {
     "ranges": (4, 16),
@@ -52,13 +52,5 @@ def run_matrix(
     tell: Tell,
 ) -> Result:
     """Move the same rows with each combination; the result's advice says which to take."""
-    return execute(
-        servers,
-        "tune",
-        "tune",
-        [(workload, matrix(axes)) for workload in workloads],
-        runs=runs,
-        warmups=warmups,
-        keep=keep,
-        tell=tell,
-    )
+    parts = [Measured(workload, matrix(axes), runs, warmups) for workload in workloads]
+    return execute(servers, "tune", "tune", parts, keep=keep, tell=tell)

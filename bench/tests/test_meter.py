@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tableferry_bench import meter
@@ -64,3 +67,24 @@ def test_the_tree_is_found_with_and_without_the_kernels_list(
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     assert run(command(str(script), "parent")).peak_rss_bytes > 120_000_000
+
+
+def test_an_interrupted_bench_leaves_no_program_behind(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    code = (
+        "import signal, sys\n"
+        "from tableferry_bench.meter import Command, run\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+        f"sleeps = 'sleep 60 & echo $! > {mark}; wait'\n"
+        "run(Command(['sh', '-c', sleeps], {'PATH': '/usr/bin:/bin'}))"
+    )
+    bench = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while not (mark.exists() and mark.read_text().strip()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    bench.terminate()
+    assert bench.wait(60) == 143
+    pid = int(mark.read_text())
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -188,7 +188,9 @@ FERRIES = (
     Ferry("ferry-text", CHECKSUM, wire="text"),
     Ferry("ferry-arrow", CHECKSUM, wire="arrow"),
     Ferry(
-        "ferry-in-flight", "a digest of all rows on their way", declared={"reconcile": "in_flight"}
+        "ferry-in-flight",
+        "a digest of all rows on their way",
+        declared={"reconcile": "in_flight", "fingerprint": "row_version"},
     ),
     Ferry("ferry-count", COUNT, declared=CHEAP),
     Ferry("ferry-throughput", CHECKSUM, declared={"profile": "throughput"}),

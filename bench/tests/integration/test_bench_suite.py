@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from resources.clickhouse.resource import ClickHouseResource
 from tableferry_bench.cli import bench
+from tableferry_bench.meter import Command, Finished, run
 from tableferry_bench.results import Result
 from tests.servers import Servers
 
@@ -87,7 +88,7 @@ def test_the_lab_reads_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> N
     result = Result.read(tmp_path / "result.json")
     assert len(result.cases) == 8
     assert all(case.runs[0].rows == ROWS for case in result.cases if not case.skipped)
-    assert "reads fastest" in (tmp_path / "report.md").read_text()
+    assert "adbc reads fastest what becomes Arrow batches." in (tmp_path / "report.md").read_text()
     assert left(bare) == []
 
 
@@ -110,4 +111,34 @@ def test_a_table_whose_data_are_not_installed_is_left_out(
     done = CliRunner().invoke(bench, words)
     assert "lineitem:0.001 was left out: lineitem is made by tpchgen-cli" in done.stderr
     assert "was left out" in (tmp_path / "report.md").read_text()
+    assert left(bare) == []
+
+
+def test_an_interrupted_suite_leaves_the_tables_before(
+    bare: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = tmp_path / "mine.yaml"
+    suite.write_text(
+        "suite: mine\nruns: 5\nwarmups: 0\ntables:\n"
+        "  - {workload: 'narrow:50', contenders: [psql-curl], runs: 2}\n"
+        "  - {workload: 'narrow:60', contenders: [psql-curl]}\n"
+    )
+    ran: list[Command] = []
+
+    def interrupted(command: Command) -> Finished:
+        ran.append(command)
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        return run(command)
+
+    monkeypatch.setattr("tableferry_bench.suite.run", interrupted)
+    done = CliRunner().invoke(
+        bench, ["run", "--suite", str(suite), "--output", str(tmp_path / "out")]
+    )
+    assert done.exit_code == 1
+    assert "ferry: interrupted" in done.stderr
+    result = Result.read(tmp_path / "out" / "result.json")
+    assert not result.complete
+    assert [(case.rows, len(case.runs)) for case in result.cases] == [(50, 2)]
+    assert result.notes == ("interrupted in narrow:60, of which nothing is kept",)
     assert left(bare) == []
