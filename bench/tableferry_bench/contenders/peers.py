@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote as percent
 
-from resources.dialects import qualified
+from resources.dialects import qualified, string_literal
+from resources.tables import TableRef
 from tableferry_bench.contenders.base import (
     Contender,
     Outcome,
@@ -20,11 +21,15 @@ from tableferry_bench.contenders.base import (
 )
 from tableferry_bench.contenders.pipes import libpq
 from tableferry_bench.meter import Command, Finished
-from tableferry_bench.servers import Servers
+from tableferry_bench.servers import PREFIX, Servers
 from tableferry_bench.workloads import EXTRA, Table
 
 NATIVE_PORT = "TABLEFERRY_BENCH_CLICKHOUSE_NATIVE_PORT"
 """Environment variable: where ClickHouse speaks its own protocol, which dlt cannot do without."""
+
+
+DATASET = f"{PREFIX}dlt"
+"""Of dlt, on ClickHouse a prefix of tables."""
 
 
 class Peer(Contender):
@@ -91,8 +96,23 @@ class Dlt(Peer):
         return super().missing(servers)
 
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
-        servers.drop(self.target(servers, table))
+        self.clean_up(servers, table)
         return [self.worker(servers, table)]
+
+    def target(self, servers: Servers, table: Table, system: str = "clickhouse") -> TableRef:
+        """dlt puts its dataset before the names of all tables, also of those of its own."""
+        return servers.table(system, f"dlt_{table.name}")
+
+    def clean_up(self, servers: Servers, table: Table) -> None:
+        """Drop the dataset: the target, and dlt's own tables."""
+        database = servers.settings["clickhouse"].database
+        found = servers.clickhouse.query(
+            "SELECT name FROM system.tables WHERE startsWith(name, "
+            f"{string_literal('clickhouse', f'{DATASET}_')}) "
+            f"AND database = {string_literal('clickhouse', database)}"
+        )
+        for (name,) in found:
+            servers.drop(TableRef("clickhouse", database, str(name)))
 
 
 class Sling(Peer):

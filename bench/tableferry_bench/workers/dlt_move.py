@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
 
 import dlt
 from dlt.sources.sql_database import sql_table
 
-from tableferry_bench.contenders.peers import NATIVE_PORT
+from tableferry_bench.contenders.peers import DATASET, NATIVE_PORT
 
 
 def main() -> None:
@@ -27,15 +26,14 @@ def main() -> None:
             "database": place["database"],
             "secure": int(place["secure"]),
         },
-        # tables then are named `<dataset>___<table>`; without a dataset, by the table alone
-        dataset_table_separator="",
+        dataset_table_separator="_",
     )
     rows = sql_table(
         credentials="postgresql+psycopg://", schema="public", table=told["name"], backend="pyarrow"
     )
-    rows.apply_hints(table_name=told["target"], write_disposition="replace")
-    none: Any = None
-    pipeline = dlt.pipeline("ferry_bench", destination=destination, dataset_name=none)
+    name = told["target"].removeprefix(f"{DATASET}_")
+    rows.apply_hints(table_name=name, write_disposition="replace")
+    pipeline = dlt.pipeline("ferry_bench", destination=destination, dataset_name=DATASET)
     pipeline.run(rows)
 
 
