@@ -100,6 +100,29 @@ SQLSERVER = [
     "geometry",
     "geography",
 ]
+FROM_CLICKHOUSE = [
+    "Int8",
+    "UInt32",
+    "UInt64",
+    "Int256",
+    "Bool",
+    "Float32",
+    "Decimal(38, 10)",
+    "String",
+    "LowCardinality(String)",
+    "FixedString(8)",
+    "Enum8('a' = 1)",
+    "UUID",
+    "Date",
+    "Date32",
+    "DateTime('Europe/Berlin')",
+    "DateTime64(6, 'UTC')",
+    "DateTime64(9, 'UTC')",
+    "Array(String)",
+    "Map(String, Int32)",
+    "IPv6",
+    "JSON",
+]
 CLICKHOUSE = "26.7"
 """The release that the tables show: floats travel as text, dates are held to the short calendar."""
 
@@ -165,6 +188,7 @@ def render() -> str:
         ("PostgreSQL to ClickHouse", "postgres", "clickhouse", POSTGRES),
         ("SQL Server to ClickHouse", "sqlserver", "clickhouse", SQLSERVER),
         ("SQL Server to PostgreSQL", "sqlserver", "postgres", SQLSERVER),
+        ("ClickHouse to PostgreSQL", "clickhouse", "postgres", FROM_CLICKHOUSE),
     ):
         parts.append(_table(title, source, target, types))
     return "\n".join(parts)
@@ -180,7 +204,7 @@ def _table(title: str, source: str, target: str, types: list[str]) -> str:
 
 
 def _cells(source: str, target: str, type_: str) -> list[str]:
-    key = Column("id", "integer", False)
+    key = Column("id", "Int32" if source == "clickhouse" else "integer", False)
     table, into = TableRef(source, "s", "t"), TableRef(target, "s", "t")
     try:
         plan = plan_copy(

@@ -27,6 +27,12 @@ class ClickHouseDialect(Dialect):
         """UUID is ordered by its second half first, so uuids compare as text."""
         return f"toString({name})" if kind == "uuid" else name
 
+    def key_value(self, name: str, column: Column, kind: KeyKind) -> str:
+        """Instants as texts, whatever time zone their column shows them in."""
+        if kind == "timestamp":
+            return f"toString(toDateTime64({name}, 6, 'UTC'))"
+        return super().key_value(name, column, kind)
+
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with."""
         if isinstance(bound, dt.datetime):

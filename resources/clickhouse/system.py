@@ -1,4 +1,4 @@
-"""ClickHouse: a target of rows."""
+"""ClickHouse: a source and a target of rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from resources.clickhouse.dialect import ClickHouseDialect
 from resources.clickhouse.errors import verdict
 from resources.clickhouse.health import findings
 from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.source import ClickHouseSource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.clickhouse.types import TYPES
 from resources.connection import Scheme
@@ -29,6 +30,7 @@ SYSTEM = System(
     digest=digest,
     verdict=verdict,
     health=findings,
+    source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,
         accepts=("arrow", "tab_separated"),

@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 
 from resources.types import declared as reader
+from resources.types.export import Export, Refusal
 from resources.types.kinds import (
     Array,
     Binary,
@@ -118,6 +119,41 @@ def _kind(name: str, arguments: list[str]) -> Kind | None:
     return Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
 
 
+def export(declared: str) -> Export | Refusal:
+    """How a column of a ClickHouse type is selected, and what it can hold.
+
+    Args:
+        declared: with or without Nullable and LowCardinality.
+    """
+    type_ = read(declared)
+    kind = type_.kind
+    match kind:
+        case Integer() | Boolean() | Float() | Uuid():
+            return Export(kind, "{}", None, "toString({})")
+        case Decimal() if type_.name not in WIDE_INTEGERS:
+            return Export(kind, "{}", None, "toString({})")
+        case Decimal():
+            return Refusal("an integer of more than 64 bits", "toString({})", "its digits")
+        case Text():
+            # an enum's text is always valid
+            text = "{}" if type_.name == "String" else "toString({})"
+            return Export(Text(unchecked=type_.name == "String"), text, None, text)
+        case Binary():
+            return Export(kind, "{}", None, None)
+        case Date():
+            return Export(kind, "toDate32({})", None, "toString({})")
+        case Timestamp(digits) if digits <= 6:
+            # ArrowStream has integers for DateTime, and a unit for each precision
+            instant = "toDateTime64({}, 6, 'UTC')"
+            return Export(kind, instant, None, f"toString({instant})")
+        case Timestamp():
+            text = "toString(toTimeZone({}, 'UTC'))"
+            return Refusal("of more than six decimals of a second", text, "its text in UTC")
+        case Array():
+            return Refusal("an array", "toJSONString({})", "JSON")
+    return Refusal("of a type that we do not know", "toString({})", "what ClickHouse prints")
+
+
 def slot(declared: str, long_calendar: bool = False) -> Slot | None:
     """What a ClickHouse column of a type holds, and the Arrow type that ArrowStream takes for it.
 
@@ -220,6 +256,7 @@ def default(kind: Kind) -> str | None:
 
 TYPES = TypeMap(
     read=read,
+    export=export,
     slot=slot,
     default=default,
     text="String",

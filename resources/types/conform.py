@@ -109,6 +109,11 @@ def shown(value: pa.Scalar, system: str) -> object:
         return str((dt.datetime.min + dt.timedelta(microseconds=microseconds)).time())
     if pa.types.is_list(value.type) and value.is_valid:
         return [shown(item, system) for item in value]
+    if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+        # what is refused may be so for its bytes
+        if not value.is_valid:
+            return None
+        return value.as_buffer().to_pybytes().decode(errors="backslashreplace")[:SHOWN]
     found = value.as_py()
     if isinstance(found, (str, bytes)) and len(found) > SHOWN:
         return found[:SHOWN]

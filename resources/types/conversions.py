@@ -39,6 +39,7 @@ from resources.types.steps import (
     TimeText,
     Units,
     Unreplaced,
+    Utf8,
     View,
     Whole,
     Within,
@@ -182,6 +183,8 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
             return [*finite, Cast(arrow)]
         case Text(), Text(units, characters):
             steps = [Unreplaced()] if kind.replaced else []
+            if kind.unchecked and not slot.takes_bytes:
+                steps.append(Utf8())
             if source.holds_nul and not sides.target.holds_nul:
                 steps.append(WithoutNul())
             if characters is not None:

@@ -50,12 +50,14 @@ class Text:
     `characters` bounds it in characters, of which those beyond U+FFFF take two units.
     `replaced`: the driver may have put U+FFFD in the place of half a surrogate pair.
     `padded`: shorter text is filled up with blanks, so that trailing ones carry no meaning.
+    `unchecked`: the system takes any bytes for text.
     """
 
     units: int | None = None
     characters: int | None = None
     replaced: bool = False
     padded: bool = False
+    unchecked: bool = False
 
 
 @dataclass(frozen=True)

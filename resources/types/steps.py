@@ -165,6 +165,31 @@ class Characters:
 
 
 @dataclass(frozen=True)
+class Utf8:
+    """Text whose bytes are UTF-8."""
+
+    reason: str = "holds bytes that are not UTF-8"
+
+    def convert(self, array: pa.Array) -> pa.Array | Violation:
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            return violation(pa.array([not _is_utf8(value) for value in array]))
+        return array
+
+    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
+        return None
+
+
+def _is_utf8(value: pa.Scalar) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
 class WithoutNul:
     """Text without the NUL character."""
 

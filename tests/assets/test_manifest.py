@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from assets.declaring.transfer_files import load_transfer, load_transfers
 from resources.errors import InputError
+from resources.registry import registered, system
 from resources.tables import TableRef
 
 GOOD = """\
@@ -25,6 +27,23 @@ def write(folder: Path, text: str, name: str = "orders.yaml") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("postgres://", "sink://", 2, "source should be"),
+        ("sqlserver://dbo", "sink://a", 5, "is not a hop"),
+    ],
+)
+def test_a_system_that_only_takes_rows(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
+    with (
+        registered(replace(system("clickhouse"), name="sink", source=None)),
+        pytest.raises(InputError, match=rf"orders\.yaml:{line}: .*{message}"),
+    ):
+        load_transfer(write(tmp_path, GOOD.replace(old, new)))
 
 
 def test_the_smallest_file_gets_the_defaults(tmp_path: Path) -> None:
@@ -81,9 +100,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD.replace("public.orders", "orders"), 2, "system://schema.table"),
         (GOOD.replace("sqlserver://", "oracle://"), 4, "system://schema.table"),
         (GOOD.replace("orders\nsource", "my orders\nsource"), 1, "letters, digits"),
-        (GOOD.replace("postgres://", "clickhouse://"), 2, "source should be"),
         (GOOD.replace("transfer: orders", "transfer: context"), 1, "Dagster keeps for itself"),
-        (GOOD.replace("sqlserver://dbo", "clickhouse://a"), 5, "is not a hop"),
         (GOOD.replace("clickhouse://warehouse", "sqlserver://dbo"), 5, "stands twice"),
         (GOOD + "ranges: {}\n", 7, "give one of rows, count, width and bounds"),
         (GOOD + "ranges: {rows: 5, bounds: [1, 10]}\n", 7, "not with rows"),

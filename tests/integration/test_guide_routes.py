@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from pipelines.command.session import open_session
+from resources.clickhouse.resource import ClickHouseResource
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own
@@ -23,7 +24,7 @@ TEXT = SECTION[1] if SECTION else ""
 EXAMPLES = {
     found[1]: found[0] for found in re.finditer(r"transfer: (\w+)\n.*?(?=```)", TEXT, re.DOTALL)
 }
-TABLES = ("orders", "invoices")
+TABLES = ("orders", "invoices", "events")
 SCHEMAS = ("copies", "staging")
 ROWS = 25
 
@@ -32,7 +33,7 @@ ROWS = 25
 def names(stack: Servers) -> Iterator[dict[str, str]]:
     """What the examples' tables and schemas are called here; the tables are filled."""
     found = {name: own(f"guide_{name}") for name in (*TABLES, *SCHEMAS)}
-    orders, invoices = (found[name] for name in TABLES)
+    orders, invoices, events = (found[name] for name in TABLES)
     rows = ", ".join(
         f"({number}, N'invoice {number}', '2024-01-02T03:04:05')" for number in range(1, ROWS + 1)
     )
@@ -51,7 +52,13 @@ def names(stack: Servers) -> Iterator[dict[str, str]]:
             "(id int NOT NULL PRIMARY KEY, note nvarchar(20) NULL, issued datetime2(7) NULL)"
         )
         cursor.execute(f"INSERT INTO dbo.{invoices} VALUES {rows}")
+        clickhouse = ClickHouseResource(url=stack.clickhouse_url)
+        clickhouse.execute(
+            f"CREATE TABLE warehouse.{events} ENGINE = MergeTree ORDER BY id AS SELECT "
+            f"number AS id, now64(3) AS at, [toString(number)] AS tags FROM numbers({ROWS})"
+        )
         yield found
+        clickhouse.execute(f"DROP TABLE warehouse.{events}")
         postgres.execute(f"DROP TABLE {orders}".encode())
         for schema in SCHEMAS:
             postgres.execute(f"DROP SCHEMA IF EXISTS {found[schema]} CASCADE".encode())
@@ -60,7 +67,7 @@ def names(stack: Servers) -> Iterator[dict[str, str]]:
 
 
 def test_every_route_has_an_example() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

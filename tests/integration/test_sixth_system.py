@@ -7,6 +7,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -231,7 +232,9 @@ def test_it_refuses_by_name_what_it_cannot() -> None:
         own, other = TableRef("sqlite", "main", "t"), TableRef("postgres", "public", "t")
         with pytest.raises(InputError, match="sqlite cannot be a target of rows: there is no"):
             plan_copy(other, [Column("id", "bigint")], own, key="id")
-        with pytest.raises(InputError, match="clickhouse cannot be a source of rows"):
-            plan_copy(TableRef("clickhouse", "a", "b"), [key], own, key="id")
+        sink = replace(system("clickhouse"), name="sink", source=None)
+        refused = pytest.raises(InputError, match="sink cannot be a source of rows")
+        with registered(sink), refused:
+            plan_copy(TableRef("sink", "a", "b"), [key], own, key="id")
     with pytest.raises(InputError, match="there is no system 'sqlite'; there are postgres, sql"):
         system("sqlite")

@@ -191,12 +191,13 @@ def test_the_doctor_lists_servers_and_wires(configured: list[str]) -> None:
     assert all(server["reachable"] and server["version"] for server in found["servers"])
     wires_of = {server["name"]: server["wires"] for server in found["servers"]}
     assert [(one["wire"], one["to"]) for one in wires_of["sqlserver"]] == [
+        ("arrow", "postgres"),
         ("arrow", "clickhouse"),
         ("text", "clickhouse"),
     ]
     plain = CliRunner().invoke(main, ["doctor"])
     assert plain.exit_code == 0
-    assert plain.stdout.count("exact") == 4 - 2 * (shutil.which("freebcp") is None)
+    assert plain.stdout.count("exact") == 5 - 2 * (shutil.which("freebcp") is None)
     assert not any(secret in done.output + plain.output for secret in configured)
 
 

@@ -215,6 +215,23 @@ class ClickHouseEnd:
         """What a wire format fills."""
         return TableRef("clickhouse", self.database, f"{self.name}_{wire}")
 
+    @property
+    def table(self) -> TableRef:
+        """The source."""
+        return self.into("source")
+
+    def fill(self, type_: str, literals: Sequence[str | None]) -> None:
+        """Ids from 1 on; the literals are ClickHouse's SQL."""
+        table = qualified(self.table)
+        self.query(f"DROP TABLE IF EXISTS {table}")
+        self.query(f"CREATE TABLE {table} (id Int32, x {type_}) ENGINE = MergeTree ORDER BY id")
+        rows = ", ".join(
+            f"({number}, {'NULL' if literal is None else literal})"
+            for number, literal in enumerate(literals, start=1)
+        )
+        if rows:
+            self.query(f"INSERT INTO {table} VALUES {rows}")
+
     def query(self, sql: str) -> str:
         """Without any driver."""
         request = urllib.request.Request(self.http, sql.encode(), self.login)
@@ -256,11 +273,11 @@ class ClickHouseEnd:
 
     def close(self) -> None:
         """Drop all that was made."""
-        for wire in ("arrow", "text"):
+        for wire in ("arrow", "text", "source"):
             self.query(f"DROP TABLE IF EXISTS {qualified(self.into(wire))}")
 
 
-Source = PostgresEnd | SqlServerEnd
+Source = PostgresEnd | SqlServerEnd | ClickHouseEnd
 Target = SqlServerEnd | ClickHouseEnd | PostgresEnd
 
 
@@ -287,6 +304,7 @@ def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
         if isinstance(source, SqlServerEnd):
             stream = read_tab_separated(source.resource, plan, EVERYTHING)
         else:
+            assert isinstance(source, PostgresEnd)
             stream = source.resource.read_text(plan.select(EVERYTHING, "text"))
         with stream as chunks:
             target.resource.insert(table, names, chunks, "TabSeparated")
