@@ -64,8 +64,9 @@ LONGEST = (
 
 
 def pytest_collection_finish() -> None:
-    """Spare every collection of garbage a look at the modules and tests, which stay."""
+    """Look for garbage seldom, and not among the modules and tests, which stay."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

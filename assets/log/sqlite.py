@@ -13,15 +13,16 @@ import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from alembic.config import Config
-from alembic.script import ScriptDirectory
+from alembic.runtime.migration import MigrationContext
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
+from dagster._core.storage.sql import AlembicVersion, check_alembic_revision
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.exc import DisconnectionError
@@ -41,37 +42,46 @@ def keep_open() -> None:
     """Let Dagster's SQLite storages of this process share connections and compiled statements."""
     for module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
         module.create_engine = _engine  # type: ignore[attr-defined]
-    known: dict[str | None, ScriptDirectory] = {}
-    from_config = ScriptDirectory.from_config
-
-    def remembered(config: Config) -> ScriptDirectory:
-        place = config.get_main_option("script_location")
-        if place not in known:
-            known[place] = from_config(config)
-        return known[place]
-
-    ScriptDirectory.from_config = remembered  # type: ignore[method-assign]
-    _copy_empty_files()
-
-
-def _copy_empty_files() -> None:
-    """Let the file of each run begin as a copy of the first one's beginning."""
+        module.check_alembic_revision = _revisions  # type: ignore[attr-defined]
     storage = sqlite_event_log.SqliteEventLogStorage
-    make, empty = storage._initdb, list[bytes]()
+    make = storage._initdb
 
     def made(self: Any, engine: Engine, for_index_shard: bool = False) -> None:
         place = Path(engine.url.database or "")
-        new = not for_index_shard and not place.exists()
-        if new and empty:
-            _put(place, empty[0])
-            return
-        make(self, engine, for_index_shard)
-        if new:
-            with sqlite3.connect(place) as connection:
-                empty.append(connection.serialize())
-            connection.close()
+        if for_index_shard or place.exists():
+            make(self, engine, for_index_shard)
+        else:
+            _put(place, _empty(Path(self.path_for_shard(sqlite_event_log.INDEX_SHARD_NAME))))
 
     storage._initdb = made  # type: ignore[method-assign]
+
+
+def _revisions(config: Config, connection: Connection) -> AlembicVersion:
+    """The revision of a file, and the newest: that is for files which are new.
+
+    To find it, all migrations are imported.
+    """
+    found = MigrationContext.configure(connection).get_current_revision()
+    return (found, found) if found else check_alembic_revision(config, connection)
+
+
+@functools.lru_cache(MOST_FILES)
+def _empty(index: Path) -> bytes:
+    """What the file of a run begins with: the tables of the home's index, without their rows."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(sqlite3.connect(index)) as old,
+        closing(sqlite3.connect(Path(folder, "empty.db"))) as new,
+    ):
+        new.execute("PRAGMA journal_mode = WAL")
+        # a primary key's index comes with its table
+        made = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        for (sql,) in old.execute(made).fetchall():
+            new.execute(sql)
+        (revision,) = old.execute("SELECT version_num FROM alembic_version").fetchone()
+        new.execute("INSERT INTO alembic_version VALUES (?)", [revision])
+        new.commit()
+        return new.serialize()
 
 
 def _put(place: Path, content: bytes) -> None:

@@ -13,6 +13,7 @@ from assets.declaring.manifest import Transfer
 from assets.declaring.transfer_files import TransferFolder, load_transfers
 from assets.planning.resolve import Servers
 from pipelines import event_log
+from pipelines.command.garbage import look_as_usual
 from pipelines.command.plugins import start_local_stack
 from pipelines.settings import configured, transfers_folder
 from resources.connections import connection_names, set_variable, system_of
@@ -64,6 +65,7 @@ def open_session(
         InputError: one of the named transfers does not exist, or its file is invalid.
         TableferryError: the local stack does not start.
     """
+    look_as_usual()
     declared = load_transfers(transfers_folder())
     for name in names:
         declared.transfer(name)

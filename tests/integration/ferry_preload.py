@@ -5,6 +5,7 @@ Only the server that forks them imports this (see crashing.py).
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import tempfile
@@ -31,3 +32,4 @@ for room in (resources, checks, assets, sensors, pipelines.command):
 homes.make_quick()
 with tempfile.TemporaryDirectory() as folder:
     homes.template(Path(folder))  # so that Dagster's storage is imported, and its migrations read
+gc.freeze()
