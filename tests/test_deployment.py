@@ -48,12 +48,14 @@ def test_compose_uses_the_names_that_the_product_reads() -> None:
     from pipelines import settings
     from resources.connections import url_variable
     from resources.registry import system_names
-    from sensors.alerts import ALERT_URL
+    from sensors.channels import ALERT_URL, EMAIL, SLACK_URL
 
     given = compose["services"]["code-server"]["environment"]
     ours = {name for name in given if name.startswith("TABLEFERRY_")}
-    assert ours == {*map(url_variable, system_names()), settings.TRANSFERS, ALERT_URL}
-    assert given[ALERT_URL] == f"${{{ALERT_URL}:-}}", "not set is none"
+    alerts = {ALERT_URL, SLACK_URL, EMAIL}
+    assert ours == {*map(url_variable, system_names()), settings.TRANSFERS, *alerts}
+    for name in alerts:
+        assert given[name] == f"${{{name}:-}}", "not set is none"
 
 
 def test_compose_holds_no_secret(tmp_path: Path) -> None:
