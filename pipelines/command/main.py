@@ -12,6 +12,7 @@ import click
 from checks.verdict import LEVELS, Level
 from pipelines.command.moving import run
 from pipelines.command.plugins import Commands
+from pipelines.command.pruning import prune
 from pipelines.command.setting_up import init, schema
 from pipelines.command.shell import (
     RANGE_HELP,
@@ -302,5 +303,5 @@ def _say_if_nothing_is_recorded() -> None:
         click.echo(f"ferry: {line}", err=True)
 
 
-for command in (init, run, schema):
+for command in (init, prune, run, schema):
     main.add_command(command)

@@ -1,0 +1,74 @@
+"""`ferry prune`: bounds what Dagster's storage holds."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from pipelines.command.shell import as_json, print_json, user_errors
+
+_AGE = re.compile(r"(\d+)\s*([hdw])")
+_SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
+
+
+def age(text: str) -> float:
+    """Seconds of an age such as `90d`.
+
+    Raises:
+        InputError: it is none.
+    """
+    from resources.errors import InputError
+
+    found = _AGE.fullmatch(text.strip().lower())
+    if found is None:
+        raise InputError(f"--keep should be an age, as 36h, 90d or 12w; found {text!r}")
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+@click.command()
+@click.option("--keep", required=True, metavar="AGE", help="Keep what is younger: 36h, 90d, 12w.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted.")
+@as_json
+@user_errors
+def prune(keep: str, dry_run: bool, as_json: bool) -> None:
+    """Delete old runs of the transfers, with their events, from Dagster's storage.
+
+    What a transfer resumes from stays, however old: a range's newest materialization, its data
+    version, its verdicts that count, the run that moved it.
+    """
+    import time
+
+    import dagster as dg
+
+    from assets.log.retention import forget, retention
+    from pipelines import event_log
+    from pipelines.command.session import open_session
+
+    seconds = age(keep)
+    session = open_session(records=False, asks=False)
+    found = retention(session.instance, session.transfers.values(), time.time() - seconds)
+    if not dry_run and found.forgotten:
+        event_log.make()
+        # not a command's own instance, which keeps no output of runs
+        with dg.DagsterInstance.get() as instance:
+            forget(instance, found.forgotten)
+    reasons = sorted(found.needed.items())
+    if as_json:
+        print_json(
+            {
+                "ok": True,
+                "deleted": list(found.forgotten),
+                "recent": found.recent,
+                "needed": dict(reasons),
+                "dry_run": dry_run,
+            }
+        )
+        return
+    done = "would be deleted" if dry_run else "deleted"
+    click.echo(
+        f"{len(found.forgotten)} runs {done}; kept are {found.recent} that are younger than {keep} "
+        f"and {len(reasons)} that are needed"
+    )
+    for run_id, why in reasons:
+        click.echo(f"  kept {run_id[:8]}: {why}")

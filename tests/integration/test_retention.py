@@ -1,0 +1,135 @@
+"""What `ferry prune` deletes, and that nothing which a transfer resumes from is among it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner, Result
+
+from pipelines.cli import main
+from pipelines.command.session import open_session
+from tests.integration import homes
+from tests.integration.conftest import Ferry
+
+Make = Callable[..., Ferry]
+OLD_LOG = Path(__file__).parent / "fixtures" / "event_log_0_1.sql.gz"
+"""What the first release left after one run of three ranges, as the INSERTs of its SQLite files."""
+DIRECT = "['clickhouse://warehouse.{t}']"
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2), at timestamptz)",
+    "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.5, '2024-01-01 00:00:00+00'::timestamptz"
+    " + g * interval '1 hour' FROM generate_series(1, 300) g",
+)
+RANGES = "{bounds: [101, 201]}"
+LAST = "0000000201.."
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def status(one: Ferry) -> Any:
+    return json.loads(command("status", one.table, "--json").stdout)
+
+
+def stored(one: Ferry, home: Path) -> dict[str, int]:
+    """Rows of Dagster's tables, by run."""
+    found: dict[str, int] = {}
+    with sqlite3.connect(home / "history" / "runs" / "index.db") as index:
+        for table in ("event_logs", "asset_check_executions"):
+            for run_id, rows in index.execute(f"SELECT run_id, count(*) FROM {table} GROUP BY 1"):
+                found[run_id] = found.get(run_id, 0) + rows
+    return found
+
+
+def test_what_a_transfer_resumes_from_stays(ferry: Make, tmp_path: Path) -> None:
+    query = "SELECT * FROM {table} WHERE {range} AND amount < 0"
+    expected = f"\n  - {{type: sql, kwargs: {{query: '{query}'}}}}"
+    one = ferry(DIRECT, *TABLE, ranges=RANGES, expectations=expected)
+    assert one.run().good
+    moved_twice = one.run(force=True).run_ids
+    one.source("UPDATE {t} SET name = 'other' WHERE id = 1")
+    (first_alone,) = one.run().run_ids
+    one.source("UPDATE {t} SET amount = -1 WHERE id = 250")
+    failed = one.run()
+    assert not failed.good
+    before, plan = status(one), command("plan", one.table, "--json").stdout
+    runs = {run.run_id for run in one.session.instance.get_runs()}
+    told = json.loads(command("prune", "--keep", "0d", "--dry-run", "--json").stdout)
+    assert {run.run_id for run in one.session.instance.get_runs()} == runs
+    assert command("prune", "--keep", "1h").stdout.startswith("0 runs deleted; kept are 4 that")
+    pruned = json.loads(command("prune", "--keep", "0d", "--json").stdout)
+    assert pruned["deleted"] == told["deleted"]
+    (gone,) = pruned["deleted"]
+    assert gone == min(runs - {*moved_twice, first_alone, *failed.run_ids})
+    assert set(pruned["needed"]) == {*moved_twice, first_alone, *failed.run_ids}
+    home = tmp_path / "dagster"
+    assert gone not in stored(one, home), "neither events nor verdicts are left"
+    assert not list((home / "history" / "runs").glob(f"{gone}*"))
+    one.session = open_session()
+    assert status(one) == before
+    assert command("plan", one.table, "--json").stdout == plan
+    assert command("report", one.table).exit_code == 1, "it has the failed run still"
+    one.source("UPDATE {t} SET amount = 1 WHERE id = 250")
+    again = one.run(failed=True)
+    assert again.good, again.errors
+    assert one.moved(again) == [LAST], "it goes on with the failed range alone"
+    assert command("prune", "--keep", "0d").exit_code == 0
+    one.session = open_session()
+    nothing = one.run()
+    assert (nothing.good, nothing.run_ids) == (True, []), "nothing is to do, and nothing is done"
+    assert {view.state for view in nothing.ranges} == {"skipped_unchanged"}
+
+
+def test_runs_of_others_are_never_touched(ferry: Make) -> None:
+    one = ferry(DIRECT, *TABLE, ranges=RANGES)
+
+    @dg.job
+    def of_somebody_else() -> None:
+        pass
+
+    other = of_somebody_else.execute_in_process(instance=one.session.instance).run_id
+    pruned = json.loads(command("prune", "--keep", "0d", "--json").stdout)
+    assert (pruned["deleted"], pruned["recent"]) == ([], 0)
+    assert one.session.instance.get_run_by_id(other) is not None
+
+
+@pytest.mark.parametrize("text", ["90", "d", "-1d", "3 months"])
+def test_an_age_is_given_in_hours_days_or_weeks(text: str, ferry: Make) -> None:
+    result = command("prune", f"--keep={text}")
+    assert result.exit_code == 2
+    assert "as 36h, 90d or 12w" in result.stderr
+
+
+def test_an_event_log_of_the_first_release_still_resumes(
+    ferry: Make, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(DIRECT, *TABLE, ranges=RANGES)
+    assert one.run().good, "the tables are as the first release left them"
+    one.session.instance.dispose()
+    homes.copy(empty_home, tmp_path / "upgraded")
+    text = gzip.decompress(OLD_LOG.read_bytes()).decode().replace("{table}", one.table)
+    index, runs = text.split("\n-- runs.db\n")
+    for name, statements in (("runs/index.db", index), ("runs.db", runs)):
+        with sqlite3.connect(tmp_path / "upgraded" / "history" / name) as connection:
+            connection.executescript(statements)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "upgraded"))
+    one.session = open_session()
+    assert {view.reason for view in one.plan().ranges} == {"unchanged"}
+    first = status(one)
+    assert first["ok"], first
+    assert {tuple(view["checks"].values()) for view in first["ranges"]} == {(True, True)}
+    nothing = one.run()
+    assert (nothing.good, nothing.run_ids) == (True, [])
+    one.source("UPDATE {t} SET name = 'other' WHERE id = 250")
+    view = one.run()
+    assert view.good, view.errors
+    assert one.moved(view) == [LAST]
+    assert command("report", one.table).exit_code == 0
