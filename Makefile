@@ -11,7 +11,7 @@ ROOMS := pipelines sensors assets checks resources local bench
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 # No server is named, so that the local stack is used.
-NO_SERVERS := [ -z "$${TABLEFERRY_POSTGRES_URL:-}$${TABLEFERRY_SQLSERVER_URL:-}$${TABLEFERRY_CLICKHOUSE_URL:-}" ]
+NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
 .PHONY: help install demo dev env screenshots test test-soak test-unit lint format bench clean constraints system-packages
 

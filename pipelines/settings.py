@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
-from resources.connections import connection_names, set_variable, system_of
+from resources.connections import connection_names, names_file, set_variable, system_of
 from resources.registry import system
 
 TRANSFERS = "TABLEFERRY_TRANSFERS"
@@ -27,8 +28,9 @@ def resources() -> dict[str, dg.ConfigurableResource]:
     found: dict[str, dg.ConfigurableResource] = {}
     for name in connection_names():
         variable = set_variable(name)
-        url = dg.EnvVar(variable) if variable else None
-        found[name] = system(system_of(name)).resource(url=url)
+        field = "url_file" if variable and names_file(variable) else "url"
+        given: dict[str, Any] = {field: dg.EnvVar(variable)} if variable else {}
+        found[name] = system(system_of(name)).resource(**given)
     return found
 
 

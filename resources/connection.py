@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import dagster as dg
 from pydantic import Field
 
-from resources import registry
+from resources import registry, secret_files
 from resources.errors import ConnectionFailed, InputError
 
 DigestsBy = Literal["auto", "server", "client"]
@@ -104,31 +104,34 @@ class ServerResource(dg.ConfigurableResource):
     """The fields that the resources of all systems share: one URL, or separate fields.
 
     Fields that are given separately win over the URL's. Each may be an `EnvVar`, also outside of
-    Dagster, where it is looked up when the resource is first used.
+    Dagster, where it is looked up when the resource is first used. The files of `url_file` and
+    `password_file` are read whenever a connection is made, so that a new password needs no restart.
     """
 
     system: ClassVar[str]
 
     url: str | None = Field(default=None, repr=False, description="Connection URL.")
+    url_file: str | None = Field(default=None, description="File that holds the connection URL.")
     host: str | None = Field(default=None, description="Host name or address.")
     port: int | None = Field(default=None, description="TCP port.")
     user: str | None = Field(default=None, repr=False, description="Login name.")
     password: str | None = Field(default=None, repr=False, description="Password; use EnvVar.")
+    password_file: str | None = Field(default=None, description="File that holds the password.")
     database: str | None = Field(default=None, description="Database name.")
 
     @property
     def addressed(self) -> bool:
         """Whether it is said where the server is."""
-        return bool(self.url or self.host)
+        return bool(self.url or self.url_file or self.host)
 
     def settings(self) -> ConnectionSettings:
         """The merged settings.
 
         Raises:
-            InputError: neither `url` nor `host` is given, an environment variable is not set, or
-                the URL cannot be read.
+            InputError: neither `url` nor `host` is given, an environment variable is not set, the
+                URL cannot be read, or its file or the password's cannot be used.
         """
-        url, host = self._value("url"), self._value("host")
+        url, host = self._secret("url"), self._value("host")
         if url:
             base = parse_url(self.system, url)
         elif host:
@@ -143,7 +146,7 @@ class ServerResource(dg.ConfigurableResource):
             port=int(self._value("port") or base.port),
             database=self._value("database") or base.database,
             user=self._value("user") or base.user,
-            password=self._value("password") or base.password,
+            password=self._secret("password") or base.password,
             options=base.options,
         )
 
@@ -162,6 +165,16 @@ class ServerResource(dg.ConfigurableResource):
         A server does, unless it may send rows at a lower cost than it digests them.
         """
         return "server"
+
+    def _secret(self, name: str) -> str | None:
+        field = f"{name}_file"
+        path, value = self._value(field), self._value(name)
+        if path and value:
+            raise InputError(f"the {self.system} resource was given both {name} and {field}")
+        if not path:
+            return None if value is None else str(value)
+        variable = getattr(getattr(self, field), "env_var_name", None)
+        return secret_files.read(path, variable or f"{field} of the {self.system} resource")
 
     def _value(self, name: str) -> Any:
         value = getattr(self, name)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 
+from resources import secret_files
 from resources.errors import InputError
 from resources.registry import is_system, system, system_names
 
 PREFIX = "TABLEFERRY_CONNECTION_"
-"""`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table."""
+"""`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table.
+
+As every variable with a URL it may be given as a file, by `TABLEFERRY_CONNECTION_<NAME>_FILE`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -26,10 +29,37 @@ def url_variable(connection: str) -> str:
 
 
 def set_variable(connection: str) -> str | None:
-    """The environment variable that says where a connection leads, if one does."""
+    """The environment variable that says where a connection leads, if one does.
+
+    It holds the URL or, where its name ends in `_FILE`, the path of a file that does.
+
+    Raises:
+        InputError: both are set.
+    """
     wanted = url_variable(connection)
-    found = (one for one in os.environ if one.upper() == wanted and os.environ[one])
-    return next(found, None)
+    known = (wanted, wanted + secret_files.SUFFIX)
+    found = [one for one in os.environ if one.upper() in known and os.environ[one]]
+    if len({one.upper() for one in found}) > 1:
+        raise secret_files.both_set(wanted)
+    return found[0] if found else None
+
+
+def names_file(variable: str) -> bool:
+    """Whether a variable of a connection holds the path of a file with the URL, not the URL."""
+    return variable.upper().endswith(secret_files.SUFFIX)
+
+
+def connection_url(connection: str) -> str | None:
+    """The URL of a connection's server, if the environment says where it leads.
+
+    Raises:
+        InputError: it says so twice, or by a file that cannot be used.
+    """
+    variable = set_variable(connection)
+    if variable is None:
+        return None
+    value = os.environ[variable]
+    return secret_files.read(value, variable) if names_file(variable) else value
 
 
 def system_of(connection: str) -> str:
@@ -39,22 +69,23 @@ def system_of(connection: str) -> str:
         connection: a system's name, for its usual server, or a name that the environment gives.
 
     Raises:
-        InputError: nothing of that name is set, or its URL has no scheme of ours.
+        InputError: nothing of that name is set, its file cannot be used, or its URL has no scheme
+            of ours.
     """
     if is_system(connection):
         return connection
-    variable = set_variable(connection)
-    if not variable or not _NAME.fullmatch(connection):
+    url = connection_url(connection)
+    if not url or not _NAME.fullmatch(connection):
         raise InputError(
             f"{connection!r} is neither a system ({', '.join(system_names())}) nor a connection: "
             f"set {url_variable(connection)} to the URL of its server"
         )
-    scheme = os.environ[variable].partition("://")[0].lower()
+    scheme = url.partition("://")[0].lower()
     for name in system_names():
         if scheme in system(name).schemes:
             return name
     known = ", ".join(scheme for name in system_names() for scheme in system(name).schemes)
-    raise InputError(f"{variable} should be a URL with a scheme out of {known}")
+    raise InputError(f"{set_variable(connection)} should be a URL with a scheme out of {known}")
 
 
 def connection_names() -> tuple[str, ...]:
@@ -67,12 +98,13 @@ def connection_names() -> tuple[str, ...]:
     for variable in sorted(os.environ):
         if not variable.upper().startswith(PREFIX) or not os.environ[variable]:
             continue
-        name = variable[len(PREFIX) :].lower()
+        suffix = secret_files.SUFFIX if names_file(variable) else ""
+        name = variable[len(PREFIX) : len(variable) - len(suffix)].lower()
         if is_system(name):
-            raise InputError(f"{variable} should be {system(name).url_variable}")
+            raise InputError(f"{variable} should be {system(name).url_variable}{suffix}")
         if not _NAME.fullmatch(name):
             raise InputError(
                 f"{variable}: {name!r} should be letters, digits and underscores, a letter first"
             )
         named.append(name)
-    return (*system_names(), *named)
+    return (*system_names(), *dict.fromkeys(named))

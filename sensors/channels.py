@@ -14,7 +14,8 @@ from email.message import EmailMessage
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from resources.connections import connection_names, set_variable, system_of
+from resources import secret_files
+from resources.connections import connection_names, connection_url, system_of
 from resources.errors import ConnectionFailed, InputError, TableferryError
 from resources.registry import system
 
@@ -79,8 +80,11 @@ class Alert:
 
 
 def channels() -> list[str]:
-    """The variables that say where alerts go."""
-    return [name for name in (ALERT_URL, SLACK_URL, EMAIL) if os.environ.get(name)]
+    """The variables that say where alerts go, each by itself or by its file."""
+    named = (ALERT_URL, SLACK_URL, EMAIL)
+    return [
+        name for name in named if os.environ.get(name) or os.environ.get(name + secret_files.SUFFIX)
+    ]
 
 
 def send(alert: Alert) -> None:
@@ -94,7 +98,7 @@ def send(alert: Alert) -> None:
     failed = []
     for name in channels():
         try:
-            senders[name](os.environ[name], alert)
+            senders[name](secret_files.from_environment(name) or "", alert)
         except TableferryError as error:
             failed.append(str(error))
     if failed:
@@ -104,12 +108,12 @@ def send(alert: Alert) -> None:
 def redacted(text: str) -> str:
     """A text without the passwords of the servers that the environment names, on one line."""
     for name in connection_names():
-        if variable := set_variable(name):
-            try:
-                server = system(system_of(name)).resource(url=os.environ[variable])
+        try:
+            if url := connection_url(name):
+                server = system(system_of(name)).resource(url=url)
                 text = server.settings().redact(text)
-            except InputError:
-                continue
+        except InputError:
+            continue
     return " ".join(text.split())
 
 

@@ -15,10 +15,8 @@ from assets.planning.resolve import Servers
 from pipelines import event_log
 from pipelines.command.garbage import look_as_usual
 from pipelines.command.plugins import start_local_stack
-from pipelines.settings import configured, transfers_folder
-from resources.connections import connection_names, set_variable, system_of
+from pipelines.settings import configured, resources, transfers_folder
 from resources.endpoint import Endpoint
-from resources.registry import system
 from sensors.reaper import reap
 
 
@@ -93,12 +91,7 @@ def configured_servers() -> tuple[Servers, list[str]]:
 
 
 def _servers() -> Servers:
-    endpoints = {}
-    for name in connection_names():
-        variable = set_variable(name)
-        url = os.environ[variable] if variable else None
-        endpoints[name] = cast(Endpoint, system(system_of(name)).resource(url=url))
-    return Servers(endpoints)
+    return Servers({name: cast(Endpoint, one) for name, one in resources().items()})
 
 
 def tell_invalid(declared: TransferFolder) -> None:
