@@ -165,7 +165,7 @@ def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
     """The wires that are probed, to each system that rows of this one can go to."""
     source = servers.endpoints[name]
     sending = system(source.system).source
-    if sending is None:
+    if sending is None or not sending.probed:
         return
     columns = [
         Column(f"c{number}", type_) for number, type_ in enumerate(("integer", *sending.examples))

@@ -1,0 +1,43 @@
+"""The query for the columns of a table."""
+
+from __future__ import annotations
+
+COLUMNS_SQL = """
+WITH RECURSIVE tables AS (
+    SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+), attributes AS (
+    SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AS not_null, a.attgenerated, a.attidentity,
+        a.atttypid AS typid, a.atttypmod AS typmod
+    FROM pg_catalog.pg_attribute a JOIN tables ON a.attrelid = tables.oid
+    WHERE a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL  -- one step from a domain to what it is based on
+    SELECT a.attrelid, a.attnum, a.attname, a.not_null OR t.typnotnull, a.attgenerated,
+        a.attidentity, t.typbasetype, t.typtypmod
+    FROM attributes a JOIN pg_catalog.pg_type t ON t.oid = a.typid WHERE t.typtype = 'd'
+)
+SELECT a.attname,
+    CASE
+        WHEN t.typtype = 'e' THEN 'enum'
+        WHEN t.typtype = 'c' THEN 'composite'
+        WHEN e.typtype = 'e' THEN 'enum[]'
+        WHEN e.typtype = 'c' THEN 'composite[]'
+        -- citext is citext, in whichever schema the extension was put
+        WHEN n.nspname <> 'pg_catalog'
+            THEN regexp_replace(format_type(a.typid, a.typmod), '^.*\\.', '')
+        ELSE format_type(a.typid, a.typmod)
+    END,
+    NOT a.not_null, a.attgenerated <> '', a.attidentity <> '',
+    (SELECT array_position(i.indkey::int2[], a.attnum) + 1 - array_lower(i.indkey::int2[], 1)
+     FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary),
+    CASE WHEN coalesce(e.typtype, t.typtype) IN ('e', 'c') THEN (
+        SELECT format('%%I.%%I%%s', n.nspname, o.typname, CASE WHEN e.oid <> 0 THEN '[]' END)
+        FROM pg_catalog.pg_type o JOIN pg_catalog.pg_namespace n ON n.oid = o.typnamespace
+        WHERE o.oid = coalesce(e.oid, t.oid)
+    ) END
+FROM attributes a
+JOIN pg_catalog.pg_type t ON t.oid = a.typid AND t.typtype <> 'd'
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+ORDER BY a.attnum
+"""
