@@ -19,6 +19,9 @@ from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferV
 from tests.integration import homes, looking
 from tests.servers import Servers, own
 
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Run config: nothing is logged to the console."""
+
 
 @dataclass
 class Ferry:

@@ -17,7 +17,7 @@ from pipelines.definitions import build
 from pipelines.reporting.collect import report
 from pipelines.reporting.html import render
 from pipelines.reporting.report import HopEntry
-from tests.integration.conftest import Ferry
+from tests.integration.conftest import QUIET, Ferry
 from tests.integration.webui import browser, until
 from tests.pipelines.sample_report import sample
 
@@ -87,7 +87,7 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
         .execute_in_process(
             instance=one.session.instance,
             tags={RANGE_START: names[0], RANGE_END: names[-1]},
-            run_config=runner.QUIET,
+            run_config=QUIET,
         )
     )
     assert again.success

@@ -19,11 +19,10 @@ from assets.running.runs import RANGE_END, RANGE_START, move_job_name
 from assets.verifying import on_demand
 from pipelines.cli import main
 from pipelines.command import runner
-from pipelines.command.runner import QUIET
 from pipelines.command.session import open_session
 from pipelines.command.views import CheckView
 from pipelines.definitions import build
-from tests.integration.conftest import Ferry
+from tests.integration.conftest import QUIET, Ferry
 from tests.integration.crashing import Command, ask_clickhouse, rows_of
 from tests.integration.interface import Interface, served
 
