@@ -88,6 +88,14 @@ def system_of(connection: str) -> str:
     raise InputError(f"{set_variable(connection)} should be a URL with a scheme out of {known}")
 
 
+def is_path(connection: str) -> bool:
+    """Whether a connection leads to files, whose tables are named by folder and pattern."""
+    try:
+        return system(system_of(connection.lower())).by_path
+    except InputError:
+        return False
+
+
 def connection_names() -> tuple[str, ...]:
     """The systems' names, and those that the environment gives, in lower case.
 

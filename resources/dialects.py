@@ -39,6 +39,8 @@ def predicate(column: Column, key_range: KeyRange, system: str) -> str:
     name, dialect = quote(system, column.name), _system(system).dialect
     if key_range.null:
         return f"{name} IS NULL"
+    if key_range.kind == "file":
+        return dialect.of_file(name, str(key_range.lower), column)
     subject, conditions = dialect.in_key_order(name, key_range.kind), []
     if key_range.lower is not None:
         conditions.append(f"{subject} >= {dialect.bound(key_range.lower, column)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from resources.dialects import filtered, qualified, quote
@@ -14,6 +13,7 @@ from resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measur
 from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
 from resources.errors import InputError
+from resources.fingerprint import SourceFingerprint
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number, within
@@ -36,19 +36,6 @@ METHODS = {
     "none": "everything: a committed range runs again only if it is forced or its target differs",
 }
 """What each method can miss."""
-
-
-@dataclass(frozen=True)
-class SourceFingerprint:
-    """One range of a source table: its rows, and a value that changes when they do."""
-
-    rows: int
-    value: str
-    definition: str = ""
-    """Of the row digest that the value is made of, if it is: values of different definitions tell
-    nothing about each other."""
-    taken: Taken | None = field(default=None, compare=False)
-    """The source's side of a checksum, where that has been read by the way."""
 
 
 def fingerprints(
@@ -81,7 +68,11 @@ def fingerprints(
         DigestRefused: the server does not compute the row digest.
     """
     own = _system(endpoint.system)
-    own.as_source()
+    sending = own.as_source()
+    if method == "content" and sending.own_key is not None:
+        return {
+            one.name: sending.fingerprint(endpoint, plan.source, one, plan.where) for one in ranges
+        }
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
     table, system = plan.source, endpoint.system
@@ -139,7 +130,7 @@ def _contents(
             one = measured.get(number) or empty(True, figures)
             value = _value(f"content:{used}", one[ROWS], [one[DIGEST]])
             found[key_range.name] = SourceFingerprint(
-                one[ROWS], value, used, Taken(str(digest), one)
+                one[ROWS], value, used, taken=Taken(str(digest), one)
             )
     return found
 

@@ -18,6 +18,7 @@ FOLDERS = {
     "postgres": "resources.postgres.system",
     "sqlserver": "resources.sqlserver.system",
     "clickhouse": "resources.clickhouse.system",
+    "files": "resources.files.system",
 }
 """Our own systems, and the modules whose `SYSTEM` describes them; imported when first used."""
 

@@ -21,6 +21,7 @@ from resources.digest.definition import Algorithm
 from resources.digest.fields import Field
 from resources.endpoint import Endpoint
 from resources.errors import InputError
+from resources.fingerprint import SourceFingerprint
 from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind, KeyRange
 from resources.keys.statistics import numbered_quantiles
@@ -29,6 +30,7 @@ from resources.refusals import Where
 from resources.tables import Column, TableRef
 from resources.target import Target
 from resources.types.conversions import Conversion
+from resources.types.kinds import Kind
 from resources.types.samples import ConstantStyle
 from resources.types.type_map import TypeMap
 
@@ -83,11 +85,23 @@ class Dialect:
         """
         if isinstance(bound, int):
             return str(bound)
+        if isinstance(bound, str):
+            return self.literal(bound)
         if isinstance(bound, uuid.UUID):
             return f"'{bound}'"
         if isinstance(bound, dt.datetime):
             return f"timestamp '{bound.isoformat(sep=' ', timespec='microseconds')}'"
         return f"date '{bound.isoformat()}'"
+
+    def of_file(self, name: str, file: str, column: Column) -> str:
+        """The condition that a row is of a file.
+
+        Args:
+            name: the quoted column with the files' names.
+            file: the file's name.
+            column: the same, for its type.
+        """
+        return f"{name} = {self.literal(file)}"
 
     def limited(self, rows: int) -> tuple[str, str]:
         """What stands behind SELECT and what ends the query, for at most so many rows."""
@@ -191,6 +205,10 @@ class Source:
     examples: Sequence[str] = ()
     """Types that `ferry doctor` sends by way of example; planning sends those of the transfer."""
 
+    own_key: str | None = None
+    """The key that tables have by themselves: the name of the file that a row is of. Each file is a
+    range then; None where a declared column is cut into ranges."""
+
     snapshots = False
     """Whether all readers of a run can share one state of the database."""
 
@@ -231,6 +249,45 @@ class Source:
             where: which rows.
         """
         return numbered_quantiles(endpoint, table, column, kind, where)
+
+    def own_ranges(self, endpoint: Endpoint, table: TableRef) -> Sequence[KeyRange]:
+        """The ranges that there are by themselves, with an `own_key`, in the order of their names.
+
+        Raises:
+            InputError: there are none, or they cannot be told apart.
+        """
+        raise NotImplementedError
+
+    def fingerprint(
+        self, endpoint: Endpoint, table: TableRef, key_range: KeyRange, where: str | None
+    ) -> SourceFingerprint:
+        """Of the contents of a range, with an `own_key`; what cannot be read is told by it, too.
+
+        Args:
+            endpoint: where the table is.
+            table: the table.
+            key_range: one of `own_ranges`, or what was one.
+            where: the row filter.
+        """
+        raise NotImplementedError
+
+    def declared(self, column: Column, type_: str) -> Column:
+        """A column of the source as the transfer declares it.
+
+        Raises:
+            InputError: the source itself says of which type it is, or there is no such type.
+        """
+        raise InputError(f"column {column.name!r}: the source itself declares {column.type}")
+
+    def kept(self, column: Column, kind: Kind | None, fits: Callable[[Kind], bool]) -> Column:
+        """A column as it was when its target was made, where its type is only guessed from values.
+
+        Args:
+            column: as it is guessed now.
+            kind: what the target's column holds.
+            fits: whether that is the type that is chosen for a kind.
+        """
+        return column
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
         """What changes whenever a row is written: expressions, each with an aggregate of `{}`.
@@ -357,6 +414,8 @@ class System:
     dialect: Dialect
     types: TypeMap
     digest: DigestWriter
+    by_path: bool = False
+    """A table is `name://folder/pattern`, the files of a folder whose names match."""
     verdict: Callable[[BaseException], bool | None] = lambda error: None
     """Whether what failed with a driver's error may succeed later; None for what is not one of the
     system's drivers."""

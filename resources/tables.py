@@ -6,7 +6,8 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 
-from resources.connections import connection_names, system_of
+from resources import registry
+from resources.connections import connection_names, is_path, system_of
 from resources.errors import InputError
 
 
@@ -20,6 +21,8 @@ class TableRef:
     the text. Where that does not do, a name stands in quotation marks, with those inside of it
     doubled, as in
     `sqlserver://"my.schema"."the ""best"" orders"`.
+
+    Of files, the schema is a folder and the table a pattern: `files://folder/*.parquet`.
     """
 
     system: str
@@ -40,6 +43,10 @@ class TableRef:
             InputError: the text has another form, or names a server that nobody has named.
         """
         found = _REFERENCE.fullmatch(text)
+        connection, _, path = text.partition("://")
+        if path and is_path(connection):
+            folder, _, pattern = path.rpartition("/")
+            return cls(system_of(connection.lower()), folder or ".", pattern, connection.lower())
         if found is None:
             raise InputError(
                 f"{text!r} should have the form system://schema.table, with a system or a "
@@ -56,6 +63,9 @@ class TableRef:
         return cls(system, _name(found["schema"]), _name(found["table"]), connection)
 
     def __str__(self) -> str:
+        if registry.system(self.system).by_path:
+            folder = "" if self.schema == "." else f"{self.schema}/"
+            return f"{self.connection}://{folder}{self.name}"
         schema = f'"{_doubled(self.schema)}"' if _QUOTED_SCHEMA.search(self.schema) else self.schema
         table = f'"{_doubled(self.name)}"' if _QUOTED_TABLE.search(self.name) else self.name
         return f"{self.connection}://{schema}.{table}"

@@ -208,6 +208,8 @@ class Target(Protocol):
     ) -> None:
         """Forget ranges that others now cover. Call it before those are loaded.
 
+        Without others in their place, their rows go.
+
         Args:
             plan: the hop.
             ranges: the ranges that are no more.

@@ -31,6 +31,7 @@ from resources.tables import TableRef
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
 FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
+MissingPolicy = Literal["keep", "delete"]
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
 Count = Annotated[int, Field(gt=0)]
 
@@ -73,6 +74,13 @@ class Section(BaseModel):
 
     # what stands below a field describes it in the JSON Schema, too
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def _own_key(info: ValidationInfo) -> str | None:
+    """The key that the source's tables have by themselves, if they do."""
+    source = info.data.get("source")
+    sending = system(source.system).source if source is not None else None
+    return sending.own_key if sending is not None else None
 
 
 class RangesSpec(Section):
@@ -225,12 +233,14 @@ class Transfer(Section):
     """Target tables, in order; each is read from the one before."""
     where: Annotated[str, Field(min_length=1)] | None = None
     """Only the rows that meet this condition, in the source's SQL."""
-    key: Annotated[str, Field(min_length=1)]
-    """Integer, date, timestamp or uuid column that the ranges are cut by."""
+    key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
+    """Integer, date, timestamp or uuid column that the ranges are cut by; of files, none."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
     """How the table is cut into key ranges, the unit of work, retry, proof and commit."""
     write: WriteMode = "replace"
     """What a range's new rows do to those that are in the target."""
+    on_missing: MissingPolicy = "keep"
+    """Files: what becomes of the rows of a file that is there no more."""
     reconcile: Level = "checksum"
     """How strictly each range is proven before it becomes visible."""
     checks: dict[str, CheckSpec] = {}
@@ -291,6 +301,34 @@ class Transfer(Section):
             raise ValueError(f"the source should be {' or '.join(names)}")
         return value
 
+    @field_validator("key", mode="before")
+    @classmethod
+    def check_key(cls, value: object, info: ValidationInfo) -> object:
+        own = _own_key(info)
+        if value not in ("", None):
+            if own not in (None, value):
+                raise ValueError("is not needed: each file is a range")
+            return value
+        if own is None and "source" in info.data:
+            raise ValueError("is needed: the column that the ranges are cut by")
+        return own or "key"
+
+    @field_validator("ranges")
+    @classmethod
+    def check_ranges(cls, value: RangesSpec, info: ValidationInfo) -> RangesSpec:
+        if _own_key(info) is not None:
+            raise ValueError("are not declared of files: each file is a range")
+        return value
+
+    @field_validator("on_missing")
+    @classmethod
+    def check_on_missing(cls, value: MissingPolicy, info: ValidationInfo) -> MissingPolicy:
+        if _own_key(info) is None:
+            raise ValueError("is for files; rows that a source has no more go with their range")
+        if value == "delete" and info.data.get("write", "replace") != "replace":
+            raise ValueError("delete goes with 'write: replace'")
+        return value
+
     @field_validator("hops", mode="before", json_schema_input_type=HopsInput)
     @classmethod
     def expand_hops(cls, value: object) -> object:
@@ -327,6 +365,13 @@ class Transfer(Section):
             )
         return value
 
+    @field_validator("fingerprint")
+    @classmethod
+    def check_of_files(cls, value: str, info: ValidationInfo) -> str:
+        if _own_key(info) is not None and value not in ("content", "none"):
+            raise ValueError(f"{value!r} should be content or none, of files")
+        return value
+
     @field_validator("fingerprint", "figures")
     @classmethod
     def check_in_flight(cls, value: Any, info: ValidationInfo) -> Any:
@@ -348,7 +393,8 @@ class Transfer(Section):
         cls, value: dict[str, ColumnSpec], info: ValidationInfo
     ) -> dict[str, ColumnSpec]:
         hops = [hop.to.system for hop in info.data.get("hops", ())]
-        Several.check(column_problems(value, hops))
+        source = info.data.get("source")
+        Several.check(column_problems(value, hops, source and source.system))
         return value
 
     @field_validator("only", "exclude")

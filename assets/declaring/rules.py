@@ -43,13 +43,14 @@ def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple
 
 
 def column_problems(
-    columns: dict[str, ColumnSpec], hops: list[str]
+    columns: dict[str, ColumnSpec], hops: list[str], source: str | None = None
 ) -> Iterator[tuple[Location, str]]:
     """What is wrong with the declared columns.
 
     Args:
         columns: by name.
         hops: the systems of the hops; none if they are not known.
+        source: the source's system, whose own type may be named, too.
     """
     names: dict[str, str] = {}
     for name, column in columns.items():
@@ -65,6 +66,8 @@ def column_problems(
             yield (name, "low_cardinality"), why
         types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
         for target, type_ in types.items():
+            if target == source and target not in hops:
+                continue  # the source itself says whether there is such a type
             if target not in hops:
                 yield (name, "type", target), f"no hop goes to {target}"
             elif not is_target_type(target, type_):

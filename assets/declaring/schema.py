@@ -6,6 +6,7 @@ from typing import Any
 
 from assets.declaring.manifest import CHECKS, Transfer
 from assets.declaring.transfer_files import NEVER_USUAL
+from resources.registry import systems
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -31,14 +32,23 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
         {"type": "array", "items": listed},
     ]
     fields["checks"]["propertyNames"] = {"enum": sorted(CHECKS)}
+    # what comes in files of its own needs no key
+    schema["if"] = {"properties": {"source": {"pattern": f"^({_keyed()})://"}}}
+    schema["then"] = {"required": ["key"]}
     title = "A transfer of Tableferry"
     if defaults:
         title = "What the transfers of a folder have in common"
-        del schema["required"]
+        for name in ("required", "if", "then"):
+            del schema[name]
         for name in NEVER_USUAL:
             del fields[name]
     parts = {"title": title, "description": "See docs/guide.md for each key."}
     return {"$schema": DIALECT, **_with_variables({**schema, **parts})}
+
+
+def _keyed() -> str:
+    found = [one.name for one in systems() if one.source is not None and not one.source.own_key]
+    return "|".join(sorted(found))
 
 
 def _with_variables(schema: Any) -> Any:

@@ -27,6 +27,10 @@ class RangeGrowth:
     keep: tuple[KeyRange, ...]
     retire: tuple[KeyRange, ...]
     add: tuple[KeyRange, ...]
+    gone: tuple[KeyRange, ...] = ()
+    """What the source has no more, though its rows stay in the targets."""
+    remove: tuple[KeyRange, ...] = ()
+    """What it has no more, and whose rows go from the targets, too."""
 
 
 def plan_ranges(
@@ -102,6 +106,27 @@ def extend_ranges(
     return RangeGrowth(keep, retire, tuple(add))
 
 
+def own_growth(
+    existing: Sequence[KeyRange], found: Sequence[KeyRange], *, delete: bool
+) -> RangeGrowth:
+    """How the known ranges change where the source itself has them, as a folder has files.
+
+    Args:
+        existing: all ranges known so far.
+        found: those that there are.
+        delete: what is not there any more goes from the targets, too.
+    """
+    names, known = {one.name for one in found}, {one.name for one in existing}
+    gone = tuple(one for one in existing if one.name not in names)
+    return RangeGrowth(
+        keep=tuple(one for one in existing if one.name in names),
+        retire=(),
+        add=tuple(one for one in found if one.name not in known),
+        gone=() if delete else gone,
+        remove=gone if delete else (),
+    )
+
+
 def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
     """The name of the range that a user means, or None.
 
@@ -113,6 +138,8 @@ def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
     if text in ranges or not ranges:
         return text if text in ranges else None
     kind = next(iter(ranges.values())).kind
+    if kind == "file":
+        return next((name for name, one in ranges.items() if one.contains(text)), None)
     written = text.rpartition(":")[2].replace(",", "") if kind == "integer" else text
     lower, dots, upper = written.partition("..")
     try:

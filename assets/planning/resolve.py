@@ -163,7 +163,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     """
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
-    columns = servers.endpoint(transfer.source).columns(transfer.source)
+    columns = _declared(transfer, servers.endpoint(transfer.source).columns(transfer.source))
     _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -173,6 +173,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     for number, spec in enumerate(transfer.hops, start=1):
         existing = target_columns(servers.endpoint(spec.to), spec.to)
         without = exclude if number == 1 else set()
+        if number == 1 and existing:
+            columns = [_kept(transfer, column, existing) for column in columns]
         plan = _plan_hop(
             transfer, number, source, columns, key, without, servers, existing=existing
         )
@@ -202,6 +204,31 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
     return tuple(hops)
+
+
+def _declared(transfer: Transfer, columns: Sequence[Column]) -> list[Column]:
+    """The source's columns, those as declared of which the transfer names the source's type."""
+    source, found = transfer.source.system, []
+    for column in columns:
+        spec = transfer.columns.get(column.name)
+        types = spec.type if spec is not None and isinstance(spec.type, dict) else {}
+        of = types.get(source)
+        found.append(system(source).as_source().declared(column, of) if of else column)
+    return found
+
+
+def _kept(transfer: Transfer, column: Column, existing: Mapping[str, Column]) -> Column:
+    """A column of the source as the target found it, where the source guesses its type only."""
+    spec, target = transfer.columns.get(column.name), system(transfer.hops[0].to.system).types
+    found = existing.get(transfer.target_name(column.name))
+    if found is None or (spec is not None and spec.type is not None):
+        return column
+    held = target.plain(found.type)
+    return (
+        system(transfer.source.system)
+        .as_source()
+        .kept(column, target.read(held).kind, lambda kind: target.default(kind) == held)
+    )
 
 
 def _require_distinct(transfer: Transfer, servers: Servers) -> None:

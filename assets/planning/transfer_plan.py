@@ -10,13 +10,16 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log.records import DataVersion, digest
-from assets.planning.ranges import RangeGrowth, extend_ranges, top_bound
+from assets.planning.boundaries import limit
+from assets.planning.ranges import RangeGrowth, extend_ranges, own_growth, top_bound
 from assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
 from resources.errors import TableMissing
-from resources.fingerprints import SourceFingerprint, fingerprints
+from resources.fingerprint import SourceFingerprint
+from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
+from resources.registry import system
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,18 @@ def known_ranges(
     return tuple(KeyRange.parse(name, kind, digits) for name in names)
 
 
+def present_ranges(
+    transfer: Transfer, hops: Sequence[Hop], servers: Servers, instance: dg.DagsterInstance
+) -> tuple[KeyRange, ...]:
+    """The known ranges without those of files that are there no more."""
+    known = known_ranges(transfer, hops, instance)
+    sending = system(transfer.source.system).as_source()
+    if sending.own_key is None:
+        return known
+    found = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
+    return own_growth(known, found, delete=False).keep
+
+
 def _with_ranges(transfer: Transfer, hops: tuple[Hop, ...], growth: RangeGrowth) -> TransferPlan:
     ranges = {key_range.name: key_range for key_range in (*growth.keep, *growth.add)}
     return TransferPlan(transfer, hops, ranges, growth)
@@ -140,8 +155,14 @@ def _growth(
 ) -> RangeGrowth:
     """The ranges that the keys in the source need, beyond the known ones."""
     known, key = known_ranges(transfer, hops, instance), hops[0].plan.key.source
-    above = top_bound(known) if known else None
     source = servers.endpoint(transfer.source)
+    sending = system(transfer.source.system).as_source()
+    if sending.own_key is not None:
+        found = sending.own_ranges(source, transfer.source)
+        growth = own_growth(known, found, delete=transfer.on_missing == "delete")
+        limit(len(growth.keep) + len(growth.add))
+        return growth
+    above = top_bound(known) if known else None
     stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
     spec = transfer.ranges.model_dump(exclude_none=True)
     return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
@@ -153,12 +174,14 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
     The targets forget a retired range first: dying in between leaves a plan that repeats it.
     """
     growth, partitions = plan.growth, plan.transfer.partitions_name
-    for hop in plan.hops if growth.retire else ():
+    for hop in plan.hops if growth.retire or growth.remove else ():
         target = servers.target(hop.plan.target)
         # a target that does not exist yet has nothing to forget
         with contextlib.suppress(TableMissing):
-            target.retire(hop.plan, growth.retire, growth.add, hop.options)
-    for key_range in growth.retire:
+            for ranges, into in ((growth.retire, growth.add), (growth.remove, ())):
+                if ranges:
+                    target.retire(hop.plan, ranges, into, hop.options)
+    for key_range in (*growth.retire, *growth.remove):
         instance.delete_dynamic_partition(partitions, key_range.name)
     if growth.add:
         instance.add_dynamic_partitions(partitions, [one.name for one in growth.add])

@@ -12,7 +12,7 @@ from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from resources.digest.measure import Taken
 from resources.errors import TableferryError
-from resources.fingerprints import SourceFingerprint
+from resources.fingerprint import SourceFingerprint
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
 from resources.registry import system
@@ -23,6 +23,10 @@ class SourceMoved(TableferryError):
     """Rows of a range changed while they were copied; the range is copied again."""
 
     transient = True
+
+
+class SourceUnreadable(TableferryError):
+    """A range of the source cannot be read, while others can: a torn file."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,14 @@ class SourceState:
 
         Raises:
             ConnectionFailed: a new snapshot is needed, and the server is not back.
+            SourceUnreadable: the source was found unreadable there.
         """
         latest = self.latest(key_range.name)
         if not hop.first:
             taken = self._committed.get((hop.plan.source, key_range.name))
             return Reading(latest.fingerprint, of_source=False, taken=taken)
+        if latest.fingerprint.refused:
+            raise SourceUnreadable(latest.fingerprint.refused)
         if self._shared is None:
             return latest
         snapshot = self._shared.name()

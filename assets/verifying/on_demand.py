@@ -14,7 +14,7 @@ from assets.log.ledger import committed, newest, records
 from assets.log.records import State
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers, levels_of
-from assets.planning.transfer_plan import known_ranges
+from assets.planning.transfer_plan import present_ranges
 from assets.verifying.extra_rows import allowing_extra_rows
 from checks.drilldown import Comparison
 from checks.expectations import run_suite
@@ -93,7 +93,7 @@ def verify(
         The verdicts, in order of hops and ranges.
     """
     instance = context.instance
-    ranges = known_ranges(transfer, hops, instance)
+    ranges = present_ranges(transfer, hops, servers, instance)
     found: list[Checked] = []
     for hop in hops:
         done = committed(instance, hop.asset, ())

@@ -56,6 +56,7 @@ def show_plan(out: Console, view: PlanView) -> None:
 
     columns = [RANGE, ROWS, Column("action"), Column("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda one: one.target, row)
+    _show_notes(out, view.notes)
 
 
 def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = False) -> None:
@@ -100,6 +101,12 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
 
     title = f"{title} of {view.transfer}"
     _show(out, title, columns, view.ranges, lambda one: one.target, row, total)
+    _show_notes(out, view.notes)
+
+
+def _show_notes(out: Console, notes: Sequence[str]) -> None:
+    for note in notes:
+        out.print(Text.assemble(("note: ", "yellow"), shown(note)))
 
 
 def show_checks(out: Console, transfer: str, found: Sequence[Checked]) -> None:

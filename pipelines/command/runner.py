@@ -78,6 +78,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
                 planned, hop, servers, instance, force=force
             ).items()
         ],
+        _notes(planned),
     )
 
 
@@ -161,7 +162,17 @@ def run(
     views = _results(session, planned, hops, wanted, todo)
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
-    return TransferView(name, views, not errors, errors, run_ids)
+    return TransferView(name, views, not errors, errors, run_ids, _notes(planned))
+
+
+def _notes(planned: TransferPlan) -> list[str]:
+    """Which files are there no more, and what became of their rows."""
+    growth, source = planned.growth, planned.transfer.source
+    found = []
+    for ranges, what in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):
+        names = [one.name for one in ranges]
+        found += [f"{source}: {name} is there no more; its rows {what}" for name in names]
+    return found
 
 
 def _prepared(

@@ -93,10 +93,12 @@ class PlanView:
 
     transfer: str
     ranges: list[PlannedRange]
+    notes: list[str] = field(default_factory=list)
+    """What else there is to say, a line each."""
 
     def json(self) -> dict[str, Any]:
         """The `--json` form."""
-        return _document(self.transfer, self.ranges)
+        return _document(self.transfer, self.ranges, notes=self.notes)
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,14 @@ class TransferView:
     good: bool = True
     errors: list[str] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What else there is to say, a line each."""
 
     def json(self) -> dict[str, Any]:
         """The `--json` form."""
-        return _document(self.transfer, self.ranges, self.good, self.errors, self.run_ids)
+        return _document(
+            self.transfer, self.ranges, self.good, self.errors, self.run_ids, self.notes
+        )
 
 
 def range_views(
@@ -138,12 +144,14 @@ def _document(
     good: bool = True,
     errors: Sequence[str] = (),
     run_ids: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     return {
         "transfer": transfer,
         "ok": good,
         "errors": list(errors),
         "run_ids": list(run_ids),
+        "notes": list(notes),
         "ranges": [one.json() for one in ranges],
     }
 

@@ -240,6 +240,8 @@ def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
     key = transfer.key_name
     if key_range.null:
         return f"{key} is NULL"
+    if key_range.kind == "file":
+        return f"{key} = {key_range.lower}"
     lower = "" if key_range.lower is None else f"{key_range.lower} ≤ "
     upper = "" if key_range.upper is None else f" < {key_range.upper}"
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"

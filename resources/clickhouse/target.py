@@ -223,6 +223,11 @@ class ClickHouseTarget:
         """
         table = written_to(plan, options)
         if not self._require(table).atomic:
+            for key_range in () if into else ranges:
+                self.resource.execute(
+                    f"ALTER TABLE {qualified(table)} DELETE WHERE {plan.target_range(key_range)} "
+                    "SETTINGS mutations_sync = 2"
+                )
             return
         for key_range in ranges:
             if options.mode in ("append", "upsert") and row_identity(plan):

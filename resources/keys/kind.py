@@ -23,9 +23,14 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 def key_kind(column: Column, system: str) -> tuple[KeyKind, int]:
     """What kind of key a column is, and to how many digits its integers are padded.
 
+    The key that a system brings along itself tells the file that a row is of.
+
     Raises:
         InputError: its type has no order that all systems agree on, for example text.
     """
+    source = registry.system(system).source
+    if source is not None and source.own_key == column.name:
+        return "file", DEFAULT_DIGITS
     match registry.system(system).types.read(column.type):
         case ColumnType(kind=Integer(high=high)):
             return "integer", len(str(high))
@@ -47,6 +52,7 @@ def to_number(bound: Bound) -> int:
         return bound
     if isinstance(bound, uuid.UUID):
         return bound.int
+    assert not isinstance(bound, str), "files are in no numeric order"
     if isinstance(bound, dt.datetime):
         return (bound - _EPOCH) // _MICROSECOND
     return bound.toordinal()
@@ -81,6 +87,8 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
         InputError: the value is not a key of this kind.
     """
     try:
+        if kind == "file":
+            return str(value)
         if kind == "integer":
             if isinstance(value, bool):
                 raise ValueError

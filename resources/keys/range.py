@@ -7,11 +7,13 @@ import re
 import uuid
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import unquote
 
 from resources.errors import InputError
 
-KeyKind = Literal["integer", "date", "timestamp", "uuid"]
-Bound = int | dt.date | dt.datetime | uuid.UUID
+KeyKind = Literal["integer", "date", "timestamp", "uuid", "file"]
+"""`file`: a range is one file of a folder, and its key the file's name."""
+Bound = int | dt.date | dt.datetime | uuid.UUID | str
 
 NULL_NAME = "null"
 """Partition key of the rows whose key is NULL; it sorts after every number."""
@@ -22,12 +24,17 @@ PADDED = 10
 WIDTHS = (3, 5, 10, 19, 20)
 """Digits of the integer types."""
 
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f%]|\.\.\.")
+"""What a file's name has percent-encoded in a partition key: Dagster keeps `...` to itself."""
+
 _MARK = re.compile(r"(e\d\d|-([a-z]\d+)?):")
 
 
 @dataclass(frozen=True)
 class KeyRange:
     """The rows with `lower <= key < upper`; a missing bound is open; `null` means `key IS NULL`.
+
+    Of the kind `file`, the rows whose key is `lower`.
 
     Timestamps are naive and mean UTC. `digits` is the decimal digits of the largest integer that
     the column's type holds.
@@ -54,6 +61,8 @@ class KeyRange:
         """
         if self.null:
             return NULL_NAME
+        if self.kind == "file":
+            return _ESCAPED.sub(_percent, str(self.lower))
         if self.kind == "integer":
             return self._full_width_name() if self.full_width else self._integer_name()
         return f"{_text(self.lower)}..{_text(self.upper)}"
@@ -67,6 +76,8 @@ class KeyRange:
         """
         if name == NULL_NAME:
             return cls(kind, null=True, digits=digits)
+        if kind == "file":
+            return cls(kind, unquote(name))
         try:
             if kind != "integer":
                 lower, upper = _split(name)
@@ -86,6 +97,8 @@ class KeyRange:
         """Whether a key falls into this range."""
         if key is None or self.null:
             return key is None and self.null
+        if self.kind == "file":
+            return key == self.lower
         return (self.lower is None or self.lower <= key) and (  # type: ignore[operator]
             self.upper is None or key < self.upper  # type: ignore[operator]
         )
@@ -113,6 +126,10 @@ class KeyRange:
         lower, upper = (_complement(bound, self.digits) for bound in (self.lower, self.upper))
         # '-' sorts before '.', so that the open lower end still comes before a negative bound
         return ("-" if not lower and upper.startswith("-") else "") + f"{lower}..{upper}"
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{ord(one):02X}" for one in found[0])
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -24,6 +24,12 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: str) -> str
     Raises:
         ValueError: two of the ranges overlap.
     """
+    if ranges and ranges[0].kind == "file":
+        cases = " ".join(
+            f"WHEN {predicate(column, one, system)} THEN {number}"
+            for number, one in enumerate(ranges)
+        )
+        return f"CASE {cases} ELSE -1 END"
     bounded = sorted(
         ((r, i) for i, r in enumerate(ranges) if not r.null),
         key=lambda item: _sort_key(item[0].lower),
@@ -63,7 +69,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: str) -> str
 
 def within(ranges: Sequence[KeyRange], column: Column, system: str) -> str:
     """A condition that at least all rows of the ranges meet, cheap for the server to decide."""
-    if len(ranges) <= ENUMERATED:
+    if len(ranges) <= ENUMERATED or ranges[0].kind == "file":
         return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)
     bounded = [r for r in ranges if not r.null]
     lowers, uppers = [r.lower for r in bounded], [r.upper for r in bounded]

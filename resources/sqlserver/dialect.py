@@ -74,6 +74,12 @@ class SqlServerDialect(Dialect):
         """A value as the server prints it."""
         return f"CAST({value} AS nvarchar(max))"
 
+    def of_file(self, name: str, file: str, column: Column) -> str:
+        """The plain comparison is what an index serves; see `told_apart`."""
+        value = self.literal(file)
+        told, other = self.told_apart(name, column), self.told_apart(value, column)
+        return f"{name} = {value} AND {told} = {other}"
+
     def told_apart(self, name: str, column: Column) -> str:
         """Texts compare equal also where they differ in case or in trailing blanks."""
         if isinstance(read(column.type).kind, Text):

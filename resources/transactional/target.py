@@ -156,7 +156,19 @@ class TransactionalTarget(Generic[AnySession]):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Nothing to do: a range's rows are found by their keys, whatever range they came with."""
+        """Only what nothing covers has to go. See `Target.retire`.
+
+        A range's rows are found by their keys, whatever range they came with.
+        """
+        if into:
+            return
+        table = written_to(plan, options)
+        with self._session() as session:
+            if not session.query(self.sql.table_exists(table)):
+                return
+            for key_range in ranges:
+                with self._transaction(session):
+                    session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
 
     def clean(
         self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True

@@ -91,7 +91,7 @@ def test_every_key_is_described() -> None:
 
 def test_the_command_prints_both() -> None:
     printed = json.loads(CliRunner().invoke(main, ["schema"]).stdout)
-    assert printed["required"] == ["transfer", "source", "hops", "key"]
+    assert printed["required"] == ["transfer", "source", "hops"]
     defaults = json.loads(CliRunner().invoke(main, ["schema", "--defaults"]).stdout)
     assert "source" not in defaults["properties"]
     assert problems({"reconcile": "count"}, defaults=True) == []

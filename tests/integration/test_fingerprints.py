@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from assets.planning.ranges import plan_ranges
 from resources.errors import InputError, StatementFailed
-from resources.fingerprints import METHODS, SourceFingerprint, fingerprints
+from resources.fingerprint import SourceFingerprint
+from resources.fingerprints import METHODS, fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import KeyStatistics, key_statistics

@@ -1,0 +1,104 @@
+"""The canonical form of a row in DuckDB's SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
+from resources.digest.fields import Field, declared
+from resources.files.types import FROM_TEXT, value
+from resources.tables import Column
+
+ENCODINGS = ("plain",)
+"""How a text becomes UTF-8 bytes: it is UTF-8 already."""
+
+CONSTANTS = {
+    "a large integer": ("BIGINT", "(-9223372036854775807)::BIGINT"),
+    "true": ("BOOLEAN", "true"),
+    "a long decimal": ("DECIMAL(38,10)", f"({LONG_DECIMAL})::DECIMAL(38,10)"),
+    "a short decimal": ("DECIMAL(12,4)", "(-0.5)::DECIMAL(12,4)"),
+    "a float": ("DOUBLE", "0.1::DOUBLE"),
+    "negative zero": ("DOUBLE", "'-0.0'::DOUBLE"),
+    "NaN": ("FLOAT", "'NaN'::FLOAT"),
+    "a date": ("DATE FROM TEXT", "'1900-01-01'"),
+    "a time": ("TIME", "TIME '23:59:59.999999'"),
+    "a timestamp": ("TIMESTAMP", "TIMESTAMP '1900-01-01 00:00:00.000001'"),
+    "an instant": ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ '1970-01-01 01:00:00.000001+02'"),
+    "a uuid": ("UUID", f"'{UUID}'::UUID"),
+    "a text with blanks": ("VARCHAR", "'~,: '"),
+    "a text": ("VARCHAR", f"'{SAMPLE}'"),
+    "NULL": ("VARCHAR", "NULL::VARCHAR"),
+    "bytes": ("BLOB", "unhex('00ff10')"),
+}
+"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
+
+
+def whole(field: Field, column: Column, x: str) -> str | None:
+    """A BIGINT that stands for the value and sorts like it; None for kinds that have none."""
+    own, x = declared("files", column.type).kind, value(column.type, x)
+    match field.kind:
+        case "integer" | "boolean":
+            return f"CAST({x} AS BIGINT)"
+        case "date":
+            return f"({x} - DATE '1970-01-01')" if own == "date" else None
+        case "time" | "timestamp":
+            micros = f"epoch_us({x})"
+            return f"{micros} * 10" if field.scale > 6 else micros
+    return None
+
+
+def text(field: Field, column: Column, x: str) -> str:
+    """The value's canonical form; of text, the text alone."""
+    match field.kind:
+        case "text":
+            return f"rtrim({x}, ' ')" if field.padded else x
+        case "decimal":
+            return f"CAST(CAST({value(column.type, x)} AS DECIMAL(38,{field.scale})) AS VARCHAR)"
+        case "integer":
+            if declared("files", column.type).kind in ("integer", "decimal"):
+                return f"CAST(CAST({value(column.type, x)} AS HUGEINT) AS VARCHAR)"
+        case "float":
+            x = f"CAST({value(column.type, x)} AS DOUBLE)"
+            bits = f"CAST(CAST({x} AS BIT) AS BIGINT)"
+            return f"CAST(CASE WHEN isnan({x}) THEN {NAN_BITS} ELSE {bits} END AS VARCHAR)"
+        case "uuid":
+            return f"lower(CAST({value(column.type, x)} AS VARCHAR))"
+    found = whole(field, column, x)
+    assert found is not None, f"{field.kind} has no text of its own"
+    return f"CAST({found} AS VARCHAR)"
+
+
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+    """The canonical form as it stands in a row; NULL for NULL."""
+    if field.kind == "text":
+        found = text(field, column, x)
+        return f"strlen({found}) || ':' || {found}"
+    if field.kind == "bytes":
+        return f"octet_length({x}) || ':' || {digest(x, algorithm, encoding)}"
+    if field.kind == "array":
+        assert field.item is not None
+        item = framed(field.item, field.item.source, "ferry__e", algorithm, encoding)
+        items = f"list_transform({x}, lambda ferry__e: coalesce({item}, '{NULL}'))"
+        return f"len({x}) || ':' || array_to_string({items}, ',')"
+    return text(field, column, x)
+
+
+def sent_exactly(field: Field, column: Column) -> bool:
+    """Nothing is taken for exact: DuckDB writes what a client digests."""
+    return False
+
+
+def row(values: Sequence[str]) -> str:
+    """The text of a row of framed values."""
+    return " || ',' || ".join(f"coalesce({one}, '{NULL}')" for one in values)
+
+
+def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+    """The digest of a row's text, a BIGINT."""
+    return f"CAST(CAST(unhex(left({algorithm}({row_text}), 16)) AS BIT) AS BIGINT)"
+
+
+def exact_sum(field: Field, x: str) -> str:
+    """The sum of integers or decimals, as text."""
+    x = value(field.source.type, x) if field.source.type.endswith(FROM_TEXT) else x
+    return f"CAST(sum(CAST({x} AS DECIMAL(38,{field.scale}))) AS VARCHAR)"

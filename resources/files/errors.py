@@ -1,0 +1,39 @@
+"""DuckDB's errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resources.errors import StatementFailed
+from resources.refusals import refused_in_query
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what DuckDB or its stream raises as `TableferryError`.
+
+    Raises:
+        ValueRefused: a guard of an export refused a value.
+        StatementFailed: all else; trying again does not help.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        text = str(error)
+        refused = refused_in_query(text)
+        if refused is not None:
+            raise refused from None
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        file = next((line for line in lines if line.startswith("file = ")), "")
+        reason = " ".join(line for line in lines[:3] if not line.startswith("Possible fixes"))
+        path = file.removeprefix("file = ")
+        raise StatementFailed("files", f"{path}: {reason}" if path else reason) from None
+
+
+def verdict(error: BaseException) -> bool | None:
+    """Whether the same may succeed later: nothing about a file that stays as it is does."""
+    return False if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb") else None

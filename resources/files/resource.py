@@ -1,0 +1,297 @@
+"""Folders of files as tables, read by DuckDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from resources.connection import ConnectionSettings, ServerResource
+from resources.dialects import qualified, quote, string_literal
+from resources.endpoint import BATCH_ROWS, refuse_snapshot
+from resources.errors import InputError, TableferryError
+from resources.files.dialect import OF_FILE
+from resources.files.errors import translated
+from resources.files.folder import (
+    File,
+    FileUnreadable,
+    header,
+    matching,
+    remembered,
+    require_distinct,
+)
+from resources.files.types import FILE, FILE_TYPE, ROW, WIDTH, inferred, shape, united
+from resources.tables import Column, TableRef
+
+if TYPE_CHECKING:  # it takes a tenth of a second to import
+    import duckdb
+
+_SELECTED = re.compile(rf"{OF_FILE}\(\"{FILE}\", '((?:[^']|'')*)'\)")
+_NAME = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+
+Names = dict[str, str]
+"""The columns of a file: name -> type in the file."""
+
+
+class FilesResource(ServerResource):
+    """Files below a folder: `file:///srv/incoming`, or the working directory without a URL.
+
+    Every query has a database of its own, in memory, with a view of the files that it is about.
+    """
+
+    system: ClassVar[str] = "files"
+
+    @property
+    def addressed(self) -> bool:
+        """A folder may be given by the table alone."""
+        return True
+
+    def settings(self) -> ConnectionSettings:
+        """Where relative folders begin: the database is that path.
+
+        Raises:
+            InputError: the URL is not one of a local folder.
+        """
+        url = self._value("url")
+        parts = urlsplit(url or "file:")
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            raise InputError("a files URL should look like file:///folder")
+        folder = Path(unquote(parts.path) or ".").absolute()
+        return ConnectionSettings("files", "localhost", 0, str(folder))
+
+    @property
+    def root(self) -> Path:
+        """What relative folders are relative to."""
+        return Path(self.settings().database)
+
+    def ping(self) -> str:
+        """DuckDB's version.
+
+        Raises:
+            ConnectionFailed: there is no such folder.
+        """
+        import duckdb
+
+        if not self.root.is_dir():
+            raise self.settings().failed(f"there is no folder {self.root}")
+        return f"DuckDB {duckdb.__version__}"
+
+    def files(self, table: TableRef) -> list[File]:
+        """The files of a table, by name. Raises as `folder.matching`."""
+        return matching(self.root, table)
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The columns of all files together, by name, and those with the file's name and row.
+
+        Parquet files declare their types; a column of text files has the narrowest type that keeps
+        all of its texts. Files that cannot be read are left out.
+
+        Raises:
+            TableMissing: there are no files.
+            InputError: the types of a column have no type in common.
+        """
+        files = self.files(table)
+        whole = self._readable(files)
+        if not whole:
+            raise self._why_unreadable(files[0])
+        own: dict[str, tuple[str, list[tuple[File, str]]]] = {}
+        for file, names in whole:
+            for name, type_ in names.items():
+                own.setdefault(name.casefold(), (name, []))[1].append((file, type_))
+        types = self._inferred(whole) if whole[0][0].format == "csv" else {}
+        found = [Column(FILE, FILE_TYPE, nullable=False, primary_key=1)]
+        found.append(Column(ROW, "BIGINT", nullable=False, primary_key=2))
+        for folded, (name, seen) in own.items():
+            common = types.get(folded) or united([one for _, one in seen])
+            if common is None:
+                first = seen[0]
+                other = next(one for one in seen if one[1] != first[1])
+                raise InputError(
+                    f"{table}: column {name!r} is {first[1]} in {first[0].name} and {other[1]} in "
+                    f"{other[0].name}, which no type holds"
+                )
+            found.append(Column(name, common))
+        return found
+
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result."""
+        refuse_snapshot(self.system, snapshot)
+        with self._database() as database:
+            self._attach(database, sql)
+            return database.execute(sql).fetchall()
+
+    def execute(self, sql: str) -> None:
+        """Files are read only.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError("files are read, never written")
+
+    @contextmanager
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a query's result."""
+        refuse_snapshot(self.system, snapshot)
+        with self._database() as database:
+            self._attach(database, sql)
+            reader = database.execute(sql).to_arrow_reader(batch_rows)
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                with translated():
+                    yield from reader
+
+            yield pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+    @contextmanager
+    def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        import duckdb
+
+        config = {"threads": "2", "TimeZone": "UTC", "autoinstall_known_extensions": "false"}
+        with translated(), duckdb.connect(":memory:") as database:
+            for name, value in config.items():
+                database.execute(f"SET {name} = '{value}'")
+            database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
+            yield database
+
+    def _attach(self, database: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Create the views that a query reads.
+
+        Raises:
+            FileUnreadable: it reads a single file, and that one is not whole.
+        """
+        tables = database.get_table_names(sql, qualified=True)
+        selected = {one.replace("''", "'") for one in _SELECTED.findall(sql)}
+        for text in tables:
+            parts = [(a or b).replace('""', '"') for a, b in _NAME.findall(text)]
+            if len(parts) != 2:
+                continue
+            table = TableRef("files", parts[0], parts[1])
+            files = self.files(table)
+            wanted = [one for one in files if not selected or one.name in selected]
+            if len(selected) == 1 and len(wanted) == 1:
+                self._names(wanted[0])
+            view = self._view(files, wanted)
+            database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote('files', table.schema)}")
+            database.execute(f"CREATE VIEW {qualified(table)} AS {view}")
+
+    def _view(self, files: Sequence[File], wanted: Sequence[File]) -> str:
+        """The rows of some files, with the columns of all."""
+        columns: dict[str, tuple[str, list[str]]] = {}
+        whole = self._readable(files)
+        for _, names in whole:
+            for name, type_ in names.items():
+                columns.setdefault(name.casefold(), (name, []))[1].append(type_)
+        types = {folded: united(seen) or seen[0] for folded, (_, seen) in columns.items()}
+        nothing = ", ".join(
+            f"CAST(NULL AS {types[folded]}) AS {quote('files', name)}"
+            for folded, (name, _) in columns.items()
+        )
+        nothing = f"{nothing}, " if nothing else ""
+        selects = [
+            f'SELECT {nothing}CAST(NULL AS VARCHAR) AS "{FILE}", CAST(NULL AS BIGINT) AS "{ROW}" '
+            "WHERE false"
+        ]
+        of = {file.name: names for file, names in whole}
+        for file in wanted:
+            if file.name not in of:
+                continue
+            here = {name.casefold(): name for name in of[file.name]}
+            shown = [
+                f"{quote('files', here[folded]) if folded in here else 'NULL'} "
+                f"AS {quote('files', name)}"
+                for folded, (name, _) in columns.items()
+            ]
+            shown.append(f'{string_literal("files", file.name)} AS "{FILE}"')
+            row = "file_row_number + 1" if file.format == "parquet" else "row_number() OVER ()"
+            selects.append(f'SELECT {", ".join(shown)}, {row} AS "{ROW}" FROM {_reading(file)}')
+        return " UNION ALL ".join(selects)
+
+    def _readable(self, files: Sequence[File]) -> list[tuple[File, Names]]:
+        """The files that are whole as far as their headers tell, with their columns."""
+        found = []
+        for file in files:
+            try:
+                found.append((file, self._names(file)))
+            except FileUnreadable:
+                continue
+        return found
+
+    def _why_unreadable(self, file: File) -> TableferryError:
+        try:
+            self._names(file)
+        except FileUnreadable as error:
+            return error
+        return file.unreadable("it changed meanwhile")
+
+    def _names(self, file: File) -> Names:
+        """A file's columns.
+
+        Raises:
+            FileUnreadable: it is not whole.
+        """
+        if file.format == "csv":
+            return dict.fromkeys(header(file)[1], "VARCHAR")
+        return remembered(file, "columns", lambda: self._described(file))
+
+    def _described(self, file: File) -> Names:
+        try:
+            with self._database() as database:
+                rows = database.execute(
+                    f"DESCRIBE SELECT * FROM {_parquet(file, numbered=False)}"
+                ).fetchall()
+        except TableferryError as error:
+            raise file.unreadable(error) from None
+        require_distinct(file, [row[0] for row in rows])
+        return {row[0]: row[1] for row in rows}
+
+    def _inferred(self, whole: Sequence[tuple[File, Names]]) -> dict[str, str]:
+        """The types of the columns of text files, by folded name, from all of their values."""
+        shapes: dict[str, list[tuple[int, ...]]] = {}
+        for file, names in whole:
+            try:
+                figures = remembered(file, "shapes", partial(self._shapes, file, names))
+            except TableferryError:
+                continue  # what cannot be read is refused when its range is
+            for number, name in enumerate(names):
+                own = figures[number * WIDTH : (number + 1) * WIDTH]
+                shapes.setdefault(name.casefold(), []).append(own)
+        return {name: inferred(figures) for name, figures in shapes.items()}
+
+    def _shapes(self, file: File, names: Names) -> tuple[int, ...]:
+        selected = ", ".join(one for name in names for one in shape(quote("files", name)))
+        with self._database() as database:
+            row = database.execute(f"SELECT {selected} FROM {_reading(file)}").fetchone()
+        assert row is not None
+        return row
+
+
+def _reading(file: File) -> str:
+    """The table function that reads a file; texts stay texts."""
+    if file.format == "parquet":
+        return _parquet(file, numbered=True)
+    delimiter, names = header(file)
+    columns = ", ".join(f"{string_literal('files', name)}: 'VARCHAR'" for name in names)
+    return (
+        f"read_csv({string_literal('files', _escaped(file))}, columns={{{columns}}}, header=true, "
+        f"auto_detect=false, delim={string_literal('files', delimiter)}, quote='\"', "
+        f"escape='\"', nullstr='', allow_quoted_nulls=false, null_padding=false, "
+        f"compression='{file.compression or 'none'}', max_line_size=16777216)"
+    )
+
+
+def _parquet(file: File, *, numbered: bool) -> str:
+    more = ", file_row_number=true" if numbered else ""
+    return f"read_parquet({string_literal('files', _escaped(file))}{more})"
+
+
+def _escaped(file: File) -> str:
+    """The path without what DuckDB takes for a pattern."""
+    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", str(file.path))

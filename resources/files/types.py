@@ -1,0 +1,314 @@
+"""What the columns of files hold, in DuckDB's types.
+
+A field of a text file is declared as `<type> FROM TEXT`: the type that its texts are read as. A
+text that does not say a value of the type exactly is refused by name; the empty text is NULL.
+"""
+
+from __future__ import annotations
+
+import re
+
+from resources.errors import InputError
+from resources.types import declared as reader
+from resources.types.export import Export, Refusal
+from resources.types.kinds import (
+    Array,
+    Binary,
+    Boolean,
+    Date,
+    Decimal,
+    Float,
+    Integer,
+    Kind,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+    signed,
+    unsigned,
+)
+from resources.types.type_map import ColumnType, TypeMap
+
+FILE, ROW = "_file", "_row"
+"""The columns that every table of files has: the file's name below the folder, and the number of
+the row in it, from 1."""
+
+FILE_TYPE = "FILE"
+LONGEST_NAME = 400
+"""UTF-16 code units of a file's name, so that any target has an index on it."""
+
+FROM_TEXT = " FROM TEXT"
+TEXT = f"VARCHAR{FROM_TEXT}"
+
+INTEGERS = {
+    "TINYINT": signed(8),
+    "SMALLINT": signed(16),
+    "INTEGER": signed(32),
+    "BIGINT": signed(64),
+    "UTINYINT": unsigned(8),
+    "USMALLINT": unsigned(16),
+    "UINTEGER": unsigned(32),
+    "UBIGINT": unsigned(64),
+}
+ALIASES = {
+    "INT": "INTEGER",
+    "INT2": "SMALLINT",
+    "INT4": "INTEGER",
+    "INT8": "BIGINT",
+    "BOOL": "BOOLEAN",
+    "REAL": "FLOAT",
+    "DOUBLE PRECISION": "DOUBLE",
+    "NUMERIC": "DECIMAL",
+    "TEXT": "VARCHAR",
+    "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
+}
+DATES = Date(-(2**31), 2**31 - 1)
+INSTANT = "TIMESTAMP WITH TIME ZONE"
+_CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6}0*)?)?"
+TEXTS = {
+    **dict.fromkeys(INTEGERS, r"-?\d+"),
+    "BOOLEAN": "(?i)true|false|t|f|1|0",
+    "FLOAT": r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i)nan|-?inf|-?infinity",
+    "DOUBLE": r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i)nan|-?inf|-?infinity",
+    "DATE": r"\d{4}-\d{2}-\d{2}",
+    "TIME": _CLOCK,
+    "TIMESTAMP": rf"\d{{4}}-\d{{2}}-\d{{2}}([ T]{_CLOCK})?",
+    INSTANT: rf"\d{{4}}-\d{{2}}-\d{{2}}[ T]{_CLOCK}(Z|[+-]\d{{2}}(:?\d{{2}})?)",
+    "UUID": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+}
+"""How a text writes a value of a type. DuckDB's own casts round, or drop what they do not know."""
+
+
+def read(declared: str) -> ColumnType:
+    """Read a type as DuckDB prints it."""
+    type_ = declared.removesuffix(FROM_TEXT)
+    if type_.endswith("[]"):
+        item = type_.removesuffix("[]")
+        return ColumnType(type_, Array(read(item).kind or Text()), item)
+    found = reader.read(type_)
+    name = found.name.upper()
+    name = ALIASES.get(name, name)
+    if name == "DECIMAL":
+        return ColumnType(name, Decimal(found.number(0, 18), found.number(1, 3)))
+    return ColumnType(name, _kind(name))
+
+
+def _kind(name: str) -> Kind | None:
+    if name in INTEGERS:
+        return INTEGERS[name]
+    match name:
+        case "HUGEINT":
+            return Decimal(38, 0)
+        case "FILE":
+            return Text(LONGEST_NAME)
+        case "BOOLEAN":
+            return Boolean()
+        case "FLOAT" | "DOUBLE":
+            return Float(32 if name == "FLOAT" else 64)
+        case "VARCHAR":
+            return Text()
+        case "BLOB":
+            return Binary()
+        case "DATE":
+            return DATES
+        case "TIME":
+            return Time(6, midnight=True)
+        case "TIMESTAMP" | "TIMESTAMP_S" | "TIMESTAMP_MS" | "TIMESTAMP_NS":
+            digits = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(name, 6)
+            return Timestamp(digits, -(2**63), 2**63 - 1)
+        case "TIMESTAMP WITH TIME ZONE":
+            return Timestamp(6, -(2**63), 2**63 - 1, "utc")
+        case "UUID":
+            return Uuid()
+    return None
+
+
+def value(declared: str, x: str) -> str:
+    """SQL of a field's value, in its type; files may have it in a narrower one, or as a text."""
+    type_ = read(declared)
+    if declared == TEXT:
+        return x
+    if declared.endswith(FROM_TEXT):
+        return f"CAST(nullif({x}, '') AS {declared.removesuffix(FROM_TEXT)})"
+    match type_.kind:
+        case Decimal() if type_.name == "HUGEINT":
+            return f"CAST({x} AS DECIMAL(38,0))"
+        case Timestamp(zone="none"):
+            return f"CAST({x} AS TIMESTAMP)"
+        case Integer() | Decimal() | Float():
+            return f"CAST({x} AS {declared})"
+    return x
+
+
+def export(declared: str) -> Export | Refusal:
+    """How a column is selected, and what it can hold."""
+    type_ = read(declared)
+    x, kind = value(declared, "{}"), type_.kind
+    as_text = f"CAST({x} AS VARCHAR)"
+    if type_.item is not None:
+        item = export(type_.item)
+        json = "CAST(to_json({}) AS VARCHAR)"
+        if isinstance(item, Refusal) or isinstance(item.kind, Time | Uuid | Binary | Array):
+            return Refusal("an array of such items", json, "JSON")
+        return Export(Array(item.kind), x, None, json)
+    if kind is None:
+        if type_.name.startswith("ENUM") or type_.name == "JSON":
+            return Export(Text(), "CAST({} AS VARCHAR)", None, "CAST({} AS VARCHAR)")
+        if type_.name.startswith(("STRUCT", "MAP")):
+            json = "CAST(to_json({}) AS VARCHAR)"
+            return Refusal("of a composite type", json, "JSON")
+        return Refusal("of a type we do not know", "CAST({} AS VARCHAR)", "what DuckDB prints")
+    if declared.endswith(FROM_TEXT) and declared != TEXT:
+        refuse = f"{{}} <> '' AND NOT {is_written('{}', declared.removesuffix(FROM_TEXT))}"
+        reason, cast = f"is no {declared.removesuffix(FROM_TEXT)}", "VARCHAR"
+    elif type_.name == "TIMESTAMP_NS":
+        refuse, reason = "epoch_ns({}) % 1000 <> 0", "has more than 6 decimals of a second"
+        cast = "TIMESTAMP"
+    else:
+        refuse, reason, cast = "", "", ""
+    if isinstance(kind, Uuid):
+        x = f"unhex(replace(CAST({x} AS VARCHAR), '-', ''))"
+    if isinstance(kind, Binary):
+        as_text = "lower(hex({}))"
+    return Export(
+        kind,
+        x,
+        None,
+        x if isinstance(kind, Text) else as_text,
+        refuse=refuse or None,
+        refuse_text=refuse or None,
+        refuse_reason=reason,
+        refuse_type=cast,
+    )
+
+
+def is_written(x: str, type_: str) -> str:
+    """The condition that a text is exactly a value of a type, as texts write it."""
+    found = read(type_)
+    pattern = TEXTS.get(found.name)
+    if isinstance(found.kind, Decimal):
+        pattern = rf"-?\d+(\.\d{{0,{found.kind.scale}}}0*)?"
+    if pattern is None:
+        return "true"
+    return f"(regexp_full_match({x}, '{pattern}') AND TRY_CAST({x} AS {type_}) IS NOT NULL)"
+
+
+def from_text(type_: str) -> str:
+    """The declared type of a text file's column.
+
+    Raises:
+        InputError: no text is read as such a type.
+    """
+    found = read(type_)
+    if found.name == "VARCHAR":
+        return TEXT
+    if found.name not in TEXTS and found.name != "DECIMAL":
+        known = ", ".join(["VARCHAR", "DECIMAL(p,s)", *TEXTS])
+        raise InputError(f"{type_!r} is no type that texts are read as; there are {known}")
+    if isinstance(found.kind, Decimal):
+        precision, scale = found.kind.precision or 0, found.kind.scale or 0
+        if not 0 <= scale <= precision <= 38 or not precision:
+            raise InputError(f"{type_!r} should have 1 to 38 digits")
+        return f"DECIMAL({precision},{scale}){FROM_TEXT}"
+    return f"{found.name}{FROM_TEXT}"
+
+
+def text_type(kind: Kind) -> str | None:
+    """The declared type of texts that stand for values of a kind; None if there is none."""
+    match kind:
+        case Integer(low, high):
+            fits = [name for name, one in INTEGERS.items() if (one.low, one.high) == (low, high)]
+            return from_text(fits[0]) if fits else None
+        case Decimal(precision, scale) if precision and precision <= 38:
+            return from_text(f"DECIMAL({precision},{scale})")
+        case Float(bits):
+            return from_text("FLOAT" if bits == 32 else "DOUBLE")
+        case Timestamp(zone=zone):
+            return from_text("TIMESTAMP" if zone == "none" else INSTANT)
+        case Text():
+            return TEXT
+    simple = {Boolean: "BOOLEAN", Date: "DATE", Time: "TIME", Uuid: "UUID"}
+    name = simple.get(type(kind))
+    return name and from_text(name)
+
+
+def united(types: list[str]) -> str | None:
+    """The type that holds the values of all of these exactly; None if there is none."""
+    if len(set(types)) == 1:
+        return types[0]
+    kinds = [read(one).kind for one in types]
+    integers = [one for one in kinds if isinstance(one, Integer)]
+    if len(integers) == len(kinds):
+        low, high = min(one.low for one in integers), max(one.high for one in integers)
+        fits = [name for name, one in INTEGERS.items() if one.low <= low and high <= one.high]
+        return fits[0] if fits else "DECIMAL(20,0)"
+    if all(isinstance(one, Float) for one in kinds):
+        return "DOUBLE"
+    if all(isinstance(one, Integer | Decimal) for one in kinds):
+        whole = max(
+            (one.precision or 0) - (one.scale or 0)
+            if isinstance(one, Decimal)
+            else len(str(one.high))
+            for one in kinds
+            if isinstance(one, Integer | Decimal)
+        )
+        scale = max(one.scale or 0 for one in kinds if isinstance(one, Decimal))
+        return f"DECIMAL({whole + scale},{scale})" if whole + scale <= 38 else None
+    if all(isinstance(one, Timestamp) and one.zone == "none" for one in kinds):
+        return "TIMESTAMP_NS" if "TIMESTAMP_NS" in types else "TIMESTAMP"
+    return None
+
+
+_SHAPES = {
+    "BOOLEAN": "(?i)true|false",
+    "BIGINT": r"-?(0|[1-9]\d{0,17})",
+    "DECIMAL": r"-?(0|[1-9]\d*)(\.\d+)?",
+    "DOUBLE": r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?",
+    "DATE": TEXTS["DATE"],
+    "TIMESTAMP": rf"\d{{4}}-\d{{2}}-\d{{2}}[ T]{_CLOCK}",
+    INSTANT: TEXTS[INSTANT],
+    "UUID": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+}
+"""What texts are taken for by themselves, first match; none that would lose a digit, so that `007`
+stays a text."""
+
+
+def shape(x: str) -> list[str]:
+    """Aggregates over a column of texts, of which `inferred` makes its type."""
+    text = f"nullif({x}, '')"
+    found = [f"count({text})"]
+    for name, pattern in _SHAPES.items():
+        cast = f" AND TRY_CAST({x} AS {name}) IS NOT NULL" if name not in ("DECIMAL",) else ""
+        found.append(f"count(*) FILTER (WHERE regexp_full_match({x}, '{pattern}'){cast})")
+    whole = f"length(ltrim(split_part({x}, '.', 1), '-'))"
+    found += [f"max({whole})", f"max(length(split_part({x}, '.', 2)))"]
+    return found
+
+
+WIDTH = len(_SHAPES) + 3
+"""Figures of `shape`."""
+
+
+def inferred(shapes: list[tuple[int, ...]]) -> str:
+    """The type of a column, from the figures of all files together."""
+    total, *matching = (sum(one[at] for one in shapes) for at in range(len(_SHAPES) + 1))
+    if not total:
+        return TEXT
+    for name, count in zip(_SHAPES, matching, strict=True):
+        if count < total:
+            continue
+        if name != "DECIMAL":
+            return from_text(name)
+        whole, scale = (max(one[at] or 0 for one in shapes) for at in (-2, -1))
+        if whole + scale <= 38:
+            digits = 18 if whole + scale <= 18 else 38
+            return from_text(f"DECIMAL({digits},{scale})")
+    return TEXT
+
+
+def plain(declared: str) -> str:
+    """A type on one line."""
+    return re.sub(r"\s+", " ", declared.strip())
+
+
+TYPES = TypeMap(read=read, export=export, plain=plain)

@@ -1,0 +1,24 @@
+"""A cheap summary of one range of a source, which tells whether its rows changed since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what is taken is measured in the SQL of systems, which know fingerprints
+    from resources.digest.measure import Taken
+
+
+@dataclass(frozen=True)
+class SourceFingerprint:
+    """One range of a source table: its rows, and a value that changes when they do."""
+
+    rows: int
+    value: str
+    definition: str = ""
+    """Of the row digest that the value is made of, if it is: values of different definitions tell
+    nothing about each other."""
+    refused: str | None = None
+    """Why its rows cannot be read, where they cannot."""
+    taken: Taken | None = field(default=None, compare=False)
+    """The source's side of a checksum, where that has been read by the way."""
