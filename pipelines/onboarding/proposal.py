@@ -91,7 +91,8 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
     if key is None:
         choosable = tuple(Choice(one.name, _described(one, leading)) for one in keys)
         found.append(Open("key", why, choosable))
-    plans, refused = _plans(table, columns, hops, key, servers)
+    plans, refused, clashes = _plans(table, columns, hops, key, servers)
+    found += clashes
     digits: dict[str, str] = {}
     first = {one.name for number, one, _ in refused if number == 1}
     if first and size.bytes is not None and size.bytes <= SCANNED_BYTES:
@@ -179,8 +180,9 @@ def _plans(
     hops: Sequence[TableRef],
     key: str | None,
     servers: Servers,
-) -> tuple[list[CopyPlan], list[tuple[int, Column, str]]]:
-    """The hops without the columns that cannot travel, and those: hop, column, reason."""
+) -> tuple[list[CopyPlan], list[tuple[int, Column, str]], list[Open]]:
+    """The hops without the columns that cannot travel; those, as hop, column, reason; and what
+    stands against a hop as a whole, for example two names that are one to its target."""
     plans: list[CopyPlan] = []
     refused: list[tuple[int, Column, str]] = []
     here, found = table, list(columns)
@@ -191,7 +193,7 @@ def _plans(
         while True:
             left = [column for column in found if column.name not in without]
             if not left:
-                return plans, refused
+                return plans, refused, []
             # which one it is decides over no type
             of = key if key in {one.name for one in left} else left[0].name
             try:
@@ -201,13 +203,12 @@ def _plans(
                 refused += [(number, by_name[name], why) for name, why in error.problems.items()]
                 without |= set(error.problems)
             except InputError as error:
-                refused.append((number, left[-1], str(error)))
-                return plans, refused
+                return plans, refused, [Open(str(to), str(error))]
             else:
                 break
         plans.append(plan)
         here, found = to, as_source(plan)
-    return plans, refused
+    return plans, refused, []
 
 
 def _open_column(

@@ -35,6 +35,7 @@ TABLES = (
     "CREATE TABLE old_orders (id int PRIMARY KEY)",
     "CREATE TABLE defaults (id int PRIMARY KEY)",
     "CREATE TABLE move_defaults (id int PRIMARY KEY)",
+    'CREATE TABLE twins (id int PRIMARY KEY, name text, "Name" text)',
 )
 
 
@@ -72,13 +73,17 @@ def test_one_file_per_table_and_what_is_open_is_listed(output: Path) -> None:
     found = load_transfers(output)
     moved = {str(one.source) for one in found.transfers.values()}
     named = {f"postgres://{SCHEMA}.{name}" for name in ("orders", "events", AWKWARD)}
-    named |= {f"postgres://{SCHEMA}.{name}" for name in ("defaults", "move_defaults")}
+    named |= {f"postgres://{SCHEMA}.{name}" for name in ("defaults", "move_defaults", "twins")}
     assert moved == named, "partitions and excluded tables have none"
     assert [one.path.name for one in found.invalid] == ["lines.yaml"], "it has no key yet"
     assert "lines.yaml:4: key: Field required" in str(found.invalid[0])
     assert "decide key: the primary key (country, no) begins with a column that" in result.stdout
     assert "decide price: numeric to sqlserver: it has no declared precision" in result.stdout
     assert f"left out postgres://{SCHEMA}.open_orders: a view" in result.stdout
+    clash = "columns 'name' and 'Name' would both be named 'Name'; rename one of them"
+    assert f"decide sqlserver://dbo.{SCHEMA}_twins: postgres://{SCHEMA}.twins -> " in result.stdout
+    assert clash in result.stdout
+    assert clash in (output / "twins.yaml").read_text()
     keys = {one.source.name: one.key for one in found.transfers.values()}
     assert (keys["events"], keys[AWKWARD], keys["orders"]) == ("at", "a: b", "id")
     hops = {one.source.name: [str(hop.to) for hop in one.hops] for one in found.transfers.values()}
