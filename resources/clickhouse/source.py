@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.dialects import qualified, quote
+from resources.catalog import Listed, TableSize
+from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyKind
 from resources.keys.statistics import BUCKETS
@@ -18,6 +19,28 @@ SAMPLE_ROWS = 1_000_000
 
 class ClickHouseSource(Source):
     """See `Source`. Each query reads the parts that there are when it begins."""
+
+    def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
+        """But for the server's own, and what loading leaves."""
+        rows = endpoint.query(
+            "SELECT database, name, engine LIKE '%View' FROM system.tables "
+            "WHERE lower(database) NOT IN ('system', 'information_schema') "
+            "AND NOT is_temporary AND NOT startsWith(name, '__ferry_') ORDER BY database, name"
+        )
+        return [
+            Listed(TableRef("clickhouse", database, name, connection), bool(view))
+            for database, name, view in rows
+        ]
+
+    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
+        """Out of the catalog; of a view the rows are counted."""
+        rows, stored = endpoint.query(f"SELECT total_rows, total_bytes {_of(table)}")[0]
+        return super().size(endpoint, table) if rows is None else TableSize(rows, stored)
+
+    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
+        """The first of the sorting key."""
+        found = endpoint.query(f"SELECT splitByString(', ', sorting_key)[1] {_of(table)}")
+        return [name for (name,) in found if name]
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
@@ -38,3 +61,8 @@ class ClickHouseSource(Source):
             f"WHERE intDiv(i * {BUCKETS}, n) > intDiv((i - 1) * {BUCKETS}, n) ORDER BY i"
         )
         return int(rows), [least, *(value for (value,) in found), greatest]
+
+
+def _of(table: TableRef) -> str:
+    schema, name = (string_literal("clickhouse", one) for one in (table.schema, table.name))
+    return f"FROM system.tables WHERE database = {schema} AND name = {name}"

@@ -17,7 +17,8 @@ written so that none can pass for a part of its neighbour:
 | bytes | number of bytes, `:`, their hash as a signed integer |
 | array | number of items, `:`, the items in their canonical forms, joined by `,` |
 
-What the target holds as text of another type (an interval, JSON, an enum) is that text. Values that
+What the target holds as text of another type (an interval, JSON, an enum) is that text; so are
+arrays, and types without a form, where both sides are of one system and keep the type. Values that
 have no form here (infinite dates, decimals with more digits) are written as the server prints them.
 
 The digest is the first 8 bytes of a hash of the text's UTF-8 bytes, as a signed big-endian integer.

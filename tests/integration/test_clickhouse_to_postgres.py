@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from pipelines.command import runner
 from resources.keys.statistics import key_statistics
+from resources.registry import system
 from resources.sqlserver.resource import SqlServerResource
+from resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.integration.typed_servers import (
@@ -130,6 +132,20 @@ def test_keys_are_cut_evenly(source, type_, literal):
     assert len(found.quantiles) == 1002
     low, high = found.quantiles[400], found.quantiles[600]
     assert found.minimum < low < high < found.maximum
+
+
+def test_what_the_catalog_says(source):
+    source.fill("String", ["'a'", "'b'"])
+    sending = system("clickhouse").as_source()
+    listed = sending.tables(source.resource, "lake")
+    assert not {one.table.schema.lower() for one in listed} & {"system", "information_schema"}
+    assert TableRef("clickhouse", source.database, source.table.name, "lake") in [
+        one.table for one in listed if not one.view
+    ]
+    found = sending.size(source.resource, source.table)
+    assert found.rows == 2
+    assert found.bytes
+    assert sending.leading(source.resource, source.table) == ["id"]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from resources.errors import (
 from resources.keys.range import KeyRange
 from resources.plan import WriteMode
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of
+from resources.transactional.load import StagingLost
 from tableferry_local.stack import Stack
 from tests.integration.proxy import LosesAnswer
 from tests.integration.target_bench import (
@@ -34,6 +35,7 @@ from tests.integration.target_bench import (
     OLD,
     REPLACE,
     Bench,
+    PostgresBench,
     Row,
     batch,
 )
@@ -131,6 +133,32 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> No
     own_bench.load(NEW)
     assert own_bench.rows() == NEW
     assert not own_bench.left_over()
+
+
+def test_a_crash_of_the_server_takes_unlogged_rows_with_it(own_stack: Stack) -> None:
+    with PostgresBench(own_stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        bench.target.prepare(bench.plan, REPLACE)
+        bench.load(OLD)
+        attempt = bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v")
+        with pytest.raises(StagingLost, match="nothing was committed") as lost, attempt as load:
+            load.load_arrow([batch(NEW)])
+            load.audited_table()
+            write = load._write
+
+            def late(rows: int) -> None:
+                own_stack.kill("postgres")
+                own_stack.restart("postgres")
+                load._write = write
+                write(rows)
+
+            load._write = late
+            load.finalise()
+        assert lost.value.transient, "the range is loaded anew"
+        bench.connect()
+        assert bench.rows() == OLD
+        bench.load(NEW)
+        assert bench.rows() == NEW
+        assert not bench.left_over()
 
 
 def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
