@@ -17,6 +17,17 @@ BASE = "psql-curl"
 """What the others are held against, where it took part."""
 
 
+EXPERIMENTS = {
+    "staging-strategy": "INSERTs into the target itself, or into a staging table per range, which "
+    "REPLACE PARTITION then puts into the target.",
+    "staging-workers": "Ranges loaded at the same time, of eight, by staging tables.",
+    "staging-publish": "Ranges made visible at the same time, of the eight that are loaded.",
+    "staging-compression": "Of what is sent, by staging tables.",
+    "staging-chunk": "Rows per INSERT into the target itself.",
+    "staging-growth": "The same by the number of rows, on two logarithmic axes.",
+}
+
+
 @dataclass(frozen=True)
 class Chart:
     """A picture, and the name that its file gets."""
@@ -181,9 +192,16 @@ def _staging(result: Result) -> list[Section]:
         )
         columns = ("variant", "rows", "seconds", "rows/s", "load s", "publish s", "peak MB")
         more = ("client CPU s", "ClickHouse CPU s")
-        remarks = tuple(f"{label(one)} FAILED: {one.failed}" for one in cases if one.failed)
+        remarks = [f"{label(one)} FAILED: {one.failed}" for one in cases if one.failed]
+        remarks.insert(0, EXPERIMENTS.get(name, name))
         found.append(
-            Section(name, (*columns, *more), rows, remarks, _staging_chart(name, measured))
+            Section(
+                name.removeprefix("staging-").capitalize(),
+                (*columns, *more),
+                rows,
+                tuple(remarks),
+                _staging_chart(name, measured),
+            )
         )
     return found
 
@@ -196,13 +214,13 @@ def _staging_chart(name: str, cases: Sequence[Case]) -> Chart | None:
         for one in cases:
             if found := one.summary("seconds"):
                 series.setdefault(label(one), []).append((one.rows, found.median))
-        return Chart(f"staging-{name}", charts.lines(name, "rows", "seconds", series))
+        return Chart(name, charts.lines(name, "rows", "seconds", series))
     figures = [
         Bar(label(one), found.median, found.least, found.most)
         for one in cases
         if (found := one.summary("seconds"))
     ]
-    return Chart(f"staging-{name}", charts.bars(name, "seconds", figures))
+    return Chart(name, charts.bars(name, "seconds", figures))
 
 
 def _where(result: Result) -> Section:

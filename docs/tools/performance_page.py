@@ -1,0 +1,115 @@
+"""Renders docs/performance.md, and its charts, from results of `ferry bench`.
+
+`python -m docs.tools.performance_page` does it from those in docs/performance/. To measure anew,
+put the `result.json` of `ferry bench run`, `lab`, `staging` and `tune` there under these names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tableferry_bench.advice import shares
+from tableferry_bench.certification import Finding, certify, read_thresholds
+from tableferry_bench.charts import number_text
+from tableferry_bench.report import part_markdown
+from tableferry_bench.results import Case, Result
+from tableferry_bench.sections import Section, sections
+
+DOCS = Path(__file__).resolve().parents[1]
+PAGE, CHARTS, RESULTS = DOCS / "performance.md", DOCS / "images" / "performance", "performance"
+ABSOLUTE = ("seconds", "cpu_client")
+"""Figures that a busy machine makes worse without end."""
+
+NAMES = ("run", "lab", "staging", "tune")
+
+HEAD = """\
+# Performance
+
+Made by `python -m docs.tools.performance_page` from the results in `docs/performance/`, which
+[`ferry bench`](../bench/README.md) measured. Measure on your own servers before you rely on it.
+
+**How to read it.** Two cores were shared by client, all three servers, and other people's work. So
+seconds and rows per second are far worse than on an idle machine, and drift from row to row; what
+counts are *ratios of one round*. SQL Server is the [stand-in](standin.md), whose speed says nothing
+about SQL Server's. {runs} runs of each, without a warm-up, tell no small differences.
+"""
+
+
+def load() -> dict[str, Result]:
+    """The results, by name."""
+    return {name: Result.read(DOCS / RESULTS / f"{name}.json") for name in NAMES}
+
+
+def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
+    """The page, and its charts by the names of their files."""
+    run = results["run"]
+    parts = [HEAD.format(runs=run.settings["runs"]), part_markdown(_held(run))]
+    charts: dict[str, str] = {}
+    titles = {
+        "run": "Moving",
+        "tune": "Settings",
+        "lab": "Reading PostgreSQL",
+        "staging": "Filling ClickHouse",
+    }
+    for name, title in titles.items():
+        parts.append(f"## {title}\n")
+        for one in sections(results[name]):
+            parts.append(part_markdown(one, f"images/{RESULTS}", level=3))
+            if one.chart:
+                charts[f"{one.chart.name}.svg"] = one.chart.svg
+    return "\n".join(parts).rstrip("\n") + "\n", charts
+
+
+def _held(run: Result) -> Section:
+    thresholds = read_thresholds(None)
+    verdict = certify(run, thresholds)
+    rows = []
+    for threshold, finding in zip(thresholds.thresholds, verdict.findings, strict=True):
+        case = run.find(threshold.of.workload, threshold.of.rows, threshold.of.contender)
+        parts = sorted((shares(case) if case else {}).items(), key=lambda one: -one[1])
+        went = ", ".join(f"{phase} {part:.0%}" for phase, part in parts if part >= 0.05)
+        outcome: str = "not measured" if finding.outcome == "elsewhere" else finding.outcome
+        if (
+            threshold.against is None
+            and threshold.of.metric in ABSOLUTE
+            and case
+            and _busy(run, case)
+        ):
+            outcome = "not judged"
+        rows.append((finding.name, finding.limit, _measured(finding), outcome, went))
+    columns = ("what", "goal", "measured: median (least to most)", "outcome", "where its time went")
+    remark = (
+        "Goals are for an otherwise idle machine of two cores, which this one was not: those in "
+        "seconds are not judged here, and ratios suffer, too. `start` is the start of the process "
+        "and planning, "
+        "`fingerprint` the one look at the source; the time of the ranges is shared out by how "
+        "long their phases took in sum."
+    )
+    return Section("What it is held to", columns, tuple(rows), (remark,), words=5)
+
+
+def _busy(run: Result, case: Case) -> bool:
+    """Whether other processes wanted the machine's cores while it was measured."""
+    return any((one.machine_load or 0) > float(run.machine["cores"]) for one in case.runs)
+
+
+def _measured(finding: Finding) -> str:
+    if finding.value is None or finding.least is None or finding.most is None:
+        return ""
+    least, most = number_text(finding.least), number_text(finding.most)
+    return f"{number_text(finding.value)} ({least} to {most})"
+
+
+def main() -> None:
+    """Write page and charts."""
+    page, charts = render(load())
+    PAGE.write_text(page, encoding="utf-8")
+    CHARTS.mkdir(parents=True, exist_ok=True)
+    for old in CHARTS.glob("*.svg"):
+        old.unlink()
+    for name, svg in charts.items():
+        (CHARTS / name).write_text(svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
