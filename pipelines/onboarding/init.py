@@ -114,6 +114,11 @@ def init(
     """
     of = system_of(connection)
     source = system(of).as_source()
+    if system(of).by_path:
+        raise InputError(
+            f"{of} has no catalog of tables that could be listed; write the transfer's file "
+            "yourself, see docs/guide.md"
+        )
     if connection not in servers.endpoints or not servers.endpoints[connection].addressed:
         raise InputError(f"{url_variable(connection)} is not set; --from {connection} needs it")
     templates = [_template(text) for text in to]

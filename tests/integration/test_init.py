@@ -76,7 +76,7 @@ def test_one_file_per_table_and_what_is_open_is_listed(output: Path) -> None:
     named |= {f"postgres://{SCHEMA}.{name}" for name in ("defaults", "move_defaults", "twins")}
     assert moved == named, "partitions and excluded tables have none"
     assert [one.path.name for one in found.invalid] == ["lines.yaml"], "it has no key yet"
-    assert "lines.yaml:4: key: Field required" in str(found.invalid[0])
+    assert "lines.yaml:4: key: is needed" in str(found.invalid[0])
     assert "decide key: the primary key (country, no) begins with a column that" in result.stdout
     assert "decide price: numeric to sqlserver: it has no declared precision" in result.stdout
     assert f"left out postgres://{SCHEMA}.open_orders: a view" in result.stdout
@@ -139,6 +139,14 @@ def test_bad_input_writes_nothing(output: Path, options: dict[str, str], message
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not output.exists()
+
+
+def test_files_have_no_catalog(output: Path) -> None:
+    result = CliRunner().invoke(
+        main, ["init", "--from", "files", "--tables", "*", "--to", CLICKHOUSE]
+    )
+    assert result.exit_code == 2
+    assert result.stderr.startswith("ferry: files has no catalog of tables")
 
 
 def test_sqlserver_is_a_source_too(output: Path, mssql_url: str) -> None:
