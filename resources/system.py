@@ -279,13 +279,12 @@ class Source:
         """
         raise InputError(f"column {column.name!r}: the source itself declares {column.type}")
 
-    def kept(self, column: Column, kind: Kind | None, fits: Callable[[Kind], bool]) -> Column:
-        """A column as it was when its target was made, where its type is only guessed from values.
+    def kept(self, column: Column, kind: Kind | None) -> Column:
+        """A column as it was when its target was made, where its type depends on what there is.
 
         Args:
-            column: as it is guessed now.
+            column: as it is now, which is not what the target was made for.
             kind: what the target's column holds.
-            fits: whether that is the type that is chosen for a kind.
         """
         return column
 

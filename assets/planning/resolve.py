@@ -24,6 +24,8 @@ from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
 from resources.tables import Column, TableRef
 from resources.target import Target, TargetOptions, written_to
+from resources.types.conversions import source_export
+from resources.types.export import Refusal
 from resources.types.planner import ColumnOverride, plan_copy
 
 ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
@@ -174,7 +176,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         existing = target_columns(servers.endpoint(spec.to), spec.to)
         without = exclude if number == 1 else set()
         if number == 1 and existing:
-            columns = [_kept(transfer, column, existing) for column in columns]
+            columns = _kept(transfer, columns, existing)
         plan = _plan_hop(
             transfer, number, source, columns, key, without, servers, existing=existing
         )
@@ -217,18 +219,31 @@ def _declared(transfer: Transfer, columns: Sequence[Column]) -> list[Column]:
     return found
 
 
-def _kept(transfer: Transfer, column: Column, existing: Mapping[str, Column]) -> Column:
-    """A column of the source as the target found it, where the source guesses its type only."""
-    spec, target = transfer.columns.get(column.name), system(transfer.hops[0].to.system).types
-    found = existing.get(transfer.target_name(column.name))
-    if found is None or (spec is not None and spec.type is not None):
-        return column
-    held = target.plain(found.type)
-    return (
-        system(transfer.source.system)
-        .as_source()
-        .kept(column, target.read(held).kind, lambda kind: target.default(kind) == held)
+def _kept(
+    transfer: Transfer, columns: Sequence[Column], existing: Mapping[str, Column]
+) -> list[Column]:
+    """The source's columns as they were when the target was made, where they depend on what there
+    is: which files, with which values in them.
+    """
+    sending, target = (
+        system(transfer.source.system).as_source(),
+        system(transfer.hops[0].to.system).types,
     )
+    if sending.own_key is None:
+        return [*columns]
+    places = {name: place for place, name in enumerate(existing)}
+    found = []
+    for column in columns:
+        spec, there = transfer.columns.get(column.name), transfer.target_name(column.name)
+        if there in existing and (spec is None or spec.type is None):
+            held = target.plain(existing[there].type)
+            own = source_export(transfer.source.system, column.type)
+            same = not isinstance(own, Refusal) and target.default(own.kind) == held
+            kept = column if same else sending.kept(column, target.read(held).kind)
+        else:
+            kept = column
+        found.append((places.get(there, len(places)), kept))
+    return [column for _, column in sorted(found, key=lambda one: one[0])]
 
 
 def _require_distinct(transfer: Transfer, servers: Servers) -> None:

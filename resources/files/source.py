@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from resources.dialects import filtered, predicate, qualified, string_literal
@@ -16,7 +16,8 @@ from resources.keys.range import KeyRange
 from resources.refusals import MARK, SHOWN, Where
 from resources.system import Source
 from resources.tables import Column, TableRef
-from resources.types.kinds import Kind
+from resources.types.conversions import holds
+from resources.types.kinds import Decimal, Integer, Kind
 
 KEY = Column(FILE, FILE_TYPE, nullable=False)
 
@@ -59,12 +60,16 @@ class FilesSource(Source):
         except InputError as error:
             raise InputError(f"column {column.name!r}: {error}") from None
 
-    def kept(self, column: Column, kind: Kind | None, fits: Callable[[Kind], bool]) -> Column:
-        """Texts are read as before, whatever later files would be taken for."""
+    def kept(self, column: Column, kind: Kind | None) -> Column:
+        """Texts and numbers are read as before, whatever later files would make of them all."""
         guessed = read(column.type).kind
-        if not column.type.endswith(FROM_TEXT) or kind is None or (guessed and fits(guessed)):
-            return column
-        type_ = text_type(kind)
+        type_ = text_type(kind) if kind is not None and guessed is not None else None
+        if type_ is not None and not column.type.endswith(FROM_TEXT):
+            # what does not fit into an integer fails; decimals would be rounded
+            whole = isinstance(guessed, Integer) and isinstance(kind, Integer)
+            wider = isinstance(guessed, Integer | Decimal) and isinstance(kind, Decimal)
+            keeps = whole or (wider and kind is not None and guessed and holds(kind, guessed))
+            type_ = type_.removesuffix(FROM_TEXT) if keeps else None
         return Column(column.name, type_, column.nullable) if type_ else column
 
     def guarded(

@@ -134,6 +134,45 @@ def test_every_value_of_parquet_is_exact(ferry: Maker, tmp_path: Path) -> None:
     assert shown[1][5] == [1, None, 3]
 
 
+@pytest.mark.parametrize("hop", ["postgres://public.{t}", "sqlserver://dbo.{t}"])
+def test_tables_of_transactional_targets(ferry: Maker, tmp_path: Path, hop: str) -> None:
+    """Exact values, a changed file and a vanished one; the names differ in case and blanks."""
+    folder = tmp_path / "in"
+    names = ["a.parquet", "A.parquet", "b .parquet"]
+    without = ("f32", "items", "text") if "sqlserver" in hop else ("text",)
+    columns = {
+        name: pa.array(values, type_)
+        for name, (type_, values) in CORPUS.items()
+        if name not in without
+    }
+    uids = pa.array([uuid.UUID(int=one).bytes for one in (0, 2**128 - 1, 1, 2)], pa.uuid())
+    texts = ["", " \t\r\n\\N ", "ä€😀e\u0301", None]
+    for name in names:
+        parquet(folder / name, {**columns, "number": [1, 2, 3, 4], "uid": uids, "text": texts})
+    one = declared(
+        ferry, f"{folder}/*.parquet", f"['{hop}']", reconcile="full_hash", on_missing="delete"
+    )
+    view = one.run()
+    assert view.good, view.errors
+    rows = held(one, "number, i64, u64, money, text, uid", hop)
+    values = [[*CORPUS[name][1]] for name in ("i64", "u64", "money")]
+    wanted = [
+        (at + 1, *(some[at] for some in values), texts[at], uuid.UUID(bytes=uids[at].as_py().bytes))
+        for at in range(4)
+        for _ in names
+    ]
+    assert sorted(rows, key=repr) == sorted(wanted, key=repr)
+    parquet(folder / "A.parquet", {"number": [7], "text": ["changed"]})
+    (folder / "b .parquet").unlink()
+    changed = one.run()
+    assert changed.good, changed.errors
+    assert one.moved(changed) == ["A.parquet"]
+    found = held(one, "number, _row, text, _file", hop)
+    assert sorted(row[0] for row in found) == [1, 2, 3, 4, 7]
+    assert {row[3] for row in found} == {"a.parquet", "A.parquet"}
+    assert invoke("check", one.table)[0] == 0
+
+
 def test_it_moves_is_skipped_and_follows_its_files(ferry: Maker, folder: Path) -> None:
     one = declared(ferry, f"{folder}/*.parquet")
     assert one.run().good
@@ -250,6 +289,19 @@ def test_guessed_types_are_kept_by_the_target(ferry: Maker, tmp_path: Path) -> N
     assert "key '2.csv': value 'x2' is no BIGINT" in problems
     assert "key '3.csv': value '12.25' is no DECIMAL(18,1)" in problems
     assert held(one, "id, toString(at)")[-1] == (4, "2021-02-03 04:05:06.000000")
+
+
+def test_a_wider_integer_of_a_later_file_is_refused_by_name(ferry: Maker, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    parquet(folder / "1.parquet", {"id": pa.array([1], pa.int32()), "name": ["a"]})
+    one = declared(ferry, f"{folder}/*.parquet")
+    assert one.run().good
+    parquet(folder / "0.parquet", {"name": ["b"], "id": pa.array([2], pa.int64())})
+    parquet(folder / "2.parquet", {"id": pa.array([2**40], pa.int64()), "name": ["c"]})
+    view = one.run()
+    assert one.moved(view) == ["0.parquet"]
+    assert f"value {2**40}" in "".join(view.errors) and "2.parquet" in "".join(view.errors)
+    assert held(one, "id, name") == [(1, "a"), (2, "b")]
 
 
 def test_declared_types_are_kept_and_others_refused_by_name(ferry: Maker, tmp_path: Path) -> None:
