@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from alembic.script import ScriptDirectory
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+from dagster._core.storage.sql import get_alembic_config
 from dagster._serdes import ConfigurableClassData
 
 from assets.log.sqlite import keep_open
@@ -30,3 +34,17 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
         ref = ref._replace(compute_logs_data=NO_OUTPUT)
     return dg.DagsterInstance.from_ref(ref)
+
+
+def revisions(storage: Any) -> tuple[str | None, str | None]:
+    """The revision of a storage's tables, and that which the installed Dagster wants.
+
+    Args:
+        storage: one of an instance's storages.
+    """
+    found, newest = storage.alembic_version() or (None, None)
+    place = inspect.getfile(type(storage))
+    if (Path(place).parent / "alembic").is_dir():
+        # in SQLite's storages, the newest is not looked for: see `assets.log.sqlite`
+        newest = ScriptDirectory.from_config(get_alembic_config(place)).get_current_head()
+    return found, newest

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from assets.declaring.transfer_files import TransferFolder, load_transfers
+from assets.log.instance import revisions
 from assets.planning.resolve import Servers, require_servers
 from pipelines import event_log
 from pipelines.settings import transfers_folder
@@ -90,7 +91,7 @@ def _storage(home: Path) -> Iterator[Finding]:
         "schedules": instance.schedule_storage,
     }
     for name, storage in storages.items():
-        found, newest = storage.alembic_version() or (None, None)  # type: ignore[union-attr]
+        found, newest = revisions(storage)
         kind = type(storage).__name__
         if found == newest:
             yield Finding("Dagster's storage", "ok", f"{name}: {kind}, schema {found}")
