@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from alembic.script import ScriptDirectory
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.sql import get_alembic_config
@@ -42,6 +41,8 @@ def revisions(storage: Any) -> tuple[str | None, str | None]:
     Args:
         storage: one of an instance's storages.
     """
+    from alembic.script import ScriptDirectory
+
     found, newest = storage.alembic_version() or (None, None)
     place = inspect.getfile(type(storage))
     if (Path(place).parent / "alembic").is_dir():
