@@ -24,8 +24,15 @@ from resources.errors import InputError, TableferryError, TableMissing
 from resources.files.types import FILE, LONGEST_NAME, ROW
 from resources.tables import TableRef
 
-Format = Literal["parquet", "csv"]
-FORMATS: dict[str, Format] = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "csv"}
+Format = Literal["parquet", "csv", "ndjson"]
+FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = (",", ";", "\t", "|")
 PIECE = 1 << 20

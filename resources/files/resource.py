@@ -26,6 +26,7 @@ from resources.files.folder import (
     remembered,
     require_distinct,
 )
+from resources.files.reading import objects, parquet, reading
 from resources.files.types import FILE, FILE_TYPE, ROW, WIDTH, inferred, shape, united
 from resources.tables import Column, TableRef
 
@@ -104,7 +105,7 @@ class FilesResource(ServerResource):
         for file, names in whole:
             for name, type_ in names.items():
                 own.setdefault(name.casefold(), (name, []))[1].append((file, type_))
-        types = self._inferred(whole) if whole[0][0].format == "csv" else {}
+        types = self._inferred(whole) if whole[0][0].format != "parquet" else {}
         found = [Column(FILE, FILE_TYPE, nullable=False, primary_key=1)]
         found.append(Column(ROW, "BIGINT", nullable=False, primary_key=2))
         for folded, (name, seen) in own.items():
@@ -211,7 +212,9 @@ class FilesResource(ServerResource):
             ]
             shown.append(f'{string_literal("files", file.name)} AS "{FILE}"')
             row = "file_row_number + 1" if file.format == "parquet" else "row_number() OVER ()"
-            selects.append(f'SELECT {", ".join(shown)}, {row} AS "{ROW}" FROM {_reading(file)}')
+            selects.append(
+                f'SELECT {", ".join(shown)}, {row} AS "{ROW}" FROM {reading(file, of[file.name])}'
+            )
         return " UNION ALL ".join(selects)
 
     def _readable(self, files: Sequence[File]) -> list[tuple[File, Names]]:
@@ -239,18 +242,33 @@ class FilesResource(ServerResource):
         """
         if file.format == "csv":
             return dict.fromkeys(header(file)[1], "VARCHAR")
+        if file.format == "ndjson":
+            return remembered(file, "keys", partial(self._keys, file))
         return remembered(file, "columns", lambda: self._described(file))
 
     def _described(self, file: File) -> Names:
         try:
             with self._database() as database:
-                rows = database.execute(
-                    f"DESCRIBE SELECT * FROM {_parquet(file, numbered=False)}"
-                ).fetchall()
+                rows = database.execute(f"DESCRIBE SELECT * FROM {parquet(file)}").fetchall()
         except TableferryError as error:
             raise file.unreadable(error) from None
         require_distinct(file, [row[0] for row in rows])
         return {row[0]: row[1] for row in rows}
+
+    def _keys(self, file: File) -> Names:
+        """The keys of all objects of a file, in the order in which they come first."""
+        sql = (
+            "SELECT key FROM (SELECT unnest(json_keys(json)) AS key, "
+            "generate_subscripts(json_keys(json), 1) AS place, json_type(json) AS kind "
+            f"FROM {objects(file)}) GROUP BY key ORDER BY min(place), key"
+        )
+        try:
+            with self._database() as database:
+                names = [row[0] for row in database.execute(sql).fetchall()]
+        except TableferryError as error:
+            raise file.unreadable(error) from None
+        require_distinct(file, names)
+        return dict.fromkeys(names, "VARCHAR")
 
     def _inferred(self, whole: Sequence[tuple[File, Names]]) -> dict[str, str]:
         """The types of the columns of text files, by folded name, from all of their values."""
@@ -268,30 +286,6 @@ class FilesResource(ServerResource):
     def _shapes(self, file: File, names: Names) -> tuple[int, ...]:
         selected = ", ".join(one for name in names for one in shape(quote("files", name)))
         with self._database() as database:
-            row = database.execute(f"SELECT {selected} FROM {_reading(file)}").fetchone()
+            row = database.execute(f"SELECT {selected} FROM {reading(file, names)}").fetchone()
         assert row is not None
         return row
-
-
-def _reading(file: File) -> str:
-    """The table function that reads a file; texts stay texts."""
-    if file.format == "parquet":
-        return _parquet(file, numbered=True)
-    delimiter, names = header(file)
-    columns = ", ".join(f"{string_literal('files', name)}: 'VARCHAR'" for name in names)
-    return (
-        f"read_csv({string_literal('files', _escaped(file))}, columns={{{columns}}}, header=true, "
-        f"auto_detect=false, delim={string_literal('files', delimiter)}, quote='\"', "
-        f"escape='\"', nullstr='', allow_quoted_nulls=false, null_padding=false, "
-        f"compression='{file.compression or 'none'}', max_line_size=16777216)"
-    )
-
-
-def _parquet(file: File, *, numbered: bool) -> str:
-    more = ", file_row_number=true" if numbered else ""
-    return f"read_parquet({string_literal('files', _escaped(file))}{more})"
-
-
-def _escaped(file: File) -> str:
-    """The path without what DuckDB takes for a pattern."""
-    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", str(file.path))

@@ -274,6 +274,35 @@ def test_csv_by_name_with_types_of_all_files_together(ferry: Maker, tmp_path: Pa
     assert not view.good and "3.csv.gz cannot be read" in "".join(view.errors)
 
 
+def test_objects_of_ndjson(ferry: Maker, tmp_path: Path) -> None:
+    folder = tmp_path / "in [x]"
+    folder.mkdir()
+    (folder / "1.ndjson").write_text(
+        '{"id": 1, "amount": 1.10, "note": "a \\"b\\" 1234567890.12345678901", "tags": [1, "x"]}\n'
+        '{"note": "", "id": 18446744073709551615, "flag": true}\n',
+        encoding="utf-8",
+    )
+    with gzip.open(folder / "2.ndjson.gz", "wt", encoding="utf-8") as stream:
+        stream.write('{"amount": null, "id": 3, "note": "ä😀"}\n')
+    (folder / "3.ndjson").write_text('{"id": 4, "amount": 12345678901234567890.5}\n')
+    (folder / "4.ndjson").write_text('{"id": 5}\n{"id": ')
+    one = declared(
+        ferry,
+        f"{tmp_path}/in ?x?/*.ndjson*",
+        columns="{id: {type: {files: ubigint}}, amount: {type: {files: 'decimal(9,2)'}}}",
+    )
+    view = one.run()
+    problems = "\n".join(view.errors)
+    assert "3.ndjson" in problems and "12345678901234567890.5 has too many digits" in problems
+    assert "4.ndjson cannot be read" in problems
+    assert one.moved(view) == ["in [x]/1.ndjson", "in [x]/2.ndjson.gz"]
+    assert held(one, "id, toString(amount), note, tags, toString(flag)") == [
+        (1, "1.1", 'a "b" 1234567890.12345678901', '[1,"x"]', None),
+        (3, None, "ä😀", None, None),
+        (2**64 - 1, None, "", None, "true"),
+    ]
+
+
 def test_guessed_types_are_kept_by_the_target(ferry: Maker, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
