@@ -47,13 +47,14 @@ def test_compose_file_fits_the_specification() -> None:
 def test_compose_uses_the_names_that_the_product_reads() -> None:
     from pipelines import settings
     from resources.connections import url_variable
-    from resources.registry import system_names
+    from resources.registry import systems
     from sensors.channels import ALERT_URL, EMAIL, SLACK_URL
 
     given = compose["services"]["code-server"]["environment"]
     ours = {name for name in given if name.startswith("TABLEFERRY_")}
     alerts = {ALERT_URL, SLACK_URL, EMAIL}
-    assert ours == {*map(url_variable, system_names()), settings.TRANSFERS, *alerts}
+    servers = {url_variable(one.name) for one in systems() if not one.by_path}
+    assert ours == {*servers, settings.TRANSFERS, *alerts}
     for name in alerts:
         assert given[name] == f"${{{name}:-}}", "not set is none"
 
