@@ -16,6 +16,7 @@ from pipelines import event_log
 from pipelines.command.garbage import look_as_usual
 from pipelines.command.plugins import start_local_stack
 from pipelines.settings import configured, resources, transfers_folder
+from resources.connections import is_path
 from resources.endpoint import Endpoint
 from sensors.reaper import reap
 
@@ -111,6 +112,6 @@ def use_local_stack() -> None:
         InputError: there is no local stack, because tableferry-local is not installed.
         TableferryError: it does not start.
     """
-    if configured():
+    if any(not is_path(name) for name in configured()):
         return
     os.environ.update(start_local_stack())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -86,6 +87,21 @@ def test_new_keys_become_ranges_and_are_moved_once(ferry: Make) -> None:
     launch(one, found, move_job_name(one.table))
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
     assert not tick(one, "new_ranges").run_requests
+
+
+def test_new_files_become_ranges_and_are_moved(ferry: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n1\n", encoding="utf-8")
+    one = ferry(HOPS, source=f"files://{folder}/*.csv", key="_file")
+    assert one.run().good
+    assert not tick(one, "new_ranges").run_requests
+    (folder / "b.csv").write_text("id\n2\n", encoding="utf-8")
+    found = tick(one, "new_ranges")
+    assert spans(found) == [("b.csv", "b.csv")]
+    launch(one, found, move_job_name(one.table))
+    assert not tick(one, "new_ranges").run_requests
+    assert not one.run().run_ids
 
 
 def test_new_ranges_wait_for_a_run_that_is_under_way(
