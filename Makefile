@@ -13,7 +13,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env screenshots test test-soak test-unit lint format bench clean constraints system-packages
+.PHONY: help install demo dev env screenshots test test-soak test-unit lint format audit bench clean constraints system-packages
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ lint: install ## Check style and types
 
 format: install ## Format the code
 	@$(BIN)/ruff format $(ROOMS) docker docs tests conftest.py
+
+audit: install ## Look up the pinned packages among the known vulnerabilities
+	@.ci/audit $(BIN)/python
 
 bench: install ## Measure, with what it is compared to (results in .benchmarks/; ARGS="--suite standard")
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable './bench[peers]'

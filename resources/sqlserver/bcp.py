@@ -153,7 +153,9 @@ class BcpTool:
             "encryption": "require" if encryption.encrypt == "yes" else "off",
         }
         if encryption.encrypt == "yes" and not encryption.trust:
-            lines["ca file"] = encryption.certificate or "system"
+            # as the driver's OpenSSL does
+            own = os.environ.get("SSL_CERT_FILE")
+            lines["ca file"] = encryption.certificate or own or "system"
             lines["check certificate hostname"] = "yes"
         if any("\n" in value for value in lines.values()):
             raise InputError(f"{settings.address}: a line break in the settings")

@@ -95,7 +95,8 @@ _CONNECTING = {
     "login failed": "login of user {user!r} refused",
     "cannot open database": "database {database!r} does not exist, or may not be used",
     "certificate verify failed": (
-        "its certificate cannot be verified; trust_server_certificate=yes accepts any"
+        "its certificate cannot be verified for this name; SSL_CERT_FILE names an authority of "
+        "your own, trust_server_certificate=yes accepts any certificate"
     ),
     "ssl provider": "no TLS connection: {text}",
     "login timeout expired": "no answer",

@@ -22,8 +22,9 @@ ON_SCHEMA = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER")
 """What loading takes; docs/operations.md says what for."""
 
 VERIFY = (
-    "Leave trust_server_certificate out of the URL, and install the server's authority on this "
-    "machine, or name its certificate by server_certificate=/path.pem."
+    "Leave trust_server_certificate out of the URL, use the host's name of the certificate, and "
+    "install the server's authority on this machine, or name its file by the variable "
+    "SSL_CERT_FILE; with encrypt=strict, server_certificate=/path.pem names the certificate itself."
 )
 
 PROPERTIES = """

@@ -66,7 +66,8 @@ class SqlServerResource(ServerResource):
         url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
             `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`
             and `digest_by=auto|server|client` as options. Encryption is on, and the certificate is
-            verified, unless said otherwise.
+            verified, unless said otherwise: by the authorities of the machine, or those of the file
+            that the variable SSL_CERT_FILE names, and for a host's name, not its IP address.
 
     Example:
         >>> SqlServerResource(url="mssql://sa:secret@localhost:1433/shop").ping()
@@ -79,7 +80,7 @@ class SqlServerResource(ServerResource):
         default=None, description="Accept any certificate."
     )
     server_certificate: str | None = Field(
-        default=None, description="File of the certificate that the server must present."
+        default=None, description="File of the certificate that the server must show; for strict."
     )
     packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
     digest_by: str | None = Field(
@@ -254,6 +255,12 @@ class SqlServerResource(ServerResource):
         if trust not in ("yes", "no"):
             raise InputError(
                 f"sqlserver trust_server_certificate should be yes or no; found {trust!r}"
+            )
+        if certificate and encrypt != "strict":
+            # https://learn.microsoft.com/sql/connect/odbc/dsn-connection-string-attribute
+            raise InputError(
+                "sqlserver server_certificate needs encrypt=strict: in other modes the driver does "
+                "not look at it; SSL_CERT_FILE names an authority of your own"
             )
         if self.trust_server_certificate is not None:
             trust = "yes" if self.trust_server_certificate else "no"

@@ -1,12 +1,16 @@
-"""TCP proxies that cut one connection at the worst moment, or change what passes."""
+"""TCP proxies that cut one connection at the worst moment, change what passes, or encrypt it."""
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import ssl
 import threading
 from typing import Self
 from urllib.parse import urlsplit
+
+import trustme
 
 
 class _Proxy:
@@ -118,3 +122,38 @@ def _receive(end: socket.socket) -> bytes:
         return end.recv(1 << 16)
     except OSError:
         return b""
+
+
+class Encrypts(_Proxy):
+    """TLS in front of a server that has none, as PgBouncer, HAProxy or nginx put it there.
+
+    Args:
+        url: of the server behind.
+        certificate: what it shows.
+        starttls: PostgreSQL's way of asking for TLS first, not that of HTTPS.
+    """
+
+    def __init__(self, url: str, certificate: trustme.LeafCert, *, starttls: bool = False) -> None:
+        super().__init__(url)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate.configure_cert(self._context)
+        self._starttls = starttls
+        self.sessions = 0
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, server:
+            if self._starttls:
+                asked = client.recv(8)
+                assert int.from_bytes(asked[4:], "big") == 80877103, "SSLRequest"
+                client.sendall(b"S")
+            with self._context.wrap_socket(client, server_side=True) as secured:
+                self.sessions += 1
+                self._relay(secured, server)
+
+    def _relay(self, client: ssl.SSLSocket, server: socket.socket) -> None:
+        while True:
+            ready = [client] if client.pending() else select.select([client, server], [], [])[0]
+            for one in ready:
+                if not (data := one.recv(1 << 16)):
+                    return
+                (server if one is client else client).sendall(data)

@@ -144,7 +144,11 @@ def test_quotation_marks_hold_names(direction: str) -> None:
     assert options[options.index("-O") + 1] == "SET QUOTED_IDENTIFIER ON"
 
 
-def test_freetds_verifies_the_certificate_unless_told_otherwise() -> None:
+def test_freetds_verifies_the_certificate_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+
     def lines(**options: object) -> list[str]:
         return FREEBCP.configuration(SETTINGS, Encryption(**options)).splitlines()  # type: ignore[arg-type]
 
@@ -153,6 +157,8 @@ def test_freetds_verifies_the_certificate_unless_told_otherwise() -> None:
     assert "ca file = system" in verified
     assert "check certificate hostname = yes" in verified
     assert "ca file = /c.pem" in lines(certificate="/c.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", "/own.pem")
+    assert "ca file = /own.pem" in lines()
     assert not any("ca file" in line for line in lines(trust=True))
     assert "encryption = off" in lines(encrypt="no")
     with pytest.raises(InputError, match="strict"):
