@@ -205,3 +205,124 @@ def test_the_image_installs_what_is_pinned_and_is_nobodys_root() -> None:
         assert package in script
     assert "freetds-bin" in script
     assert re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)[-1] == "ferry"
+
+
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return [dict(one) for one in yaml.safe_load_all((KUBERNETES / name).read_text())]
+
+
+def validate(document: dict[str, Any]) -> None:
+    """Against the schemas of a Kubernetes release, which knows no other fields."""
+    import kubernetes_validate
+
+    kubernetes_validate.validate(document, "1.31", strict=True)
+
+
+def test_the_cron_job_is_one() -> None:
+    claim, job = documents("cronjob.yaml")
+    for document in (claim, job):
+        validate(document)
+    with pytest.raises(Exception, match="hostnme"):
+        broken = json.loads(json.dumps(job).replace('"hostname"', '"hostnme"'))
+        validate(broken)
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["hostname"], "by which the reaper knows the runs of a killed pod"
+    (container,) = pod["containers"]
+    mounts_and_settings(container["env"], container["volumeMounts"], pod["volumes"])
+
+
+def mounts_and_settings(
+    env: list[dict[str, str]], mounts: list[dict[str, Any]], volumes: list[dict[str, Any]]
+) -> None:
+    """Every server by its file, every path on a mount, every mount a volume, and no secret."""
+    from pipelines import settings
+    from resources.connections import url_variable
+    from resources.secret_files import SUFFIX
+
+    given = {one["name"]: one["value"] for one in env}
+    servers = {url_variable(name) + SUFFIX for name in ("postgres", "sqlserver", "clickhouse")}
+    known = {*servers, settings.TRANSFERS, "TABLEFERRY_ARTIFACTS", "DAGSTER_HOME"}
+    assert {*servers, settings.TRANSFERS} <= set(given) <= known
+    assert "://" not in "".join(given.values())
+    places = [one["mountPath"] for one in mounts]
+    for path in given.values():
+        assert any(path == place or path.startswith(f"{place}/") for place in places), path
+    assert {one["name"] for one in mounts} == {one["name"] for one in volumes}
+    (secret,) = [one["secret"] for one in volumes if "secret" in one]
+    assert secret["defaultMode"] == 0o440
+
+
+def test_the_values_of_the_helm_chart_make_pods_that_kubernetes_takes() -> None:
+    """The chart copies these parts into pods as they are; its own schema is on no registry."""
+    (values,) = documents("values.yaml")
+    (code,) = values["dagster-user-deployments"]["deployments"]
+    mounts_and_settings(code["env"], code["volumeMounts"], code["volumes"])
+    launcher = values["runLauncher"]["config"]["k8sRunLauncher"]
+    job = launcher["runK8sConfig"]
+    container = {
+        "name": "dagster",
+        "image": f"{code['image']['repository']}:{code['image']['tag']}",
+        "args": code["dagsterApiGrpcArgs"],
+        "env": code["env"],
+        "volumeMounts": code["volumeMounts"],
+        "securityContext": code["securityContext"],
+    }
+    for resources in (code["resources"], job["containerConfig"]["resources"]):
+        template = {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{**container, "resources": resources}],
+                "volumes": code["volumes"],
+                "securityContext": code["podSecurityContext"],
+            }
+        }
+        validate(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "run"},
+                "spec": {**job["jobSpecConfig"], "template": template},
+            }
+        )
+    assert code["podSecurityContext"]["runAsUser"] == int(
+        re.findall(r"--uid (\d+)", dockerfile)[0]
+    ), "the image's user"
+
+
+def test_dagsters_launcher_takes_its_part_of_the_values() -> None:
+    from dagster._config import process_config
+    from dagster_k8s import K8sRunLauncher
+
+    (values,) = documents("values.yaml")
+    given = values["runLauncher"]["config"]["k8sRunLauncher"]
+    config = {
+        "job_image": "tableferry",
+        "dagster_home": "/opt/dagster",
+        "instance_config_map": "dagster-instance",
+        "service_account_name": "dagster",
+        "image_pull_policy": given["imagePullPolicy"],
+        "load_incluster_config": given["loadInclusterConfig"],
+        "run_k8s_config": {
+            "container_config": given["runK8sConfig"]["containerConfig"],
+            "job_spec_config": {
+                "ttl_seconds_after_finished": given["runK8sConfig"]["jobSpecConfig"][
+                    "ttlSecondsAfterFinished"
+                ],
+                "backoff_limit": given["runK8sConfig"]["jobSpecConfig"]["backoffLimit"],
+            },
+        },
+    }
+    found = process_config(K8sRunLauncher.config_type(), config)
+    assert found.success, found.errors
+
+
+def test_the_chart_is_of_the_dagster_that_is_installed() -> None:
+    from importlib.metadata import version
+
+    for path in (KUBERNETES / "values.yaml", ROOT / "docs" / "deployment.md"):
+        found = set(re.findall(r"--version (\S+)", path.read_text()))
+        assert found == {version("dagster")}, path
