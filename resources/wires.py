@@ -19,7 +19,7 @@ from resources.plan import CopyPlan, WireFormat
 from resources.probe import Wrong, remembered, shown
 from resources.refusals import refused_in_query
 from resources.registry import system as _system
-from resources.system import Source
+from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.types.conform import conform, conversion_of
 from resources.types.conversions import Conversion, plain_type

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
@@ -18,13 +15,22 @@ from pydantic import (
 from assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
 from assets.declaring.profiles import DEFAULT, PROFILES, profile
 from assets.declaring.rules import Several, column_problems, hop_problems
-from assets.planning.boundaries import MAX_RANGES, bounds_problems
+from assets.declaring.sections import (
+    CheckSpec,
+    ColumnSpec,
+    ExpectationDeclared,
+    HopSpec,
+    ParallelSpec,
+    RangesSpec,
+    Section,
+    Table,
+)
 from checks.expectations import CHECK_NAME as EXPECTATIONS
-from checks.expectations import ExpectationSpec, kind_problem
+from checks.expectations import ExpectationSpec
 from checks.verdict import CHECK_NAMES, Level
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
-from resources.plan import OverflowPolicy, WireChoice, WriteMode
+from resources.plan import WriteMode
 from resources.registry import system, systems
 from resources.tables import TableRef
 
@@ -33,47 +39,10 @@ Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
 FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
 MissingPolicy = Literal["keep", "delete"]
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
-Count = Annotated[int, Field(gt=0)]
-
 CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
 """The names of all checks."""
-
 LENIENT = "lenient"
 """In the context of a validation: let the way of the hops pass, so that later rules are asked."""
-
-
-def _table(value: object) -> object:
-    if isinstance(value, TableRef):
-        return value
-    try:
-        return TableRef.parse(str(value))
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-def _width(value: object) -> object:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    if not whole and value not in ("day", "month", "year"):
-        raise ValueError(
-            "should be a number of keys, days or seconds greater than 0, or day, month or year"
-        )
-    return value
-
-
-def _type(value: object) -> object:
-    if not isinstance(value, str | dict):
-        raise ValueError("should be a type of the target, or one type per system")
-    return value
-
-
-Table = Annotated[TableRef, BeforeValidator(_table, json_schema_input_type=str)]
-
-
-class Section(BaseModel):
-    """Base of all parts of the file: unknown keys are errors, values do not change."""
-
-    # what stands below a field describes it in the JSON Schema, too
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _own_key(info: ValidationInfo) -> str | None:
@@ -81,134 +50,6 @@ def _own_key(info: ValidationInfo) -> str | None:
     source = info.data.get("source")
     sending = system(source.system).source if source is not None else None
     return sending.own_key if sending is not None else None
-
-
-class RangesSpec(Section):
-    """How the key space is cut: by `rows`, `count` or `width`, or at given `bounds`.
-
-    With `width` or `count`, two bounds give the span that is divided; alone, the bounds are the
-    cuts themselves.
-    """
-
-    rows: Count | None = None
-    """Rows of a range."""
-    count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
-    """Number of ranges, of even row counts."""
-    width: Annotated[int | Literal["day", "month", "year"], BeforeValidator(_width)] | None = None
-    """Keys, days (of a date) or seconds (of a timestamp) of a range; or day, month, year."""
-    bounds: Annotated[list[Any] | None, Field(validate_default=True)] = None
-    """The cuts; with `width` or `count` the two ends of the span that is divided."""
-
-    @field_validator("bounds")
-    @classmethod
-    def check_all(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
-        """The last of the fields, so that it sees the others, but for those that are wrong."""
-        names = ("rows", "count", "width")
-        measures = {name: info.data[name] for name in names if info.data.get(name) is not None}
-        found: list[str] = []
-        if len(measures) > 1:
-            found.append(f"give one of rows, count and width, not {' and '.join(measures)}")
-        if value is None and not measures and set(names) <= set(info.data):
-            found.append("give one of rows, count, width and bounds")
-        if value is not None:
-            found += bounds_problems(value, measures)
-        Several.check(((), message) for message in found)
-        return value
-
-
-class ColumnSpec(Section):
-    """What is special about one column."""
-
-    rename: Annotated[str, Field(min_length=1)] | None = None
-    """Its name in the targets."""
-    type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
-    """Target type of the first hop, or one per system."""
-    on_overflow: OverflowPolicy = "refuse"
-    """What becomes of a value that does not fit: refused by name, or null, clamp, text."""
-    low_cardinality: bool = False
-    """ClickHouse stores repeated values once."""
-
-    @field_validator("on_overflow", mode="before", json_schema_input_type=OverflowPolicy | None)
-    @classmethod
-    def read_null(cls, value: object) -> object:
-        """YAML's own null, which is what `on_overflow: null` says without quotes."""
-        return "null" if value is None else value
-
-    @field_validator("on_overflow")
-    @classmethod
-    def check_overflow(cls, value: OverflowPolicy, info: ValidationInfo) -> OverflowPolicy:
-        if value == "text" and info.data.get("type") is not None:
-            raise ValueError("text chooses the type itself; leave type out")
-        return value
-
-
-class HopSpec(Section):
-    """One hop: its target, and how it is reached."""
-
-    to: Table
-    """The target: system://schema.table."""
-    wire: WireChoice = "auto"
-    """How the rows travel: `auto` takes the first way that is believed."""
-    engine: str | None = None
-    """ClickHouse: engine of a table that is created, of the MergeTree family."""
-    order_by: list[str] | None = None
-    """ClickHouse: sorting key of a table that is created."""
-    partition_by: str | None = None
-    """ClickHouse: partitioning of a table that is created; its ranges are not published at once."""
-
-    @field_validator("engine", "order_by", "partition_by")
-    @classmethod
-    def check_option(cls, value: Any, info: ValidationInfo) -> Any:
-        to, option = info.data.get("to"), str(info.field_name)
-        loader = None if to is None else system(to.system).loader
-        if value is None or loader is None:
-            return value
-        if option not in loader.options:
-            having = [one.title for one in systems() if one.loader and option in one.loader.options]
-            raise ValueError(f"is for {' and '.join(having)} targets, not for {to}")
-        if why := loader.options[option](value):
-            raise ValueError(why)
-        return value
-
-
-class ParallelSpec(Section):
-    """Workers: how many ranges are exported, and how many loaded, at the same time.
-
-    What is not given is the profile's.
-    """
-
-    export: Annotated[int, Field(ge=1, le=64)] | None = None
-    load: Annotated[int, Field(ge=1, le=64)] | None = None
-
-
-class ExpectationDeclared(Section):
-    """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
-
-    name: Annotated[str, Field(min_length=1)] | None = None
-    """Shown in reports."""
-    type: str
-    """Kind of Great Expectations, e.g. expect_column_values_to_not_be_null; or sql."""
-    kwargs: dict[str, Any] = {}
-    """Its arguments."""
-
-    @model_validator(mode="after")
-    def check_kind(self) -> Self:
-        if problem := kind_problem(self.spec):
-            raise ValueError(problem)
-        return self
-
-    @property
-    def spec(self) -> ExpectationSpec:
-        """For the checks."""
-        return ExpectationSpec(self.type, self.kwargs, self.name)
-
-
-class CheckSpec(Section):
-    """What a failed check means."""
-
-    severity: Literal["error", "warn"] = "error"
-    blocking: bool = True
-    """Whether a range with this check failed stays uncommitted, and out of the later hops."""
 
 
 HopsInput = Annotated[list[str | HopSpec], Field(min_length=1)]

@@ -11,7 +11,7 @@ from resources.tables import TableRef
 from resources.types.planner import is_target_type
 
 if TYPE_CHECKING:  # the models ask for these rules
-    from assets.declaring.manifest import ColumnSpec, HopSpec
+    from assets.declaring.sections import ColumnSpec, HopSpec
 
 
 class Several(ValueError):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from assets.asset_keys import asset_key
-from assets.declaring.manifest import HopSpec, Transfer
+from assets.declaring.manifest import Transfer
+from assets.declaring.sections import HopSpec
 from assets.log.records import DataVersion, digest
 from assets.planning.drift import new_columns, target_columns
 from assets.planning.wires import chosen_wire

@@ -13,7 +13,8 @@ import dagster as dg
 import yaml
 
 from assets.asset_keys import asset_key
-from assets.declaring.manifest import HopSpec, Transfer
+from assets.declaring.manifest import Transfer
+from assets.declaring.sections import HopSpec
 from assets.log import ledger
 from assets.log.check_records import CheckRecord, check_record, moment_of
 from assets.log.history import PastRun, moves, past_runs, unanswered

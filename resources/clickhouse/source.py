@@ -10,7 +10,7 @@ from resources.endpoint import Endpoint
 from resources.keys.range import KeyKind
 from resources.keys.statistics import BUCKETS
 from resources.registry import system
-from resources.system import Source
+from resources.source import Source
 from resources.tables import Column, TableRef
 
 SAMPLE_ROWS = 1_000_000

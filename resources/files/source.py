@@ -14,7 +14,7 @@ from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, from_text, read, t
 from resources.fingerprint import SourceFingerprint
 from resources.keys.range import KeyRange
 from resources.refusals import MARK, SHOWN, Where
-from resources.system import Source
+from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.types.conversions import holds
 from resources.types.kinds import Decimal, Integer, Kind

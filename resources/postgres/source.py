@@ -21,7 +21,7 @@ from resources.postgres.statistics import quantiles
 from resources.postgres.types import binary_safe
 from resources.refusals import Where
 from resources.registry import system
-from resources.system import Source
+from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
 from resources.types.kinds import Decimal

@@ -13,11 +13,11 @@ from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
 from resources.registry import system
+from resources.source import Source
 from resources.sqlserver import catalog
 from resources.sqlserver.queryout import read_tab_separated
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.tsv_text import tab_separated
-from resources.system import Source
 from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
 from resources.types.samples import SECOND, ConstantStyle

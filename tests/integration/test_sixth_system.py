@@ -24,7 +24,8 @@ from resources.digest.fields import Field
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableMissing
 from resources.registry import registered, system
-from resources.system import Dialect, Source, System
+from resources.source import Source
+from resources.system import Dialect, System
 from resources.tables import Column, TableRef
 from resources.types.export import Export, Refusal
 from resources.types.kinds import Float, Kind, Text, signed

@@ -1,0 +1,216 @@
+"""How rows leave a system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from resources import catalog
+from resources.artifacts import Artifact
+from resources.catalog import Listed, TableSize
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.fingerprint import SourceFingerprint
+from resources.keys.range import KeyKind, KeyRange
+from resources.keys.statistics import numbered_quantiles
+from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from resources.refusals import Where
+from resources.tables import Column, TableRef
+from resources.types.conversions import Conversion
+from resources.types.kinds import Kind
+from resources.types.samples import ConstantStyle
+
+
+class Source:
+    """How rows leave a system. What stands here serves any server of standard SQL, by Arrow only.
+
+    The resource that the methods take is the system's own.
+    """
+
+    sends: Sequence[Format] = ("arrow",)
+    """The formats that rows leave it in."""
+
+    probed: Sequence[WireFormat] = ()
+    """The wires that are believed only after edge values came out right, see `resources.wires`."""
+
+    style: ConstantStyle | None = None
+    """How those values are written; needed for `probed` only."""
+
+    examples: Sequence[str] = ()
+    """Types that `ferry doctor` sends by way of example; planning sends those of the transfer."""
+
+    own_key: str | None = None
+    """The key that tables have by themselves: the name of the file that a row is of. Each file is a
+    range then; None where a declared column is cut into ranges."""
+
+    snapshots = False
+    """Whether all readers of a run can share one state of the database."""
+
+    def require_tools(self, resource: Any, wire: WireFormat) -> None:
+        """Find what sends the wire format.
+
+        Raises:
+            InputError: a tool is not installed.
+        """
+
+    def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
+        """The tables and views that there are, but for the server's own.
+
+        Args:
+            endpoint: the server.
+            connection: its name, as table references have it.
+        """
+        return catalog.listed(endpoint, connection)
+
+    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
+        """About how large a table is."""
+        return catalog.counted(endpoint, table)
+
+    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
+        """The columns that an index begins with, those of unique ones first, as far as known."""
+        return ()
+
+    def quantiles(
+        self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
+    ) -> tuple[int, Sequence[object]]:
+        """How many rows there are, and ascending keys with about as many rows between them.
+
+        Args:
+            endpoint: where the table is.
+            table: the table or view.
+            column: its key.
+            kind: of the key.
+            where: which rows.
+        """
+        return numbered_quantiles(endpoint, table, column, kind, where)
+
+    def own_ranges(self, endpoint: Endpoint, table: TableRef) -> Sequence[KeyRange]:
+        """The ranges that there are by themselves, with an `own_key`, in the order of their names.
+
+        Raises:
+            InputError: there are none, or they cannot be told apart.
+        """
+        raise NotImplementedError
+
+    def fingerprint(
+        self, endpoint: Endpoint, table: TableRef, key_range: KeyRange, where: str | None
+    ) -> SourceFingerprint:
+        """Of the contents of a range, with an `own_key`; what cannot be read is told by it, too.
+
+        Args:
+            endpoint: where the table is.
+            table: the table.
+            key_range: one of `own_ranges`, or what was one.
+            where: the row filter.
+        """
+        raise NotImplementedError
+
+    def declared(self, column: Column, type_: str) -> Column:
+        """A column of the source as the transfer declares it.
+
+        Raises:
+            InputError: the source itself says of which type it is, or there is no such type.
+        """
+        raise InputError(f"column {column.name!r}: the source itself declares {column.type}")
+
+    def kept(self, column: Column, kind: Kind | None) -> Column:
+        """A column as it was when its target was made, where its type depends on what there is.
+
+        Args:
+            column: as it is now, which is not what the target was made for.
+            kind: what the target's column holds.
+        """
+        return column
+
+    def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
+        """What changes whenever a row is written: expressions, each with an aggregate of `{}`.
+
+        Raises:
+            InputError: the table has nothing of that kind.
+        """
+        raise InputError(f"{table}: {endpoint.system} keeps no versions of rows; use content")
+
+    def digits(
+        self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
+    ) -> dict[str, tuple[int, int]]:
+        """Digits before and behind the point that undeclared decimals have now, by column name."""
+        return {}
+
+    def shared_snapshot(self, resource: Any) -> AbstractContextManager[Any]:
+        """One state of the database for all readers of a run, or None where it has none to share.
+
+        Yields:
+            Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
+        """
+        return nullcontext(None)
+
+    def guarded(
+        self, expression: str, condition: str, where: Where, reason: str, type_: str
+    ) -> str:
+        """An expression that fails with a message for `resources.refusals` where a condition holds.
+
+        Needed only by a system whose `Export` has one.
+        """
+        raise NotImplementedError
+
+    def text_sql(
+        self,
+        format: Format,
+        column: Column,
+        conversion: Conversion,
+        table: TableRef,
+        key: str,
+        policy: OverflowPolicy,
+    ) -> str | None:
+        """The expression of a field in a text format; None if there is no exact one.
+
+        Args:
+            format: the format.
+            column: of the source.
+            conversion: into the target's type.
+            table: the table, as messages name it.
+            key: expression of a row's key.
+            policy: what happens to values that do not fit.
+        """
+        return None
+
+    def unread_sql(self, format: Format, column: Column) -> str | None:
+        """The expression that hands a column's values over to another server of the system, all of
+        them as they are; None where the format cannot.
+
+        Args:
+            format: one of `formats.UNREAD`.
+            column: whose type the other server has, too.
+        """
+        return None
+
+    def read_bytes(
+        self,
+        resource: Any,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        format: Format,
+        artifacts: list[Artifact] | None = None,
+        *,
+        snapshot: str | None = None,
+        rows_of: str | None = None,
+        silence: float | None = None,
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Stream a key range in a format of bytes, in chunks of about 1 MiB that end at row ends.
+
+        Args:
+            resource: the server.
+            plan: the hop.
+            key_range: the rows to read.
+            format: one that it sends, other than `arrow`.
+            artifacts: gets an entry for a file that they went through.
+            snapshot: of `shared_snapshot`.
+            rows_of: see `CopyPlan.select`.
+            silence: seconds that a tool may be silent; those of the resource if not given.
+        """
+        raise InputError(f"{plan.source.system} sends rows as record batches only")
+
+    def asking(self, resource: Any) -> AbstractContextManager[Callable[[str], object]]:
+        """Send several small queries, if possible by one connection."""
+        return nullcontext(resource.query)
