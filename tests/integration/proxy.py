@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import ssl
 import threading
@@ -151,9 +151,13 @@ class Encrypts(_Proxy):
                 self._relay(secured, server)
 
     def _relay(self, client: ssl.SSLSocket, server: socket.socket) -> None:
-        while True:
-            ready = [client] if client.pending() else select.select([client, server], [], [])[0]
-            for one in ready:
-                if not (data := one.recv(1 << 16)):
-                    return
-                (server if one is client else client).sendall(data)
+        other = {client: server, server: client}
+        with selectors.DefaultSelector() as selector:  # select() takes no file above 1023
+            for one in other:
+                selector.register(one, selectors.EVENT_READ, one)
+            while True:
+                ready = [client] if client.pending() else [key.data for key, _ in selector.select()]
+                for one in ready:
+                    if not (data := one.recv(1 << 16)):
+                        return
+                    other[one].sendall(data)

@@ -19,7 +19,7 @@ import dagster as dg
 import pytest
 
 from assets.running.runs import RANGE_START
-from sensors.alerts import ALERT_URL
+from sensors.channels import ALERT_URL
 from sensors.failed_ranges import FIRST_PAUSE
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
