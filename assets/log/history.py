@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.records import RangeRecord, State
+from assets.log.records import NOT_COMMITTED, RangeRecord, State
 from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
 from checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -127,7 +127,10 @@ def unanswered(runs: Sequence[PastRun]) -> list[PastRun]:
 
 
 def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
-    """The checks that failed in a run, one line each: target, range, check, what was found."""
+    """The checks that failed in a run, one line each: target, range, check, what was found.
+
+    Those of tables that lack ranges are left out: the ranges tell of themselves.
+    """
     found = {}
     evaluated = {dg.DagsterEventType.ASSET_CHECK_EVALUATION}
     for entry in instance.all_logs(run_id, of_type=evaluated):
@@ -138,8 +141,16 @@ def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
         f"{one.asset_key.to_user_string()} {one.partition or '(whole table)'}: "
         f"{one.check_name} failed: {one.description or ''}".rstrip(": ")
         for one in found.values()
-        if not one.passed and (one.partition or one.check_name in WHOLE_TABLE_CHECKS)
+        if not one.passed
+        and (one.partition or one.check_name in WHOLE_TABLE_CHECKS)
+        and not _incomplete(one)
     ]
+
+
+def _incomplete(event: dg.AssetCheckEvaluation) -> bool:
+    """Whether it is about a table of which not all ranges were committed."""
+    missing = event.metadata.get(NOT_COMMITTED)
+    return missing is not None and bool(missing.value)
 
 
 def _past_run(

@@ -23,6 +23,8 @@ VERSION = "tableferry/data_version"
 """Tag of observations; Dagster's own would make them versions of the asset."""
 
 COLUMN_SCHEMA = "dagster/column_schema"
+NOT_COMMITTED = "ranges_not_committed"
+"""Metadata of the checks of a whole table: how many ranges it lacks."""
 
 LEAST_ROWS_OF_A_RATE = 10_000
 """Below, what a range costs whatever its size decides how long it takes, and not its rows."""

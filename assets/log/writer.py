@@ -11,7 +11,14 @@ import dagster as dg
 from assets.declaring.manifest import Transfer
 from assets.log.check_metadata import conclusion, repeated, verdict_metadata
 from assets.log.ledger import Materialization, latest_materialization, standing, stored_checks
-from assets.log.records import DATA_VERSION, STATE, USER_PROVIDED, VERSION, RangeRecord
+from assets.log.records import (
+    DATA_VERSION,
+    NOT_COMMITTED,
+    STATE,
+    USER_PROVIDED,
+    VERSION,
+    RangeRecord,
+)
 from checks.verdict import Verdict
 
 
@@ -115,7 +122,7 @@ class Writer:
                 severity=_severity(warning),
                 target_materialization_data=about,
                 description=conclusion(verdict),
-                metadata={**verdict_metadata(verdict), "ranges_not_committed": missing},
+                metadata={**verdict_metadata(verdict), NOT_COMMITTED: missing},
             )
         )
 
