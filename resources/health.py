@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from resources.endpoint import Endpoint
@@ -100,6 +102,18 @@ def disk(name: str, free: int, total: int) -> Finding:
         do = ("A range is there twice until it is published: make room, or cut smaller ranges.",)
         return Finding("disk", "warning", says, do)
     return Finding("disk", "ok", says)
+
+
+def disk_of(folder: Path, name: str | None = None) -> Finding:
+    """How full the disk is that a folder is on, or will be.
+
+    Args:
+        folder: which need not be there yet.
+        name: of the disk; the folder, or what is there of its path, if not given.
+    """
+    there = next(one for one in (folder, *folder.parents) if one.is_dir())
+    room = shutil.disk_usage(there)
+    return disk(name or str(there), room.free, room.total)
 
 
 def local(host: str) -> bool:

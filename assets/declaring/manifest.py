@@ -39,8 +39,10 @@ Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
 FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
 MissingPolicy = Literal["keep", "delete"]
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
+
 CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
 """The names of all checks."""
+
 LENIENT = "lenient"
 """In the context of a validation: let the way of the hops pass, so that later rules are asked."""
 

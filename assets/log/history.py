@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.records import NOT_COMMITTED, RangeRecord, State
+from assets.log.records import NOT_COMMITTED, ROWS_SINCE, RangeRecord, State
 from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
 from checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -148,9 +148,34 @@ def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
 
 
 def _incomplete(event: dg.AssetCheckEvaluation) -> bool:
-    """Whether it is about a table of which not all ranges were committed."""
-    missing = event.metadata.get(NOT_COMMITTED)
-    return missing is not None and bool(missing.value)
+    """Whether it is about a table that lacks ranges, or what the source has gained since."""
+    missing = (event.metadata.get(name) for name in (NOT_COMMITTED, ROWS_SINCE))
+    return any(found is not None and bool(found.value) for found in missing)
+
+
+def covered(
+    run: dg.DagsterRun, transfer: Transfer, targets: frozenset[dg.AssetKey]
+) -> tuple[Literal["move", "check"], frozenset[dg.AssetKey]] | None:
+    """What a run of a transfer does, and for which targets its success answers.
+
+    Args:
+        run: any run.
+        transfer: whose it may be.
+        targets: all of the transfer's.
+
+    Returns:
+        None if it is another's.
+    """
+    checks = {key.asset_key for key in run.asset_check_selection or ()}
+    selected = frozenset(run.asset_selection or ()) & targets
+    if run.job_name == check_job_name(transfer.transfer):
+        # a look at some of the ranges answers for nothing
+        return "check", frozenset() if _checked_ranges(run) else targets
+    if run.job_name == move_job_name(transfer.transfer) or selected or checks & targets:
+        if not selected and (run.asset_selection is not None or checks):
+            return "check", frozenset(checks & targets)
+        return "move", selected or targets
+    return None
 
 
 def _past_run(
@@ -161,22 +186,14 @@ def _past_run(
 ) -> PastRun | None:
     """A run as one of the transfer's; None if it is another's."""
     run = record.dagster_run
-    checks = {key.asset_key for key in run.asset_check_selection or ()}
-    selected = frozenset(run.asset_selection or ()) & targets
-    if run.job_name == check_job_name(transfer.transfer):
-        names = _checked_ranges(run)
-        # a look at some of the ranges answers for nothing
-        covered = frozenset[dg.AssetKey]() if names else targets
-        kind: Literal["move", "check"] = "check"
-        ranges = ", ".join(names)
-    elif run.job_name == move_job_name(transfer.transfer) or selected or checks & targets:
-        named = run.asset_selection is not None
-        kind = "check" if not selected and (named or checks) else "move"
-        covered = selected or (frozenset(checks & targets) if kind == "check" else targets)
-        bounds = [run.tags.get(tag, "") for tag in (RANGE_START, RANGE_END)]
-        ranges = run.tags.get(PARTITION) or " to ".join(dict.fromkeys(filter(None, bounds)))
-    else:
+    about = covered(run, transfer, targets)
+    if about is None:
         return None
+    kind, answered = about
+    bounds = [run.tags.get(tag, "") for tag in (RANGE_START, RANGE_END)]
+    ranges = run.tags.get(PARTITION) or " to ".join(dict.fromkeys(filter(None, bounds)))
+    if run.job_name == check_job_name(transfer.transfer):
+        ranges = ", ".join(_checked_ranges(run))
     return PastRun(
         run_id=run.run_id,
         kind=kind,
@@ -185,7 +202,7 @@ def _past_run(
             (who for tag, who in LAUNCHERS.items() if tag in run.tags), "command line"
         ),
         ranges=ranges,
-        targets=covered,
+        targets=answered,
         started_at=record.start_time or record.create_timestamp.timestamp(),
         ended_at=record.end_time,
         error=_error(instance, run.run_id) if run.status in ENDED_BADLY else "",

@@ -25,6 +25,8 @@ VERSION = "tableferry/data_version"
 COLUMN_SCHEMA = "dagster/column_schema"
 NOT_COMMITTED = "ranges_not_committed"
 """Metadata of the checks of a whole table: how many ranges it lacks."""
+ROWS_SINCE = "source_rows_since"
+"""Metadata of `total_rows`: rows that the source gained since the committed ranges were read."""
 
 LEAST_ROWS_OF_A_RATE = 10_000
 """Below, what a range costs whatever its size decides how long it takes, and not its rows."""

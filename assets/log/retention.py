@@ -12,10 +12,9 @@ from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.history import moves
+from assets.log.history import covered, moves
 from assets.log.ledger import evaluations, newest, newest_ids, records
 from assets.planning.resolve import ALL_CHECKS
-from assets.running.runs import check_job_name, move_job_name
 from checks.whole_table import WHOLE_TABLE_CHECKS
 
 PAGE = 500
@@ -58,13 +57,13 @@ def retention(
     succeeded: set[tuple[str, dg.AssetKey]] = set()
     for record in _runs(instance):
         run = record.dagster_run
-        covered = _covered(run, declared)
-        if covered is None:
+        about = _covered(run, declared)
+        if about is None:
             continue
         newest_success = False
         if run.status is dg.DagsterRunStatus.SUCCESS:
-            newest_success = not covered <= succeeded
-            succeeded |= covered
+            newest_success = not about <= succeeded
+            succeeded |= about
         if not run.is_finished or (record.end_time or before) >= before:
             recent += 1
         elif run.run_id in needed:
@@ -132,15 +131,9 @@ def _covered(
     run: dg.DagsterRun, transfers: Iterable[Transfer]
 ) -> set[tuple[str, dg.AssetKey]] | None:
     """What a run is about, as kind and target; None if it is none of the transfers'."""
-    selected = set(run.asset_selection or ())
-    checked = {key.asset_key for key in run.asset_check_selection or ()}
     for transfer in transfers:
-        targets = {asset_key(hop.to) for hop in transfer.hops}
-        if run.job_name == check_job_name(transfer.transfer):
-            return {("check", target) for target in targets}
-        moves_it = run.job_name == move_job_name(transfer.transfer)
-        if moves_it or targets & (selected | checked):
-            kind = "move" if selected or not checked else "check"
-            covered = targets & selected or targets & checked or targets
-            return {(kind, target) for target in covered}
+        targets = frozenset(asset_key(hop.to) for hop in transfer.hops)
+        if about := covered(run, transfer, targets):
+            kind, answered = about
+            return {(kind, target) for target in answered}
     return None

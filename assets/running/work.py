@@ -78,9 +78,8 @@ class Work:
         key = hop.number, table if own else None
         with self._observing:
             if key not in self._observed:
-                plan = replace(hop.plan, target=table)
-                if table == hop.plan.target:
-                    plan = hop.found_plan
+                here = table == hop.plan.target
+                plan = hop.found_plan if here else replace(hop.plan, target=table)
                 self._observed[key] = observed(plan, self.servers.endpoint(table))
             return replace(self._observed[key], target=table)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.ledger import committed, latest_materialization
+from assets.log.ledger import committed, latest_materialization, records
+from assets.log.records import ROWS_SINCE
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import known_ranges
@@ -16,6 +18,7 @@ from assets.verifying.extra_rows import keeps_rows
 from assets.verifying.on_demand import Checked
 from checks.verdict import Verdict
 from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
+from resources.keys.range import KeyRange
 from resources.registry import system
 
 DESCRIPTIONS = {
@@ -49,7 +52,8 @@ def check_whole_tables(
 
     The checks belong to the op that moves the ranges, which yields no outputs: Dagster would skip
     an op of their own, as one that waits for outputs. While ranges are not committed yet, a failure
-    is only a warning: the table is incomplete.
+    is only a warning: the table is incomplete. So it is where the source has gained or lost rows
+    since the ranges were committed.
 
     Args:
         context: of the run that reports the verdicts.
@@ -83,7 +87,7 @@ def check_whole_tables(
             snapshot=snapshot if hop.first else None,
             columns=None if moved or hop.existing is None else hop.existing.values(),
         )
-        for verdict in verdicts:
+        for verdict in (_explained(one, context.instance, hop, ranges) for one in verdicts):
             if verdict.check in names:
                 warning = bool(missing) or _hint(transfer, hop, verdict)
                 writer.checked_table(verdict, warning=warning, missing=len(missing), about=about)
@@ -91,11 +95,30 @@ def check_whole_tables(
     return found
 
 
+def _explained(
+    verdict: Verdict, instance: dg.DagsterInstance, hop: Hop, ranges: Sequence[KeyRange]
+) -> Verdict:
+    """Tell rows that arrived in the source since its ranges were read from rows that are lost.
+
+    A run of some ranges leaves the others as they were committed.
+    """
+    if verdict.check != TOTAL_ROWS or verdict.passed or not hop.first:
+        return verdict
+    rows = [one.rows for one in records(instance, hop.asset, [one.name for one in ranges]).values()]
+    there = int(verdict.target["rows"])
+    if None in rows or sum(filter(None, rows)) != there:
+        return verdict
+    since = int(verdict.source["rows"]) - there
+    return replace(verdict, metadata={**verdict.metadata, ROWS_SINCE: since})
+
+
 def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     if transfer.check_spec(verdict.check).severity == "warn":
         return True
     if verdict.check != TOTAL_ROWS:
         return False
+    if ROWS_SINCE in verdict.metadata:
+        return True
     # the ranges' own checks tell whether a row of the source is missing
     moving = hop.first and not system(hop.plan.source.system).as_source().snapshots
     return moving or (keeps_rows(hop) and _more_in_target(verdict))

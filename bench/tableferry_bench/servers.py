@@ -20,6 +20,7 @@ from resources.connection import ConnectionSettings
 from resources.dialects import qualified
 from resources.errors import ConnectionFailed, TableferryError
 from resources.postgres.resource import PostgresResource
+from resources.registry import system
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
@@ -87,8 +88,7 @@ class Servers:
 
     def count(self, table: TableRef) -> int:
         """How many rows a table has."""
-        big = "COUNT_BIG" if table.system == "sqlserver" else "count"
-        sql = f"SELECT {big}(*) FROM {qualified(table)}"
+        sql = f"SELECT {system(table.system).dialect.count} FROM {qualified(table)}"
         return int(getattr(self, table.system).query(sql)[0][0])
 
     def clocks(self) -> dict[str, float | None]:
@@ -129,10 +129,10 @@ def servers(work: Path | None = None) -> Iterator[Servers]:
 
 
 def _answering(found: Servers) -> Servers:
-    for system in ("postgres", "clickhouse"):
-        if not found.environment.get(VARIABLES[system]):
-            raise ConnectionFailed(f"{VARIABLES[system]} is not set; the bench needs it")
-        getattr(found, system).ping()
+    for name in ("postgres", "clickhouse"):
+        if not found.environment.get(VARIABLES[name]):
+            raise ConnectionFailed(f"{VARIABLES[name]} is not set; the bench needs it")
+        getattr(found, name).ping()
     return found
 
 

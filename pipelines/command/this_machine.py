@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import stat
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,7 +15,7 @@ from assets.planning.resolve import Servers, require_servers
 from pipelines import event_log
 from pipelines.settings import transfers_folder
 from resources.errors import InputError
-from resources.health import Finding, disk
+from resources.health import Finding, disk_of
 
 MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster instance migrate"
 
@@ -66,7 +65,6 @@ def _transfers(servers: Servers, declared: TransferFolder | InputError) -> Itera
 
 def _home() -> Iterator[Finding]:
     home = event_log.place()
-    existing = next(one for one in (home, *home.parents) if one.is_dir())
     if not event_log.exists():
         yield Finding("Dagster's home", "note", f"{home} is made by the first run")
     elif not os.access(home, os.W_OK):
@@ -75,8 +73,7 @@ def _home() -> Iterator[Finding]:
     else:
         yield Finding("Dagster's home", "ok", str(home))
         yield from _storage(home)
-    room = shutil.disk_usage(existing)
-    yield disk(str(existing), room.free, room.total)
+    yield disk_of(home)
 
 
 def _storage(home: Path) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.tables import TableRef
-from resources.target import TargetOptions, row_identity
+from resources.target import TargetOptions, appends, row_identity
 
 DEDUP_WINDOW = 1000
 """Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""
@@ -145,6 +145,53 @@ def is_in(plan: CopyPlan, table: str) -> str:
     """Condition: some row of `table` has this row's primary key."""
     identity = names(row_identity(plan))
     return f"({identity}) IN (SELECT {identity} FROM {table})"
+
+
+def drop_known(plan: CopyPlan, target: str, staged: str) -> str:
+    """Remove the staged rows whose primary key the target has, in any range."""
+    return f"DELETE FROM {staged} WHERE {is_in(plan, _known(plan, target, staged))}"
+
+
+def take_in(columns: str, target: str, staged: str, kept: str) -> str:
+    """Bring rows of the target that stay into staging, so that one REPLACE shows all."""
+    return f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {target} WHERE {kept}"
+
+
+def replace_partition(target: str, staged: str, key_range: KeyRange) -> str:
+    """Make a range visible."""
+    return f"ALTER TABLE {target} REPLACE {partition(key_range)} FROM {staged}"
+
+
+def rewrite(
+    plan: CopyPlan, options: TargetOptions, target: str, staged: str, own: str
+) -> tuple[str | None, str]:
+    """Make a range visible in a table that is partitioned otherwise: a DELETE, if any; an INSERT.
+
+    Args:
+        plan: the hop.
+        options: how it writes.
+        target: the quoted table.
+        staged: the quoted staging table.
+        own: condition of the target's rows that are in the range.
+    """
+    delete, added = own, "1"
+    if appends(plan, options):
+        delete, added = "", f"NOT ({is_in(plan, _known(plan, target, staged))})"
+    elif options.mode == "upsert":
+        delete = is_in(plan, staged)
+    columns = copy_columns(plan)
+    return (
+        f"ALTER TABLE {target} DELETE WHERE {delete}" if delete else None,
+        f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staged} WHERE {added}",
+    )
+
+
+def _known(plan: CopyPlan, target: str, staged: str) -> str:
+    """The target's rows, in any range, whose primary key was staged too.
+
+    The condition keeps the set of keys that the server holds in memory to the range's.
+    """
+    return f"(SELECT * FROM {target} WHERE {is_in(plan, staged)})"
 
 
 def staging_table(like: TableRef, staging: str, owner: Owner, key_range: KeyRange) -> list[str]:

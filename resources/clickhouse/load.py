@@ -11,13 +11,15 @@ import pyarrow as pa
 from resources import crash_points
 from resources.clickhouse.ddl import (
     Owner,
-    copy_columns,
+    drop_known,
     drop_table,
-    is_in,
     names,
     not_in,
     partition,
     range_hash,
+    replace_partition,
+    rewrite,
+    take_in,
 )
 from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
 from resources.dialects import qualified, string_literal
@@ -148,12 +150,11 @@ class ClickHouseLoad:
             kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
             self._take_in(kept)
         rows = self.staged_rows()
-        where = partition(self.key_range)
         if rows:
-            self._repeat(f"ALTER TABLE {qualified(self.table)} REPLACE {where} FROM {self._staged}")
+            self._repeat(replace_partition(qualified(self.table), self._staged, self.key_range))
         else:
             # REPLACE PARTITION out of an empty table is refused by newer servers
-            self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {where}")
+            self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {partition(self.key_range)}")
         shown = self._count(qualified(self.table), self._own)
         if shown != rows:
             raise ReceiptMismatch(
@@ -194,7 +195,7 @@ class ClickHouseLoad:
     def _take_in_known_rows(self) -> None:
         """Replace what the target has already by the target's own rows."""
         self.resource.execute(
-            f"DELETE FROM {self._staged} WHERE {is_in(self.plan, self._already_there)}",
+            drop_known(self.plan, qualified(self.table), self._staged),
             # replicas would each see their own state of the subquery: this table has only us
             {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
         )
@@ -206,41 +207,25 @@ class ClickHouseLoad:
         found = self.resource.columns(self.table)
         columns = names([column.name for column in found if not column.generated])
         self.resource.execute(
-            f"INSERT INTO {self._staged} ({columns}) "
-            f"SELECT {columns} FROM {qualified(self.table)} WHERE {kept}",
-            UNDIVIDED,
+            take_in(columns, qualified(self.table), self._staged, kept), UNDIVIDED
         )
-
-    @property
-    def _already_there(self) -> str:
-        """The target's rows, in any range, whose primary key was staged too.
-
-        The outer condition keeps the set of keys that the server holds in memory to the range's.
-        """
-        target = qualified(self.table)
-        return f"(SELECT * FROM {target} WHERE {is_in(self.plan, self._staged)})"
 
     def _rewrite(self) -> int:
         """The way into a table that somebody else partitioned: delete, then insert. Not atomic.
 
         Whatever of it a crash leaves, the next attempt starts with the same delete.
         """
-        target, columns = qualified(self.table), copy_columns(self.plan)
+        target = qualified(self.table)
         # an INSERT SELECT outlives its lost client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {_text(self.lock)}) SYNC")
-        delete, added = self._own, "1"
-        if appends(self.plan, self.options):
-            delete, added = "", f"NOT ({is_in(self.plan, self._already_there)})"
-        elif self.options.mode == "upsert":
-            delete = is_in(self.plan, self._staged)
+        delete, insert = rewrite(self.plan, self.options, target, self._staged, self._own)
         if delete:
             self.resource.execute(
-                f"ALTER TABLE {target} DELETE WHERE {delete}",
-                {"mutations_sync": 2, "allow_nondeterministic_mutations": 1},
+                delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
             )
         kept = self._count(target, self._own) if self.options.mode == "upsert" else 0
         self.resource.execute(
-            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {self._staged} WHERE {added}",
+            insert,
             {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
         )
         self._target_rows = kept + self.staged_rows()

@@ -8,13 +8,15 @@ from resources.clickhouse.ddl import (
     Owner,
     copy_columns,
     create_table,
+    drop_known,
     drop_table,
-    is_in,
     not_in,
-    partition,
     plain_staging_table,
     range_hash,
+    replace_partition,
+    rewrite,
     staging_table,
+    take_in,
 )
 from resources.dialects import qualified
 from resources.keys.range import KeyRange
@@ -53,31 +55,16 @@ def publication(
         yield from plain_staging_table(table, staging, owner)
     yield f"INSERT INTO {staged} ({columns})"
     yield "-- the rows, as a stream; then the checks"
-    there = ""
-    if row_identity(plan):
-        there = f"(SELECT * FROM {qualified(table)} WHERE {is_in(plan, staged)})"
+    target = qualified(table)
     if appends(plan, options) and atomic:
-        yield f"DELETE FROM {staged} WHERE {is_in(plan, there)}"
-    if options.mode in ("append", "upsert") and atomic and there:
+        yield drop_known(plan, target, staged)
+    if options.mode in ("append", "upsert") and atomic and row_identity(plan):
         # whatever their keys, the rows of a range are those of its partition
         own = f"_partition_id = '{range_hash(key_range)}'"
         kept = own if options.mode == "append" else f"{own} AND {not_in(plan, staged)}"
-        yield (
-            f"INSERT INTO {staged} ({columns}) "
-            f"SELECT {columns} FROM {qualified(table)} WHERE {kept}"
-        )
+        yield take_in(columns, target, staged, kept)
     if atomic:
-        yield f"ALTER TABLE {qualified(table)} REPLACE {partition(key_range)} FROM {staged}"
+        yield replace_partition(target, staged, key_range)
     else:
-        delete, added = own, "1"
-        if appends(plan, options):
-            delete, added = "", f"NOT ({is_in(plan, there)})"
-        elif options.mode == "upsert":
-            delete = is_in(plan, staged)
-        if delete:
-            yield f"ALTER TABLE {qualified(table)} DELETE WHERE {delete}"
-        yield (
-            f"INSERT INTO {qualified(table)} ({columns}) SELECT {columns} FROM {staged} "
-            f"WHERE {added}"
-        )
+        yield from filter(None, rewrite(plan, options, target, staged, own))
     yield drop_table(table, staging)

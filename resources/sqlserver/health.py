@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import struct
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
-from resources.health import Finding, Use, asked, clock, disk, encryption, privileges
+from resources.health import Finding, Use, asked, clock, disk, disk_of, encryption, privileges
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 from resources.tls import look
@@ -212,6 +211,4 @@ def _tools(resource: SqlServerResource) -> Iterator[Finding]:
         return
     yield Finding("bcp", "ok", f"{tool.path} ({tool.kind})")
     folder = resource.artifact_folder_path()
-    place = next(one for one in (folder, *folder.parents) if one.is_dir())
-    room = shutil.disk_usage(place)
-    yield disk(f"{folder}, for bcp's files", room.free, room.total)
+    yield disk_of(folder, f"{folder}, for bcp's files")

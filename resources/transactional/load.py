@@ -67,9 +67,8 @@ class TransactionalLoad(Generic[AnySession]):
         if self._audited is None:
             self._audited = self._require_staged(self._sent, "sent")
             if appends(self.plan, self.options):
-                execute, sql = self.session.execute, self.sql
-                execute(sql.drop_known(self.plan, self.table, self.staging))
-                execute(sql.insert_all(self.plan, self.staging, self.table, self._own))
+                for statement in self.sql.take_in(self.plan, self.table, self.staging, self._own):
+                    self.session.execute(statement)
                 self._audited = self.staged_rows()
         return self.staging
 
@@ -148,20 +147,13 @@ class TransactionalLoad(Generic[AnySession]):
         execute(sql.commit)
 
     def _write(self, rows: int) -> None:
-        plan, table, staging = self.plan, self.table, self.staging
-        execute, sql, mode = self.session.execute, self.sql, self.options.mode
-        if mode == "upsert":
-            update = sql.update_known(plan, table, staging)
-            updated = execute(update) if update else 0
-            inserted = execute(sql.insert_new(plan, table, staging))
-            if update and updated + inserted != rows:
-                raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
-        elif appends(self.plan, self.options):
-            execute(sql.insert_new(plan, table, staging))
-        else:
-            execute(sql.delete_range(table, self._own))
-            execute(sql.insert_all(plan, table, staging))
-            shown = self._number(sql.count(table, self._own))
+        statements = self.sql.writing(self.plan, self.options, self.table, self.staging, self._own)
+        changed = [self.session.execute(statement) for statement in statements]
+        if self.options.mode == "upsert":
+            if len(changed) > 1 and sum(changed) != rows:
+                raise self._mismatch(f"{changed[0]} updated and {changed[1]} inserted", rows)
+        elif not appends(self.plan, self.options):
+            shown = self._number(self.sql.count(self.table, self._own))
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
 

@@ -35,18 +35,9 @@ def publication(
     yield sql.create_staging(plan, staging)
     yield "-- the rows, by the server's bulk loader; then the checks"
     if appends(plan, options):
-        yield sql.drop_known(plan, table, staging)
-        yield sql.insert_all(plan, staging, table, own)
+        yield from sql.take_in(plan, table, staging, own)
     yield from sql.begin
-    if options.mode == "upsert":
-        if update := sql.update_known(plan, table, staging):
-            yield update
-        yield sql.insert_new(plan, table, staging)
-    elif appends(plan, options):
-        yield sql.insert_new(plan, table, staging)
-    else:
-        yield sql.delete_range(table, own)
-        yield sql.insert_all(plan, table, staging)
+    yield from sql.writing(plan, options, table, staging, own)
     yield "-- a mark, by which a commit is known whose answer was lost"
     yield sql.commit
     yield sql.drop_table(staging)

@@ -10,7 +10,7 @@ from resources.errors import StatementFailed
 from resources.plan import CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
-from resources.target import row_identity
+from resources.target import TargetOptions, appends, row_identity
 
 
 class Session(Protocol):
@@ -162,6 +162,31 @@ class Statements:
             f"FROM {qualified(staging)} AS s WHERE NOT EXISTS "
             f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
         )
+
+    def take_in(self, plan: CopyPlan, table: TableRef, staging: TableRef, own: str) -> list[str]:
+        """Put the table's own rows in the place of those staged ones that it has already.
+
+        Args:
+            plan: the hop.
+            table: what is written to.
+            staging: the range's staging table.
+            own: condition of the table's rows that are in the range.
+        """
+        return [
+            self.drop_known(plan, table, staging),
+            self.insert_all(plan, staging, table, own),
+        ]
+
+    def writing(
+        self, plan: CopyPlan, options: TargetOptions, table: TableRef, staging: TableRef, own: str
+    ) -> list[str]:
+        """Bring the staged rows into the table, as the write mode says; see `take_in`."""
+        if options.mode == "upsert":
+            update = self.update_known(plan, table, staging)
+            return [*([update] if update else []), self.insert_new(plan, table, staging)]
+        if appends(plan, options):
+            return [self.insert_new(plan, table, staging)]
+        return [self.delete_range(table, own), self.insert_all(plan, table, staging)]
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """Remove the staged rows whose primary key the table has."""

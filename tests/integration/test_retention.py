@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
+from assets.log.history import covered
 from pipelines.cli import main
 from pipelines.command.session import open_session
 from tests.integration import homes
@@ -86,6 +87,21 @@ def test_what_a_transfer_resumes_from_stays(ferry: Make, tmp_path: Path) -> None
     nothing = one.run()
     assert (nothing.good, nothing.run_ids) == (True, []), "nothing is to do, and nothing is done"
     assert {view.state for view in nothing.ranges} == {"skipped_unchanged"}
+
+
+def test_a_check_of_some_ranges_answers_for_no_target(ferry: Make) -> None:
+    one = ferry(DIRECT, *TABLE, ranges=RANGES)
+    assert one.run().good
+    assert command("check", one.table).exit_code == 0
+    assert command("check", one.table, "--range", "..0000000101").exit_code == 0
+    transfer = one.session.transfers[one.table]
+    targets = frozenset({dg.AssetKey(["clickhouse", "warehouse", one.table])})
+    runs = reversed(one.session.instance.get_runs())
+    assert [covered(run, transfer, targets) for run in runs] == [
+        ("move", targets),
+        ("check", targets),
+        ("check", frozenset()),
+    ]
 
 
 def test_runs_of_others_are_never_touched(ferry: Make) -> None:
