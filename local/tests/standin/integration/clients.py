@@ -62,8 +62,13 @@ class Clients:
             yield connection
 
     @contextmanager
-    def pymssql(self, *, autocommit: bool = True, **options: Any) -> Iterator[Any]:
-        """pymssql."""
+    def pymssql(
+        self, *, autocommit: bool = True, timeout: int = 0, **options: Any
+    ) -> Iterator[Any]:
+        """pymssql; `timeout` is a statement's longest time, in seconds, and 0 is no limit.
+
+        It is DB-Library's, which has one for the process: pymssql leaves it to later connections.
+        """
         settings: dict[str, Any] = {
             "server": self.host,
             "port": str(self.port),
@@ -73,7 +78,11 @@ class Clients:
             **options,
         }
         with closing(pymssql.connect(autocommit=autocommit, **settings)) as connection:
-            yield connection
+            connection._conn.query_timeout = timeout
+            try:
+                yield connection
+            finally:
+                connection._conn.query_timeout = 0
 
     def run(self, *batches: str) -> None:
         """Batches whose results are not wanted."""
