@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import psycopg
@@ -50,15 +52,21 @@ def postgres(admin: str, ferry: str) -> None:
     """Make the role of the URL `ferry`, who reads the database that `admin` is connected to."""
     user, password, _ = _login(ferry)
     with psycopg.connect(admin) as connection:
-        values = {"user": user, "password": password, "DBNAME": connection.info.dbname}
+        psql(connection, "postgres.sql", {"user": user, "password": password})
+        _say("postgres", f"{user} reads {connection.info.dbname}")
 
-        def value(match: re.Match[str]) -> str:
-            kind = sql.Literal if match[1] == "'" else sql.Identifier
-            return kind(values[match[2]]).as_string(connection)
 
-        text = re.sub(r":(['\"])(\w+)\1", value, _read("postgres.sql"))
-        connection.execute(text.encode())
-    _say("postgres", f"{user} reads {values['DBNAME']}")
+def psql(
+    connection: psycopg.Connection[tuple[Any, ...]], file: str, variables: Mapping[str, str]
+) -> None:
+    """Run a file as psql does, with its variables, which it quotes as literals or names."""
+    values = {**variables, "DBNAME": connection.info.dbname}
+
+    def value(match: re.Match[str]) -> str:
+        kind = sql.Literal if match[1] == "'" else sql.Identifier
+        return kind(values[match[2]]).as_string(connection)
+
+    connection.execute(re.sub(r":(['\"])(\w+)\1", value, _read(file)).encode())
 
 
 def sqlserver(admin: str, ferry: str) -> None:

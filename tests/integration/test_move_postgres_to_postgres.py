@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import dagster as dg
 import psycopg
 import pytest
+from click.testing import CliRunner
+from psycopg.errors import InsufficientPrivilege
 
+from pipelines.cli import main
 from pipelines.command import runner
 from pipelines.command.validation import validate
 from resources.errors import InputError
@@ -19,6 +25,7 @@ from tests.servers import Servers, own
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., Ferry]
+ROOT = Path(__file__).resolve().parents[2]
 TABLE = (
     "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric NOT NULL)",
     "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.50 FROM generate_series(1, 1000) g",
@@ -309,3 +316,46 @@ def test_drift(ferry: Make, copies: str) -> None:
     assert view.good, view.errors
     there = one.rows(f"SELECT count(*) FROM {copies}.{{t}} WHERE doc = '{{{{}}}}'")
     assert there == [(1000,)]
+
+
+def test_the_roles_of_the_set_up_are_enough(
+    ferry: Make, stack: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docker/setup's files, as an administrator runs them, twice."""
+    one = ferry("['postgres://public.{t}']", *TABLE, ranges="{rows: 500}")
+    reader, loader, schema = own("reader"), own("loader"), own("loaded")
+    psql = runpy.run_path(str(ROOT / "docker" / "setup" / "run.py"))["psql"]
+    place = urlsplit(stack.postgres_url)
+
+    def url(user: str) -> str:
+        return place._replace(netloc=f"{user}:it%27s@{place.netloc.rpartition('@')[2]}").geturl()
+
+    with psycopg.connect(stack.postgres_url, autocommit=True) as admin:
+        try:
+            for _ in range(2):
+                psql(admin, "postgres.sql", {"user": reader, "password": "it's"})
+                values = {"user": loader, "password": "it's", "schema": schema}
+                psql(admin, "postgres-target.sql", values)
+            monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", url(reader))
+            monkeypatch.setenv("TABLEFERRY_CONNECTION_COPIES", url(loader))
+            for mode in ("replace", "append", "upsert", "swap"):
+                one.source(
+                    "UPDATE {t} SET name = name || '.' WHERE id > 900"
+                    if mode != "append"
+                    else "SELECT"
+                )
+                one.declare(f"['copies://{schema}.{{t}}']", ranges="{rows: 500}", write=mode)
+                view = one.run()
+                assert view.good, view.errors
+            copied = admin.execute(SELECT.format(t=f"{schema}.{one.table}").encode()).fetchall()
+            assert copied == one.rows(SELECT)
+            doctor = CliRunner().invoke(main, ["doctor"])
+            assert "GRANT" not in doctor.output, doctor.output
+            with psycopg.connect(url(loader)) as limited:
+                for statement in (f"SELECT FROM {one.table}", "CREATE SCHEMA mine"):
+                    with pytest.raises(InsufficientPrivilege), limited.transaction():
+                        limited.execute(statement.encode())
+        finally:
+            for role in (reader, loader):
+                admin.execute(f"DROP OWNED BY {role} CASCADE".encode())
+                admin.execute(f"DROP ROLE {role}".encode())
