@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from pipelines.command.plugins import temporary_stack
+from resources import secret_files
 from resources.clickhouse.resource import ClickHouseResource
 from resources.connection import ConnectionSettings
 from resources.dialects import qualified
@@ -121,11 +122,20 @@ def servers(work: Path | None = None) -> Iterator[Servers]:
         ConnectionFailed: PostgreSQL or ClickHouse does not answer.
     """
     with tempfile.TemporaryDirectory(prefix="ferry-bench-", dir=work) as name:
-        if any(os.environ.get(variable) for variable in VARIABLES.values()):
-            yield _answering(Servers(dict(os.environ), Path(name)))
+        environment = _environment()
+        if any(environment.get(variable) for variable in VARIABLES.values()):
+            yield _answering(Servers(environment, Path(name)))
             return
         with temporary_stack() as settings:
-            yield _answering(Servers({**os.environ, **settings}, Path(name)))
+            yield _answering(Servers({**environment, **settings}, Path(name)))
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with the URLs that files hold (`TABLEFERRY_..._URL_FILE`) in their places."""
+    files = {variable + secret_files.SUFFIX for variable in VARIABLES.values()}
+    found = {name: value for name, value in os.environ.items() if name not in files}
+    urls = {variable: secret_files.from_environment(variable) for variable in VARIABLES.values()}
+    return found | {variable: url for variable, url in urls.items() if url}
 
 
 def _answering(found: Servers) -> Servers:
