@@ -91,8 +91,8 @@ def test_a_module_in_the_place_of_a_package_is_named(tmp_path: Path) -> None:
 
 
 def test_the_documented_lines_add_tableferry_to_another_workspace(project: Path) -> None:
-    """As docs/guide.md has them, in a workspace beside the project's own code location."""
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    """As docs/deployment.md has them, in a workspace beside the project's own code location."""
+    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     block = next(part for part in guide.split("```") if part.startswith("yaml\n  - python_module:"))
     text = block.removeprefix("yaml\n")
     assert len(text.splitlines()) == 5, "one line of YAML's list, and four"

@@ -158,7 +158,7 @@ class ParallelSpec(Section):
 
 
 class ExpectationDeclared(Section):
-    """One expectation of Great Expectations, or `sql`: see docs/guide.md."""
+    """One expectation of Great Expectations, or `sql`: see docs/checks.md."""
 
     name: Annotated[str, Field(min_length=1)] | None = None
     """Shown in reports."""

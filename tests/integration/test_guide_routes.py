@@ -1,4 +1,4 @@
-"""The examples of docs/guide.md, one per route, as they stand there."""
+"""The examples of docs/routes.md, one per route, as they stand there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
-SECTION = re.search(r"\n## Routes\n(.*?)\n## ", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+PAGE = Path(__file__).parents[2] / "docs" / "routes.md"
+SECTION = re.search(r"\n## Routes\n(.*?)\n## ", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 TEXT = SECTION[1] if SECTION else ""
 EXAMPLES = {
     found[1]: found[0] for found in re.finditer(r"transfer: (\w+)\n.*?(?=```)", TEXT, re.DOTALL)

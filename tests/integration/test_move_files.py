@@ -373,7 +373,7 @@ def test_what_cannot_be_is_said(ferry: Maker, folder: Path) -> None:
 
 
 def test_the_guides_example(ferry: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
     example = next(
         block.partition("```")[0] for block in guide.split("```yaml\n") if "files://" in block[:90]
     )
