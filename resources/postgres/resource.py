@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 import adbc_driver_manager
-import adbc_driver_postgresql
 import psycopg
 import pyarrow as pa
-from adbc_driver_postgresql import StatementOptions
 from psycopg.conninfo import make_conninfo
 
 from resources.connection import ConnectionSettings, ServerResource
@@ -20,6 +18,8 @@ from resources.counted import CountedBytes
 from resources.dialects import string_literal
 from resources.endpoint import BATCH_ROWS
 from resources.errors import InputError, TableMissing
+from resources.postgres import arrow_session
+from resources.postgres.arrow_session import ArrowSession
 from resources.postgres.columns import COLUMNS_SQL
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
@@ -45,9 +45,6 @@ SESSION = {
     "idle_in_transaction_session_timeout": "0",
     "transaction_timeout": "0",
 }
-BATCH_BYTES = 4 << 20
-"""Size hint for ADBC's batches, whose default of 16 MiB takes more memory and is no faster."""
-
 CONNECT_DEFAULTS = {
     "connect_timeout": "10",
     "application_name": "tableferry",
@@ -138,8 +135,8 @@ class PostgresResource(ServerResource):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result as Arrow batches, by ADBC's binary COPY.
 
-        Memory is bounded by one batch of about `BATCH_BYTES`. `numeric` arrives as an opaque
-        string, so cast it in the query.
+        Memory is bounded by one batch of about `arrow_session.BATCH_BYTES`. `numeric` arrives as
+        an opaque string, so cast it in the query.
 
         Args:
             sql: A single SELECT.
@@ -150,28 +147,34 @@ class PostgresResource(ServerResource):
             StatementFailed: also while the batches are read.
             SnapshotLost: the snapshot does not stand any more.
         """
-        with self._statement() as statement:
+        with ExitStack() as opened:
+            session = opened.enter_context(self._arrow_session())
             with self._translated(snapshot):
-                for first in (SESSION_SQL, *_begin(snapshot)):
-                    statement.set_sql_query(first)
-                    statement.execute_update()
-                statement.set_options(
-                    **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
-                )
-                statement.set_sql_query(sql)
-                stream, _ = statement.execute_query()
-                source = pa.RecordBatchReader.from_stream(stream)
-            batches = self._batches(source, batch_rows, snapshot)
+                source = session.select(sql, *_begin(snapshot))
+                if not session.knows(source.schema):
+                    source.close()
+                    session.close()
+                    session = opened.enter_context(closing(self._new_arrow_session()))
+                    source = session.select(sql, *_begin(snapshot))
+            ended = False
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                nonlocal ended
+                yield from self._batches(source, batch_rows, snapshot)
+                ended = True
+
             try:
-                yield pa.RecordBatchReader.from_batches(source.schema, batches)
+                yield pa.RecordBatchReader.from_batches(source.schema, batches())
             except BaseException:
-                # else the server would go on until it next writes to us
-                with suppress(Exception):
-                    statement.cancel()
+                session.cancel()
                 raise
             finally:
                 with suppress(Exception):
                     source.close()
+                if ended:
+                    session.rest(in_transaction=snapshot is not None)
+                else:
+                    session.close()
 
     def write_arrow(self, table: TableRef, reader: pa.RecordBatchReader) -> int:
         """Append batches to a table, all or none, by ADBC's binary COPY.
@@ -187,18 +190,8 @@ class PostgresResource(ServerResource):
         Raises:
             StatementFailed: the server refused a row; or the reader failed.
         """
-        with self._statement() as statement, self._translated():
-            statement.set_sql_query(SESSION_SQL)
-            statement.execute_update()
-            statement.set_options(
-                **{
-                    "adbc.ingest.target_db_schema": table.schema,
-                    "adbc.ingest.target_table": table.name,
-                    "adbc.ingest.mode": "adbc.ingest.mode.append",
-                }
-            )
-            statement.bind_stream(reader)
-            return int(statement.execute_update())
+        with self._arrow_session() as session, self._translated():
+            return session.append(table.schema, table.name, reader)
 
     @contextmanager
     def read_text(
@@ -316,18 +309,15 @@ class PostgresResource(ServerResource):
         connection.add_notice_handler(_log_notice)
         return connection
 
-    @contextmanager
-    def _statement(self) -> Iterator[adbc_driver_manager.AdbcStatement]:
-        """Of ADBC, on a connection of its own."""
+    def _arrow_session(self) -> AbstractContextManager[ArrowSession]:
+        return arrow_session.pool.lent(_conninfo(self.settings()), self._new_arrow_session)
+
+    def _new_arrow_session(self) -> ArrowSession:
         settings = self.settings()
-        # ADBC's DB-API layer would import polars, and pandas where that is installed
-        with ExitStack() as opened:
-            try:
-                database = opened.enter_context(adbc_driver_postgresql.connect(_conninfo(settings)))
-                connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
-            except adbc_driver_manager.Error as error:
-                raise connection_failed(settings, error) from error
-            yield opened.enter_context(adbc_driver_manager.AdbcStatement(connection))
+        try:
+            return ArrowSession(_conninfo(settings), SESSION_SQL)
+        except adbc_driver_manager.Error as error:
+            raise connection_failed(settings, error) from error
 
     @contextmanager
     def _translated(self, snapshot: str | None = None) -> Iterator[None]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from resources.connection_pool import TRUSTED_SECONDS
 from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableMissing
 from resources.postgres.resource import PostgresResource
 from resources.retry import is_transient
@@ -247,6 +248,40 @@ def test_leaving_early_frees_the_server(source: PostgresResource) -> None:
             break
         time.sleep(0.1)
     assert source.query(left) == [(0,)]
+
+
+def read(source: PostgresResource, sql: str, snapshot: str | None = None) -> list[object]:
+    with source.read_arrow(sql, snapshot=snapshot) as reader:
+        return [row for (row,) in (column.to_pylist() for column in reader.read_all().columns)]
+
+
+def test_arrow_sessions_are_kept_as_they_were_found(source: PostgresResource) -> None:
+    backend = "SELECT pg_backend_pid() AS pid, current_setting('transaction_isolation') AS level"
+    (first, _) = read(source, backend)
+    with source.snapshot() as snapshot:
+        assert read(source, backend, snapshot) == [first, "repeatable read"]
+    assert read(source, backend) == [first, "read committed"], "no transaction is left open"
+    with source.read_arrow(f"SELECT n FROM {SCHEMA}.numbers", batch_rows=10) as reader:
+        reader.read_next_batch()
+    (second, _) = read(source, backend)
+    assert second != first, "a query may still run in the one that was left early"
+    source.query(f"SELECT pg_terminate_backend({second}, 5000)")
+    time.sleep(TRUSTED_SECONDS)
+    assert read(source, backend)[0] not in (first, second)
+
+
+def test_types_that_are_newer_than_the_session_are_known(source: PostgresResource) -> None:
+    read(source, "SELECT 1 AS a")
+    source.execute(
+        f"CREATE TYPE {SCHEMA}.weather AS ENUM ('good', 'bad');"
+        f"CREATE TYPE {SCHEMA}.couple AS (a integer, b {SCHEMA}.weather)"
+    )
+    good = f"'good'::{SCHEMA}.weather"
+    pair = f"SELECT (1, 'bad')::{SCHEMA}.couple AS p"
+    assert read(source, f"SELECT {good} AS m, ARRAY[{good}] AS s") == ["good", ["good"]]
+    assert read(source, pair) == [{"a": 1, "b": "bad"}]
+    source.execute(f"ALTER TYPE {SCHEMA}.couple ADD ATTRIBUTE c text")
+    assert read(source, pair.replace(")::", ", 'x')::")) == [{"a": 1, "b": "bad", "c": "x"}]
 
 
 def test_readers_of_one_snapshot_see_one_state(source: PostgresResource) -> None:

@@ -1,0 +1,130 @@
+"""Sessions of ADBC, kept open: to open one costs as much as to export ten thousand rows.
+
+It logs in twice, and reads all types of the server.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+
+import adbc_driver_manager
+import adbc_driver_postgresql
+import pyarrow as pa
+from adbc_driver_postgresql import StatementOptions
+
+from resources.connection_pool import ConnectionPool
+
+BATCH_BYTES = 4 << 20
+"""Size hint for ADBC's batches, whose default of 16 MiB takes more memory and is no faster."""
+
+
+class ArrowSession:
+    """One connection, with the types that the server had when it was opened.
+
+    Args:
+        conninfo: libpq's connection string.
+        prepare: a statement that sets what the session needs.
+
+    Raises:
+        adbc_driver_manager.Error: the connection did not come about.
+    """
+
+    def __init__(self, conninfo: str, prepare: str) -> None:
+        self.closed, self._fresh = False, True
+        self._statement: adbc_driver_manager.AdbcStatement | None = None
+        with ExitStack() as opened:
+            # ADBC's DB-API layer would import polars, and pandas where that is installed
+            database = opened.enter_context(adbc_driver_postgresql.connect(conninfo))
+            self._connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
+            self._run(prepare)
+            self._opened = opened.pop_all()
+
+    def select(self, sql: str, *before: str) -> pa.RecordBatchReader:
+        """The batches of a query's result; to be closed, and then `rest`.
+
+        Args:
+            sql: a single SELECT.
+            before: statements to run first.
+        """
+        for one in before:
+            self._run(one)
+        self._statement = statement = adbc_driver_manager.AdbcStatement(self._connection)
+        statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
+        statement.set_sql_query(sql)
+        stream, _ = statement.execute_query()
+        return pa.RecordBatchReader.from_stream(stream)
+
+    def append(self, schema: str, table: str, reader: pa.RecordBatchReader) -> int:
+        """Append batches to a table, all or none, by binary COPY; returns the rows taken."""
+        with adbc_driver_manager.AdbcStatement(self._connection) as statement:
+            statement.set_options(
+                **{
+                    "adbc.ingest.target_db_schema": schema,
+                    "adbc.ingest.target_table": table,
+                    "adbc.ingest.mode": "adbc.ingest.mode.append",
+                }
+            )
+            statement.bind_stream(reader)
+            return int(statement.execute_update())
+
+    def knows(self, schema: pa.Schema) -> bool:
+        """Whether a result has its values as a session that is opened now would give them.
+
+        A type that was made since then is unknown, and a row type may have changed.
+        """
+        return self._fresh or all(_is_sure(field.type) for field in schema)
+
+    def cancel(self) -> None:
+        """Stop the query: else the server would go on until it next writes to us."""
+        if self._statement is not None:
+            with suppress(Exception):
+                self._statement.cancel()
+
+    def rest(self, *, in_transaction: bool) -> None:
+        """Leave the session as it was found, after a query whose result was read to its end."""
+        self._fresh = False
+        try:
+            self._end_statement()
+            if in_transaction:
+                self._run("ROLLBACK")
+        except adbc_driver_manager.Error:
+            self.close()
+
+    def answers(self) -> bool:
+        """Whether the server still does."""
+        try:
+            self._run("SELECT 1")
+        except adbc_driver_manager.Error:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the session."""
+        self.closed = True
+        with suppress(Exception):
+            self._end_statement()
+        with suppress(Exception):
+            self._opened.close()
+
+    def _end_statement(self) -> None:
+        statement, self._statement = self._statement, None
+        if statement is not None:
+            statement.close()
+
+    def _run(self, sql: str) -> None:
+        with adbc_driver_manager.AdbcStatement(self._connection) as statement:
+            statement.set_sql_query(sql)
+            statement.execute_update()
+
+
+def _is_sure(type_: pa.DataType) -> bool:
+    if isinstance(type_, pa.OpaqueType):
+        return not type_.type_name.startswith("unnamed<")
+    if pa.types.is_struct(type_):
+        return False
+    return all(_is_sure(type_.field(position).type) for position in range(type_.num_fields))
+
+
+pool: ConnectionPool[ArrowSession] = ConnectionPool(
+    ArrowSession.answers, lambda session: session.closed, ArrowSession.close
+)
