@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import clickhouse_connect
 import mssql_python
+from clickhouse_connect.driver.client import Client
 
 from resources.sqlserver.resource import SqlServerResource
 
@@ -27,10 +29,22 @@ def rows(connection: mssql_python.Connection, sql: str) -> list[Row]:
         return [tuple(row) for row in cursor.fetchall()]
 
 
+_open = threading.local()
+
+
 def ask_sqlserver(url: str, sql: str) -> list[Row]:
-    """A query's rows, by a connection of its own."""
-    with closing(sqlserver(url)) as connection:
-        return rows(connection, sql)
+    """A query's rows, by a connection that this thread keeps for such questions."""
+    connections: dict[str, mssql_python.Connection] = _open.__dict__
+    if connection := connections.pop(url, None):
+        with suppress(mssql_python.Error):  # the server was restarted; or else it says so again
+            found = rows(connection, sql)
+            connections[url] = connection
+            return found
+        connection.close()
+    connection = sqlserver(url)
+    found = rows(connection, sql)
+    connections[url] = connection
+    return found
 
 
 @functools.cache
@@ -43,10 +57,14 @@ def second_digits(url: str) -> int:
     return int(ask_sqlserver(url, sql)[0][0])
 
 
+@functools.lru_cache(4)
+def _clickhouse(url: str) -> Client:
+    return clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False)
+
+
 def ask_clickhouse(url: str, sql: str) -> list[Row]:
-    """A query's rows, by a client of its own."""
-    with clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False) as client:
-        return [tuple(row) for row in client.query(sql).result_rows]
+    """A query's rows, by a client that is kept: to make one takes several queries."""
+    return [tuple(row) for row in _clickhouse(url).query(sql).result_rows]
 
 
 def unencrypted(url: str) -> str:
