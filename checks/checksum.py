@@ -27,14 +27,16 @@ class Digests:
     """SQL per column of what `resources.digest.values.shown` makes readable."""
 
     @classmethod
-    def of(cls, plan: CopyPlan, source: Endpoint, target: Endpoint) -> Digests:
-        """How both servers compute them.
+    def of(
+        cls, plan: CopyPlan, source: Endpoint, target: Endpoint, *, streamed: bool = False
+    ) -> Digests:
+        """How both servers compute them; with `streamed`, in a way that the client can, too.
 
         Raises:
             DigestRefused: they have no hash in common, or one of them computes another one.
         """
         columns, identity = fields(plan), identity_fields(plan)
-        own, other = shared(source, target)
+        own, other = shared(source, target, streamed=streamed)
         return cls(
             {
                 "source": RowDigest(own, columns, "source"),

@@ -41,7 +41,8 @@ class Flight:
         wire: WireFormat,
         framing: Framing | None = None,
     ) -> None:
-        self.digest: RowDigest = Digests.of(observed(plan, target), source, target).row["source"]
+        digests = Digests.of(observed(plan, target), source, target, streamed=True)
+        self.digest: RowDigest = digests.row["source"]
         self._names = [column.target.name for column in plan.columns]
         self._wire, self._framing = wire, framing
         self._rows = self._total = 0

@@ -86,7 +86,8 @@ def reconcile_all(
     columns: tuple[Field, ...] = ()
     left_out: dict[str, str] = {}
     if level in DIGESTED:
-        digests, columns = Digests.of(plan, source, target), figure_fields(plan)
+        digests = Digests.of(plan, source, target, streamed=level == "in_flight")
+        columns = figure_fields(plan)
         left_out = _left_out(plan)
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
@@ -128,9 +129,13 @@ def figure_fields(plan: CopyPlan) -> tuple[Field, ...]:
     return tuple(field for field in fields(plan) if field.name in plan.figures)
 
 
-def taken_of(plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict) -> Taken:
-    """What a checksum found out about the target's rows, for those who read them next."""
-    digests = Digests.of(observed(plan, target), source, target)
+def taken_of(
+    plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict, level: Level
+) -> Taken:
+    """What a check at a level of `DIGESTED` found out about the target's rows, for those who read
+    them next."""
+    streamed = level == "in_flight"
+    digests = Digests.of(observed(plan, target), source, target, streamed=streamed)
     return Taken(str(digests.row["target"]), verdict.target, PROVEN)
 
 

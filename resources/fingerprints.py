@@ -10,7 +10,7 @@ from resources.digest.definition import definition
 from resources.digest.expressions import RowDigest
 from resources.digest.fields import all_fields, fields, own_field
 from resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measure
-from resources.digest.probe import dialect
+from resources.digest.probe import dialect, preferred
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.fingerprint import SourceFingerprint
@@ -112,7 +112,7 @@ def _chunks(ranges: Sequence[KeyRange], system: str) -> Iterator[Sequence[KeyRan
 def _contents(
     endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
 ) -> dict[str, SourceFingerprint]:
-    own = dialect(endpoint)
+    own = preferred(endpoint, plan.target.system)
     digest, used = RowDigest(own, all_fields(plan), "source"), definition(own.algorithm)
     figures = [one for one in fields(plan) if one.name in plan.figures]
     found: dict[str, SourceFingerprint] = {}

@@ -20,7 +20,7 @@ from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind
 from resources.plan import Format, WireFormat
 from resources.source import Source
-from resources.tables import Column
+from resources.tables import Column, TableRef
 from resources.target import Target
 from resources.types.type_map import TypeMap
 
@@ -177,6 +177,26 @@ class DigestWriter(Protocol):
         """The sum of integers or decimals, as text."""
 
 
+class RecordDigest(Protocol):
+    """A row digest by a system's own hash of a record, see `digest.definition.RECORD`.
+
+    A module of these is one.
+    """
+
+    @property
+    def EXPECTED(self) -> int:
+        """The digest of the row of all `digest.probe.VALUES` that the system has."""
+
+    def native(self, field: Field, x: str) -> str | None:
+        """The value as it is hashed; None where its canonical form is."""
+
+    def canonical(self, form: str) -> str:
+        """A canonical form, a text, as it is hashed."""
+
+    def digest(self, values: Sequence[str]) -> str:
+        """The digest of a row of these values, a 64-bit integer."""
+
+
 @dataclass(frozen=True)
 class Loader:
     """How rows enter a system."""
@@ -209,6 +229,7 @@ class System:
     dialect: Dialect
     types: TypeMap
     digest: DigestWriter
+    record_digest: RecordDigest | None = None
     by_path: bool = False
     """A table is `name://folder/pattern`, the files of a folder whose names match."""
     verdict: Callable[[BaseException], bool | None] = lambda error: None
@@ -216,6 +237,9 @@ class System:
     system's drivers."""
     health: Callable[[Any, Use], Iterator[Finding]] = lambda resource, use: iter(())
     """What is well and what is not, of a server that can be reached: see `ferry doctor`."""
+    unique_by: Callable[[Any, TableRef, Sequence[str]], str | None] = lambda *_: None
+    """The name of what keeps a table of a resource from having two rows alike in all of some
+    columns; None where nothing does."""
     source: Source | None = None
     no_source: str = "there is no export from it"
     """Why `source` is None."""

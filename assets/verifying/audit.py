@@ -149,7 +149,7 @@ def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Ver
     # other modes may publish less or more than what is staged
     staged_whole = hop.options.mode == "replace" and hop.number < len(work.plan.hops)
     if level in DIGESTED and verdict.passed and staged_whole:
-        taken = taken_of(plan, source, target, verdict)
+        taken = taken_of(plan, source, target, verdict, level)
         work.source.committed(hop.plan.target, attempt.key_range, taken)
     return verdict
 

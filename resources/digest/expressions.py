@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from resources.digest.definition import Algorithm
+from resources.digest.definition import RECORD, Algorithm
 from resources.digest.fields import Field, Side
 from resources.registry import system as _system
 
@@ -22,14 +22,22 @@ class DigestSql:
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """SQL of the digest of a row of these columns, a 64-bit integer."""
-        writer = _system(self.system).digest
+        own = _system(self.system)
         values = [self.framed(field, side, field.value(side, self.system)) for field in fields]
-        return writer.digest(writer.row(values), self.algorithm, self.encoding)
+        if self.algorithm == RECORD:
+            assert own.record_digest is not None
+            return own.record_digest.digest(values)
+        return own.digest.digest(own.digest.row(values), self.algorithm, self.encoding)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """SQL of a value's canonical form as it stands in a row."""
-        column, writer = field.column(side), _system(self.system).digest
-        return writer.framed(field, column, value, self.algorithm, self.encoding)
+        own, column = _system(self.system), field.column(side)
+        if own.record_digest and self.algorithm == RECORD:
+            if (native := own.record_digest.native(field, value)) is not None:
+                return native
+            form = own.digest.framed(field, column, value, "sha256", self.encoding)
+            return own.record_digest.canonical(form)
+        return own.digest.framed(field, column, value, self.algorithm, self.encoding)
 
     def shown(self, field: Field, side: Side) -> str:
         """SQL of what a person is shown of a value: see `values.shown`."""

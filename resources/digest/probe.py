@@ -6,6 +6,8 @@ So what a report calls equal was computed by expressions that were seen to work 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple, cast
 
 from resources.connection import ServerResource
@@ -15,6 +17,7 @@ from resources.digest.definition import (
     LONG_DECIMAL,
     NAN_BITS,
     NULL,
+    RECORD,
     SAMPLE,
     UUID,
     Algorithm,
@@ -84,7 +87,8 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     candidates = [
         DigestSql(endpoint.system, one, encoding)
         for one in ((algorithm,) if algorithm else ALGORITHMS)
-        for encoding in _system(endpoint.system).digest.ENCODINGS
+        # a record's hash takes texts as they are stored
+        for encoding in _system(endpoint.system).digest.ENCODINGS[: 1 if one == RECORD else None]
     ]
     for found in candidates:
         if not probed(server, "digest", constants(found)[-1:]):
@@ -99,14 +103,45 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     )
 
 
-def shared(source: Endpoint, target: Endpoint) -> tuple[DigestSql, DigestSql]:
+def algorithms(source: str, target: str, *, streamed: bool = False) -> Sequence[Algorithm]:
+    """The hashes that servers of two systems may have in common, the preferred first.
+
+    Args:
+        source: the one system.
+        target: the other.
+        streamed: the client is to compute digests, too.
+    """
+    own = source == target and _system(source).record_digest is not None and not streamed
+    return (RECORD, *ALGORITHMS) if own else ALGORITHMS
+
+
+def preferred(endpoint: Endpoint, target: str) -> DigestSql:
+    """How a server computes the digests that it most likely shares with those of a system.
+
+    Raises:
+        DigestRefused: see `dialect`.
+    """
+    for one in algorithms(endpoint.system, target):
+        with suppress(DigestRefused):
+            return dialect(endpoint, one)
+    return dialect(endpoint)
+
+
+def shared(
+    source: Endpoint, target: Endpoint, *, streamed: bool = False
+) -> tuple[DigestSql, DigestSql]:
     """How two servers compute the same digests.
+
+    Args:
+        source: the one server.
+        target: the other.
+        streamed: the client is to compute them, too.
 
     Raises:
         DigestRefused: there is no hash that both have.
     """
     refused: list[str] = []
-    for one in ALGORITHMS:
+    for one in algorithms(source.system, target.system, streamed=streamed):
         try:
             return dialect(source, one), dialect(target, one)
         except DigestRefused as error:
@@ -170,14 +205,18 @@ def constants(found: DigestSql) -> list[Constant]:
     literals = tuple((field.name, literal) for field, _, literal in framed)
     forms: list[str] = []
     for field, value, sql in framed:
-        hashed = _hashed(found.algorithm, b"\x00\xff\x10")
+        hashed = _hashed("sha256" if found.algorithm == "sha256" else "md5", b"\x00\xff\x10")
         forms.append(value.form.replace("#", str(hashed)))
         form = found.framed(field, "target", quote(found.system, field.name))
         expected = None if value.form == NULL else forms[-1]
         asked.append(
             Constant(f"{field.target.type} {value.form}", form, expected, ((field.name, sql),))
         )
-    row = str(_hashed(found.algorithm, ",".join(forms).encode()))
+    record = _system(found.system).record_digest
+    if record and found.algorithm == RECORD:
+        asked, row = [], str(record.EXPECTED)
+    else:
+        row = str(_hashed(found.algorithm, ",".join(forms).encode()))
     digest = found.digest([field for field, _, _ in framed], "target")
     return [*asked, Constant("the digest of a row", digest, row, literals)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from resources.catalog import Listed, TableSize
 from resources.dialects import qualified, string_literal
 from resources.endpoint import Endpoint
@@ -29,6 +31,16 @@ SELECT a.attname
 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = {table}::regclass AND i.indisvalid AND i.indpred IS NULL
 ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum
+"""
+
+# a primary key does not reach into the tables that inherit from its own
+UNIQUE_SQL = """
+SELECT i.indexrelid::regclass::text
+FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+WHERE i.indrelid = {table}::regclass AND i.indisprimary AND i.indisvalid
+    AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid))
+    AND (SELECT bool_and(a.attname::text = ANY(ARRAY[{columns}]::text[])) FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
 """
 
 SAMPLE_BYTES = 32 << 20
@@ -60,6 +72,13 @@ def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:
     """The columns that an index begins with: of the primary key first, then of unique ones."""
     found = endpoint.query(LEADING_SQL.format(table=_literal(table)))
     return tuple(dict.fromkeys(name for (name,) in found))
+
+
+def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> str | None:
+    """The table's primary key, where it is made of some of the columns."""
+    listed = ", ".join(string_literal("postgres", name) for name in columns)
+    found = endpoint.query(UNIQUE_SQL.format(table=_literal(table), columns=listed))
+    return str(found[0][0]) if found else None
 
 
 def _literal(table: TableRef) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from resources.connection import Scheme
-from resources.postgres import digest
+from resources.postgres import digest, record_digest
+from resources.postgres.catalog import unique_by
 from resources.postgres.dialect import PostgresDialect
 from resources.postgres.errors import verdict
 from resources.postgres.health import findings
@@ -22,8 +23,10 @@ SYSTEM = System(
     dialect=PostgresDialect(),
     types=TYPES,
     digest=digest,
+    record_digest=record_digest,
     verdict=verdict,
     health=findings,
+    unique_by=unique_by,
     source=PostgresSource(),
     loader=Loader(PostgresTarget, accepts=("pgcopy", "copy_text", "arrow")),
 )
