@@ -11,7 +11,8 @@ import functools
 import os
 import sqlite3
 import tempfile
-from collections import defaultdict
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -23,14 +24,14 @@ from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from dagster._core.storage.sql import AlembicVersion, check_alembic_revision
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, make_url
 from sqlalchemy.engine import Connection, Dialect, Engine
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 from sqlalchemy.util import LRUCache
 
-MOST_FILES = 32
-"""That are kept open: each Dagster run has one."""
+MOST_FILES = 12
+"""That are kept open: each Dagster run has one, and each home three."""
 
 MOST_STATEMENTS = 500
 
@@ -54,6 +55,27 @@ def keep_open() -> None:
             _put(place, _empty(Path(self.path_for_shard(sqlite_event_log.INDEX_SHARD_NAME))))
 
     storage._initdb = made  # type: ignore[method-assign]
+    others = (sqlite_run_storage.SqliteRunStorage, sqlite_schedule_storage.SqliteScheduleStorage)
+    for one in (storage, *others):
+        setattr(one, "dispose", _closing(one.dispose))  # noqa: B010 (of several types)
+
+
+def _closing(dispose: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A storage's `dispose` that closes the storage's files, too."""
+
+    def disposed(self: Any) -> None:
+        dispose(self)
+        if isinstance(self, sqlite_event_log.SqliteEventLogStorage):
+            folder = Path(self.path_for_shard(sqlite_event_log.INDEX_SHARD_NAME)).parent
+        else:
+            folder = Path(make_url(self._conn_string).database or "").parent
+        with _lock:
+            places = {key: Path(one.url.database or "") for key, one in _engines.items()}
+            gone = [_engines.pop(key) for key, place in places.items() if place.parent == folder]
+        for engine in gone:
+            _close(engine)
+
+    return disposed
 
 
 def _revisions(config: Config, connection: Connection) -> AlembicVersion:
@@ -96,9 +118,30 @@ def _put(place: Path, content: bytes) -> None:
 _compiled = LRUCache[object, object](MOST_STATEMENTS)
 
 
-@functools.lru_cache(MOST_FILES)
-def _engine_of(process: int, url: str, arguments: Arguments) -> Engine:
-    """An engine, kept by the process: a forked child must not use its parent's connections."""
+_lock = threading.Lock()
+_engines: OrderedDict[tuple[str, Arguments], Engine] = OrderedDict()
+"""Those whose connections are kept, the one that was wanted last at the end."""
+
+_inherited: list[object] = []
+
+
+def _forget() -> None:
+    """A forked child must neither use nor close its parent's connections."""
+    global _engines, _lock
+    _inherited.append(_engines)
+    _engines, _lock = OrderedDict(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _close(engine: Engine) -> None:
+    """Close the connections of one that is kept no more; those in use, when they come back."""
+    engine.pool.dispose()
+    _known.pop(engine.url.database, None)
+
+
+def _made(url: str, arguments: Arguments) -> Engine:
     engine = create_engine(
         url,
         poolclass=QueuePool,
@@ -119,6 +162,11 @@ def _engine_of(process: int, url: str, arguments: Arguments) -> Engine:
     def lent(_: object, record: ConnectionPoolEntry, __: object) -> None:
         if record.info["file"] != _file(place):
             raise DisconnectionError("another file is there now")
+
+    @event.listens_for(engine, "checkin")
+    def back(_: object, record: ConnectionPoolEntry) -> None:
+        if _engines.get((url, arguments)) is not engine:
+            record.close()
 
     return engine
 
@@ -162,4 +210,11 @@ def _engine(
     url: str, *, poolclass: type = NullPool, connect_args: Mapping[str, Any] | None = None
 ) -> Engine:
     """In the place of SQLAlchemy's `create_engine`, as Dagster calls it."""
-    return _engine_of(os.getpid(), url, tuple((connect_args or {}).items()))
+    key = (url, tuple((connect_args or {}).items()))
+    with _lock:
+        engine = _engines[key] = _engines.get(key) or _made(*key)
+        _engines.move_to_end(key)
+        gone = [_engines.popitem(last=False)[1] for _ in range(len(_engines) - MOST_FILES)]
+    for one in gone:
+        _close(one)
+    return engine

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
+import psutil
 import pytest
 from dagster._core.storage.event_log import SqlEventLogStorage
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from assets.log.sqlite import MOST_FILES
 from pipelines import event_log
 
 
@@ -83,6 +86,45 @@ def test_a_table_is_looked_for_in_its_own_file(
             connection.exec_driver_sql("DROP TABLE asset_event_tags")
         assert not log_of(other).has_table("asset_event_tags")
         assert log_of(instance).has_table("asset_event_tags")
+
+
+def open_files(folder: Path) -> list[str]:
+    return [one.path for one in psutil.Process().open_files() if folder in Path(one.path).parents]
+
+
+def test_few_files_stay_open_and_none_of_a_home_that_is_closed(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    another = tmp_path / "another"
+    monkeypatch.setenv(event_log.DAGSTER_HOME, str(another))
+    mine = Path(instance.root_directory, "history", "runs")
+    with event_log.open_to_record() as other:
+        with log_of(instance).index_connection() as connection:
+            runs = [str(uuid4()) for _ in range(2 * MOST_FILES)]
+            for run in runs:
+                with log_of(other).run_connection(run) as used:
+                    used.exec_driver_sql("SELECT count(*) FROM event_logs")
+            found = connection.exec_driver_sql("SELECT count(*) FROM event_logs")
+            assert found.one() == (0,), "what is in use stays, however many are used meanwhile"
+        assert not open_files(mine), "and is closed when it comes back"
+        databases = {one for one in open_files(another) if one.endswith(".db")}
+        assert 0 < len(databases) <= MOST_FILES
+        with log_of(other).run_connection(runs[0]) as used:
+            assert used.exec_driver_sql("SELECT count(*) FROM event_logs").one() == (0,)
+    assert not open_files(another)
+
+
+def test_a_forked_child_opens_its_own(instance: dg.DagsterInstance) -> None:
+    assert log_of(instance).has_table("event_logs")
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            with log_of(instance).index_connection() as connection:
+                connection.exec_driver_sql("CREATE TABLE of_the_child (a integer)")
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert log_of(instance).has_table("of_the_child")
 
 
 def test_the_output_of_a_run_stays_with_the_command(
