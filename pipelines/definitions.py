@@ -23,13 +23,17 @@ logger = logging.getLogger(__name__)
 
 
 def build(
-    declared: TransferFolder | None = None, callers: Mapping[str, Caller] | None = None
+    declared: TransferFolder | None = None,
+    callers: Mapping[str, Caller] | None = None,
+    servers: Mapping[str, object] | None = None,
 ) -> dg.Definitions:
     """Everything that the declared transfers amount to.
 
     Args:
         declared: the transfers; those of the folder that the environment names, if not given.
         callers: who runs a transfer in this process, by its name.
+        servers: the resources of the servers by their connections' names; those that the
+            environment names, if not given.
 
     Raises:
         InputError: there is no such folder.
@@ -63,7 +67,7 @@ def build(
             failure_alert,
             check_alert,
         ],
-        resources=resources(),
+        resources=resources() if servers is None else servers,
         executor=dg.in_process_executor,
     )
     return dg.Definitions.merge(good, invalid_definitions(declared.invalid))

@@ -60,7 +60,7 @@ HopsInput = Annotated[list[str | HopSpec], Field(min_length=1)]
 class Transfer(Section):
     """What is declared of one table: its source and targets, and how its rows get there.
 
-    See docs/guide.md for each key.
+    See docs/reference.md for each key.
 
     A rule that concerns several fields belongs to the last of them, which sees those before it
     that are valid by themselves: so that everything that is wrong is found at once.
@@ -75,32 +75,35 @@ class Transfer(Section):
     hops: Annotated[list[HopSpec], Field(min_length=1)]
     """Target tables, in order; each is read from the one before."""
     where: Annotated[str, Field(min_length=1)] | None = None
-    """Only the rows that meet this condition, in the source's SQL."""
+    """Only the rows that meet this condition, in the source's SQL, are copied, counted and proven;
+    one that meets it no more leaves the target with the next run of its range. A view as `source`
+    goes further: it may join and compute."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
-    """Integer, date, timestamp or uuid column that the ranges are cut by; of files, none."""
+    """Integer, date, timestamp or uuid column that the ranges are cut by; of a composite primary key
+    the first. Of files, none."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
     """How the table is cut into key ranges, the unit of work, retry, proof and commit."""
     write: WriteMode = "replace"
     """What a range's new rows do to those that are in the target."""
     on_missing: MissingPolicy = "keep"
-    """Files: what becomes of the rows of a file that is there no more."""
+    """Files: what becomes of the rows of one that is there no more."""
     reconcile: Level = "checksum"
     """How strictly each range is proven before it becomes visible."""
     checks: dict[str, CheckSpec] = {}
-    """What the failure of a check means, by its name; all of them block."""
+    """What the failure of a check means, by its name. All of them block, unless it says so."""
     expectations: list[ExpectationDeclared] = []
-    """A suite of Great Expectations on each range."""
+    """A suite of Great Expectations, and SQL of your own, on each range."""
     fingerprint: Annotated[str, Field(validate_default=True)] = "content"
     """How a changed range is noticed."""
     figures: list[str] = []
     """Columns of which a checksum also shows sum, least and greatest value."""
     columns: dict[str, ColumnSpec] = {}
-    """A mapping describes single columns; a list is a subset."""
+    """A mapping describes single columns; a list is a subset. By default all."""
     only: list[str] | None = None
     exclude: list[str] = []
     """Columns to leave out."""
     parallel: ParallelSpec = ParallelSpec()
-    """Ranges read and written at the same time."""
+    """Ranges read and written at the same time; the profile's, where it is not given."""
     profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
     """How much is in flight at once."""
     on_schema_drift: DriftPolicy = "fail"

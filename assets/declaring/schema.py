@@ -42,7 +42,7 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
             del schema[name]
         for name in NEVER_USUAL:
             del fields[name]
-    parts = {"title": title, "description": "See docs/guide.md for each key."}
+    parts = {"title": title, "description": "See docs/reference.md for each key."}
     return {"$schema": DIALECT, **_with_variables({**schema, **parts})}
 
 

@@ -122,7 +122,7 @@ class HopSpec(Section):
     """One hop: its target, and how it is reached."""
 
     to: Table
-    """The target: system://schema.table."""
+    """The target: system://schema.table. A hop that is nothing but its target is a text."""
     wire: WireChoice = "auto"
     """How the rows travel: `auto` takes the first way that is believed."""
     engine: str | None = None
@@ -154,11 +154,13 @@ class ParallelSpec(Section):
     """
 
     export: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Ranges read at the same time."""
     load: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Ranges written at the same time."""
 
 
 class ExpectationDeclared(Section):
-    """One expectation of Great Expectations, or `sql`: see docs/checks.md."""
+    """One expectation of Great Expectations, or `sql`, a query that should return no rows."""
 
     name: Annotated[str, Field(min_length=1)] | None = None
     """Shown in reports."""
@@ -183,5 +185,6 @@ class CheckSpec(Section):
     """What a failed check means."""
 
     severity: Literal["error", "warn"] = "error"
+    """What a failure is recorded as."""
     blocking: bool = True
     """Whether a range with this check failed stays uncommitted, and out of the later hops."""

@@ -75,7 +75,7 @@ class InvalidFile:
 
 @dataclass(frozen=True)
 class TransferFolder:
-    """What the files of a folder declare."""
+    """What the files of a folder declare, or Python code in their place."""
 
     path: Path
     transfers: dict[str, Transfer]
@@ -83,6 +83,22 @@ class TransferFolder:
     invalid: tuple[InvalidFile, ...] = ()
     files: Mapping[str, YamlFile] = field(default_factory=dict, repr=False)
     """Where the transfers are declared, by name."""
+
+    @classmethod
+    def of(cls, transfers: Iterable[Transfer]) -> TransferFolder:
+        """Transfers that Python code has made; there is no folder.
+
+        Raises:
+            InputError: two of them have the same name or target.
+        """
+        found = sorted(transfers, key=lambda one: one.transfer)
+        taken: set[str] = set()
+        for transfer in found:
+            for what, _ in _claims(transfer):
+                if what in taken:
+                    raise InputError(f"{what} of transfer {transfer.transfer!r} is taken")
+                taken.add(what)
+        return cls(Path(), {one.transfer: one for one in found})
 
     def only(self, name: str) -> TransferFolder:
         """The folder as if it held this one valid transfer."""

@@ -26,7 +26,7 @@ HEAD = """\
 # Performance
 
 Made by `python -m docs.tools.performance_page` from the results in `docs/performance/`, which
-[`ferry bench`](../bench/README.md) measured. Measure on your own servers before you rely on it.
+`ferry bench` (`bench/README.md`) measured. Measure on your own servers before you rely on it.
 
 **How to read it.** Two cores were shared by client, all three servers, and other people's work. So
 seconds and rows per second are far worse than on an idle machine, and drift from row to row; what

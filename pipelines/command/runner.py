@@ -131,12 +131,7 @@ def run(
         on_progress(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
         errors: list[str] = []
         run_ids: list[str] = []
-        callers = {name: caller}
-        job = (
-            build(session.declared.only(name), callers).resolve_job_def(move_job_name(name))
-            if todo
-            else None
-        )
+        job = _built(session, name, caller).resolve_job_def(move_job_name(name)) if todo else None
         order = instance.get_dynamic_partitions(transfer.partitions_name)
         # a run that spans what it was not asked for may only find it unchanged
         most = MOST_RUNS if stale <= todo and not force else len(order)
@@ -163,6 +158,11 @@ def run(
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
     return TransferView(name, views, not errors, errors, run_ids, _notes(planned))
+
+
+def _built(session: Session, name: str, caller: Caller) -> dg.Definitions:
+    """What the one transfer amounts to, on the servers of the session."""
+    return build(session.declared.only(name), {name: caller}, session.resources)
 
 
 def _notes(planned: TransferPlan) -> list[str]:
@@ -239,7 +239,7 @@ def check(
         known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
         ranges = meant_ranges(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
-    job = build(session.declared.only(name), {name: caller}).resolve_job_def(check_job_name(name))
+    job = _built(session, name, caller).resolve_job_def(check_job_name(name))
     result = job.execute_in_process(
         instance=session.instance,
         tags={PROCESS: this_process()},

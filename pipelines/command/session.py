@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,6 +29,8 @@ class Session:
     instance: dg.DagsterInstance
     declared: TransferFolder
     servers: Servers
+    resources: Mapping[str, object] | None = None
+    """The servers as Dagster's resources; None for those that the environment names."""
 
     @property
     def transfers(self) -> dict[str, Transfer]:

@@ -117,7 +117,7 @@ def init(
     if system(of).by_path:
         raise InputError(
             f"{of} has no catalog of tables that could be listed; write the transfer's file "
-            "yourself, see docs/guide.md"
+            "yourself, see docs/files.md"
         )
     if connection not in servers.endpoints or not servers.endpoints[connection].addressed:
         raise InputError(f"{url_variable(connection)} is not set; --from {connection} needs it")

@@ -16,7 +16,7 @@ MODELINE = f"# yaml-language-server: $schema=./{SCHEMA_FILE}"
 
 USUAL = """\
 # What else can be said, with the defaults; defaults.yaml says it for all files of this folder.
-# docs/guide.md explains every key.
+# docs/reference.md explains every key.
 # write: replace              # append, upsert or swap
 # reconcile: checksum         # count, in_flight, sample_hash or full_hash
 # fingerprint: content        # row_version, count_minmax, none or {{watermark: {watermark}}}

@@ -47,7 +47,7 @@ class KeyRange:
     digits: int = PADDED
     full_width: bool = False
     """Named as by the first releases: integers padded to all `digits`, negative ones as ten's
-    complement. Ranges that are recorded so keep their names; see `docs/guide.md`."""
+    complement. Ranges that are recorded so keep their names; see `docs/concepts.md`."""
 
     @property
     def name(self) -> str:

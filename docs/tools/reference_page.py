@@ -1,0 +1,132 @@
+"""Renders docs/reference.md from the models: `python -m docs.tools.reference_page`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assets.declaring.schema import VARIABLE, transfer_schema
+
+PAGE = Path(__file__).parents[1] / "reference.md"
+
+HEAD = """# Every key of a transfer file
+
+<!-- Made by `python -m docs.tools.reference_page`; a test fails when it is stale. -->
+
+Out of the models that the files are read with; `ferry schema` prints them as a JSON Schema. A scalar that is no
+secret may be a [variable](transfers.md#values-from-the-environment), as `${NAME}`.
+[Transfer files](transfers.md) has examples.
+"""
+
+SECTIONS = {
+    "RangesSpec": "ranges",
+    "HopSpec": "hops",
+    "ColumnSpec": "columns",
+    "CheckSpec": "checks",
+    "ExpectationDeclared": "expectations",
+    "ParallelSpec": "parallel",
+}
+"""The models of the file's parts, by the key that has them."""
+
+MORE = {
+    "source": "transfers.md#names",
+    "hops": "routes.md#routes",
+    "ranges": "concepts.md#ranges",
+    "write": "finalise.md#the-write-modes",
+    "on_missing": "files.md",
+    "reconcile": "reconciliation.md#the-levels",
+    "figures": "reconciliation.md#the-levels",
+    "fingerprint": "concepts.md#fingerprints",
+    "checks": "checks.md#checks",
+    "expectations": "checks.md#checks",
+    "columns": "types.md",
+    "on_overflow": "types.md",
+    "profile": "tuning.md#profiles",
+    "on_schema_drift": "concepts.md#schema-drift",
+    "schedule": "schedules.md",
+    "check_schedule": "schedules.md",
+    "wire": "routes.md#wires",
+}
+"""Where a key is explained at length."""
+
+
+def render() -> str:
+    """The page."""
+    schema = transfer_schema()
+    parts = schema["$defs"]
+    assert parts.keys() == SECTIONS.keys(), "each part of the file has a section"
+    keyed = {name: "required, but of files" for name in schema["then"]["required"]}
+    found = [HEAD, _table(schema, keyed)]
+    for model, key in SECTIONS.items():
+        found += [f"## {key}\n", _line(parts[model]["description"]) + "\n"]
+        found.append(_table(parts[model], {}))
+    return "\n".join(found)
+
+
+def _table(schema: dict[str, Any], defaults: dict[str, str]) -> str:
+    lines = ["| key | takes | default | |", "|---|---|---|---|"]
+    for name, field in schema["properties"].items():
+        usual = "required" if name in schema.get("required", ()) else _default(field)
+        text = _line(field["description"])
+        if name in MORE:
+            text += f" [More]({MORE[name]})."
+        cells = (f"`{name}`", _takes(field), defaults.get(name, usual), text)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _default(field: dict[str, Any]) -> str:
+    value = field.get("default")
+    if isinstance(value, dict):
+        given = {name: one for name, one in value.items() if one is not None}
+        text = ", ".join(f"{name}: {one}" for name, one in given.items())
+        return f"`{{{text}}}`" if given else "none"
+    if isinstance(value, bool):
+        return f"`{json.dumps(value)}`"
+    return f"`{value}`" if value not in (None, [], "") else "none"
+
+
+def _takes(field: dict[str, Any]) -> str:
+    """The values of a field, in words."""
+    return " or ".join(dict.fromkeys(_words(field)))
+
+
+def _words(field: dict[str, Any]) -> Iterator[str]:
+    if field == VARIABLE or field.get("type") == "null":
+        return
+    if "anyOf" in field:
+        for one in field["anyOf"]:
+            yield from _words(one)
+    elif "$ref" in field:
+        key = SECTIONS[field["$ref"].rpartition("/")[2]]
+        yield f"[mapping](#{key})"
+    elif "enum" in field:
+        yield ", ".join(f"`{one}`" for one in field["enum"])
+    elif field.get("type") == "array":
+        items = _takes(field["items"]) if field["items"] else ""
+        yield f"list of {items}" if items else "list"
+    elif field.get("type") == "object":
+        names = field.get("propertyNames", {})
+        values = field.get("additionalProperties")
+        if "const" in names:
+            yield f"`{{{names['const']}: {_takes(values)}}}`"
+        else:
+            of = _takes(values) if isinstance(values, dict) else ""
+            yield f"name to {of}" if of else "mapping"
+    elif field.get("type") == "integer":
+        ends = [str(field[name]) for name in ("minimum", "maximum") if name in field]
+        yield f"number, {' to '.join(ends)}" if len(ends) == 2 else "number"
+    elif field.get("type") == "boolean":
+        yield "`true`, `false`"
+    else:
+        yield "text"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")

@@ -1,0 +1,52 @@
+"""Tableferry from Python: transfers that code declares, on servers that code names.
+
+docs/python-api.md shows how. What the commands do with a session is in `pipelines.command.runner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.declaring.transfer_files import TransferFolder
+from assets.planning.resolve import Servers
+from pipelines import event_log
+from pipelines.command.session import Session
+from pipelines.definitions import build
+from resources.endpoint import Endpoint
+
+
+def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
+    """What a code location consists of: assets, checks, jobs, schedules, sensors and resources.
+
+    Args:
+        transfers: the declarations.
+        servers: resources by the names of the connections that the transfers' tables have, e.g.
+            `{"postgres": PostgresResource(...)}`. Their fields may be Dagster's `EnvVar`.
+
+    Raises:
+        InputError: two transfers have the same name or target.
+    """
+    return build(TransferFolder.of(transfers), servers=servers)
+
+
+def session(
+    transfers: Iterable[Transfer],
+    servers: Mapping[str, Endpoint],
+    instance: dg.DagsterInstance | None = None,
+) -> Session:
+    """What `runner.plan`, `run`, `check` and `status` work with, as the commands do.
+
+    Args:
+        transfers: the declarations.
+        servers: as for `definitions`.
+        instance: Dagster's, whose event log remembers; that of the commands, if not given.
+
+    Raises:
+        InputError: two transfers have the same name or target.
+    """
+    instance = instance or event_log.open_to_record()
+    declared = TransferFolder.of(transfers)
+    return Session(instance, declared, Servers(servers), servers)

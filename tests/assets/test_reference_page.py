@@ -1,0 +1,23 @@
+"""docs/reference.md says what the models of a transfer file do."""
+
+from __future__ import annotations
+
+import re
+
+from assets.declaring.manifest import Transfer
+from docs.tools import reference_page
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert reference_page.PAGE.read_text(encoding="utf-8") == reference_page.render(), (
+        "run: python -m docs.tools.reference_page"
+    )
+
+
+def test_every_key_is_on_it_with_what_it_does() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+) \|$", reference_page.render(), re.M)
+    assert {name for name, *_ in rows} >= set(Transfer.model_fields) - {"only"}
+    defaults = {name: default for name, _, default, _ in rows}
+    assert defaults["reconcile"] == "`checksum`"
+    assert defaults["key"] == "required, but of files"
+    assert defaults["ranges"] == "`{rows: 250000}`"

@@ -1,0 +1,70 @@
+"""The guide as a site, and its examples as far as they need no server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from assets.declaring.transfer_files import load_transfers
+from tests.guide import DOCS, ROOT, Block, blocks, pages
+
+BLOCKS = [block for page in pages() for block in blocks(page)]
+NOT_RUN = {
+    "quick-start.md": 2,
+    "first-table.md": 3,
+}
+"""Console blocks that no test runs, by page; each says why."""
+BASE = {
+    "transfer": "example",
+    "source": "postgres://public.example",
+    "hops": ["clickhouse://warehouse.example"],
+    "key": "id",
+}
+YAML = [block for block in BLOCKS if block.language == "yaml" and "notest" not in block.options]
+
+
+def test_the_site_builds_and_no_link_of_it_leads_nowhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    built = subprocess.run(
+        [*command, "--site-dir", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert {path.stem for path in DOCS.glob("*.md")} == {Path(page).stem for page in pages()}
+    for page in pages():
+        name = "." if page == "index.md" else Path(page).stem
+        html = (tmp_path / name / "index.html").read_text(encoding="utf-8")
+        assert "```" not in html, f"{page}: a code block is not read as one"
+
+
+def test_what_is_not_run_is_known_and_says_why() -> None:
+    left_out = [one for one in BLOCKS if one.language == "console" and "notest" in one.options]
+    found = {page: sum(one.page == page for one in left_out) for page in pages()}
+    for one in left_out:
+        print(f"{one.page}: {one.options['notest']}: {one.commands[0][0]}")
+        assert len(one.options["notest"]) > 10
+    assert {page: number for page, number in found.items() if number} == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    "block", YAML, ids=[f"{one.page}-{number}" for number, one in enumerate(YAML)]
+)
+def test_an_example_of_a_transfer_file_is_one(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, url in (("SALES_PG", "postgresql://h/d"), ("LAKE", "https://h/warehouse")):
+        monkeypatch.setenv(f"TABLEFERRY_CONNECTION_{name}", url)
+    monkeypatch.setenv("ROWS", "1000")
+    given = yaml.safe_load(block.text)
+    whole = "transfer" in given
+    (tmp_path / "t.yaml").write_text(
+        block.text
+        if whole
+        else block.text + yaml.safe_dump({key: BASE[key] for key in BASE if key not in given})
+    )
+    found = load_transfers(tmp_path)
+    assert not found.invalid, [str(one) for one in found.invalid]
+    assert len(found.transfers) == 1
