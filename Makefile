@@ -13,7 +13,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env screenshots test test-soak test-unit lint format audit bench clean constraints system-packages
+.PHONY: help install demo dev env docs screenshots test test-soak test-unit lint format audit bench clean constraints system-packages
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,9 +28,9 @@ $(INSTALLED): pyproject.toml local/pyproject.toml bench/pyproject.toml constrain
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@echo "Installing into .venv (about 1.5 GB)" >&2
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-			--constraint constraints.txt --editable '.[expectations,kubernetes,dev]' --editable ./local --editable ./bench \
+			--constraint constraints.txt --editable '.[expectations,kubernetes,docs,dev]' --editable ./local --editable ./bench \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-			--constraint constraints.txt --editable '.[expectations,kubernetes,dev]' --editable ./local --editable ./bench
+			--constraint constraints.txt --editable '.[expectations,kubernetes,docs,dev]' --editable ./local --editable ./bench
 	@$(BIN)/python -m compileall -q $(ROOMS)
 	@touch $@
 
@@ -70,6 +70,10 @@ lint: install ## Check style and types
 
 format: install ## Format the code
 	@$(BIN)/ruff format $(ROOMS) docker docs tests conftest.py
+
+docs: install ## Build the guide as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 audit: install ## Look up the pinned packages among the known vulnerabilities
 	@.ci/audit $(BIN)/python

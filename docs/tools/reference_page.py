@@ -15,8 +15,8 @@ HEAD = """# Every key of a transfer file
 
 <!-- Made by `python -m docs.tools.reference_page`; a test fails when it is stale. -->
 
-Out of the models that the files are read with; `ferry schema` prints them as a JSON Schema. A scalar that is no
-secret may be a [variable](transfers.md#values-from-the-environment), as `${NAME}`.
+Out of the models that the files are read with; `ferry schema` prints them as a JSON Schema. A value
+that is no secret may be a [variable](transfers.md#values-from-the-environment), as `${NAME}`.
 [Transfer files](transfers.md) has examples.
 """
 
@@ -113,7 +113,7 @@ def _words(field: dict[str, Any]) -> Iterator[str]:
         yield f"list of {items}" if items else "list"
     elif field.get("type") == "object":
         names = field.get("propertyNames", {})
-        values = field.get("additionalProperties")
+        values: Any = field.get("additionalProperties")
         if "const" in names:
             yield f"`{{{names['const']}: {_takes(values)}}}`"
         else:

@@ -76,7 +76,9 @@ class Shell:
             if follows[0] != "echo $?":
                 assert self.status == 0, f"{place}\n{printed}"
         if wanted:
-            assert fits(wanted, printed), f"{place}\n--- the guide says\n{wanted}--- it prints\n{printed}"
+            assert fits(wanted, printed), (
+                f"{place}\n--- the guide says\n{wanted}--- it prints\n{printed}"
+            )
 
     def _run(self, command: str) -> tuple[int, str]:
         """The exit code, and what was printed on both streams."""

@@ -16,6 +16,8 @@ from clickhouse_connect import get_client
 
 from resources.connection import parse_url
 from tableferry_local.stack import Stack
+from tests.guide import blocks
+from tests.integration.guide_shell import Shell
 
 pytestmark = pytest.mark.integration
 
@@ -105,6 +107,19 @@ def test_a_second_run_skips_every_range(demo: tuple[dict[str, str], str]) -> Non
     document = json.loads(again.stdout)
     assert {one["state"] for one in document["ranges"]} == {"skipped_unchanged"}
     assert document["run_ids"] == [], "nothing to do starts no run"
+
+
+@pytest.mark.timeout(1300)
+def test_the_quick_start_goes_on_as_the_guide_says(
+    demo: tuple[dict[str, str], str], tmp_path: Path
+) -> None:
+    environment, _ = demo
+    servers = Stack(environment["TABLEFERRY_LOCAL_STACK"]).environment()
+    shell = Shell(tmp_path, {**environment, **servers}, shared=False)
+    for block in blocks("quick-start.md"):
+        shell.do(block)
+    assert "INSERT" in shell.printed[-1], "the statements of a run"
+    assert "<html" in (tmp_path / "flights.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.timeout(1300)
