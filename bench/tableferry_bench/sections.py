@@ -13,8 +13,8 @@ from tableferry_bench.comparison import Comparison
 from tableferry_bench.results import Case, Result
 from tableferry_bench.statistics import Summary, ratios, summary
 
-BASE = "psql-curl"
-"""What the others are held against, where it took part."""
+BARE = ("psql-curl", "psql-psql", "psql-freebcp", "freebcp-curl", "curl-parquet")
+"""What the others of a route are held against, where it took part."""
 
 
 EXPERIMENTS = {
@@ -111,10 +111,10 @@ def _verdict(verdict: Verdict) -> Section:
 
 def _table(result: Result, workload: str, rows: int, cases: Sequence[Case]) -> list[Section]:
     measured = [one for one in cases if one.summary("seconds")]
-    base = next((one for one in measured if one.contender == BASE), None)
+    bases = {one.route: one for one in measured if one.contender in BARE}
     gives = "yields" if result.kind == "lab" else "proves"
     columns = ["contender", "route", gives, "seconds", "least to most", "rows/s", "MB/s"]
-    columns += [f"by {BASE}"] if base else []
+    columns += ["by the bare pipe"] if bases else []
     columns += ["peak MB", "client CPU s", "server CPU s"]
     lines = []
     for case in measured:
@@ -122,8 +122,8 @@ def _table(result: Result, workload: str, rows: int, cases: Sequence[Case]) -> l
         seconds = case.summary("seconds")
         line.append(_range(seconds.least, seconds.most) if seconds else "")
         line += [_median(case, "rows_per_second"), _median(case, "mb_per_second")]
-        if base:
-            line.append(_ratio(case, base))
+        if bases:
+            line.append(_ratio(case, bases[case.route]) if case.route in bases else "")
         line += [_median(case, name) for name in ("peak_rss_mb", "cpu_client")]
         line.append(_servers(case))
         lines.append(tuple(line))

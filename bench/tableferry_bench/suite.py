@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from resources.errors import InputError, TableferryError
 from tableferry_bench.contenders.base import Contender
 from tableferry_bench.contenders.ferry import FERRIES
+from tableferry_bench.contenders.parquet import CurlParquet
 from tableferry_bench.contenders.peers import PEERS
 from tableferry_bench.contenders.pipes import PIPES
 from tableferry_bench.meter import Finished, require_good, run
@@ -101,7 +102,7 @@ def read_yaml(path: Path, model: type[Model], missing: str) -> Model:
 
 def contenders() -> dict[str, Contender]:
     """All that move a table, by name."""
-    made = (*FERRIES, *(one() for one in PIPES), *(one() for one in PEERS))
+    made = (*FERRIES, *(one() for one in (*PIPES, CurlParquet)), *(one() for one in PEERS))
     return {one.name: one for one in made}
 
 

@@ -19,6 +19,8 @@ from tableferry_bench.servers import Servers
 from tableferry_bench.workloads import Table
 
 POSTGRES_CLICKHOUSE = "PostgreSQL -> ClickHouse"
+POSTGRES_POSTGRES = "PostgreSQL -> PostgreSQL"
+PARQUET_CLICKHOUSE = "Parquet -> ClickHouse"
 POSTGRES_SQLSERVER = "PostgreSQL -> SQL Server"
 SQLSERVER_CLICKHOUSE = "SQL Server -> ClickHouse"
 BOTH_HOPS = "PostgreSQL -> SQL Server -> ClickHouse"
@@ -68,8 +70,7 @@ class Contender(ABC):
     def clean_up(self, servers: Servers, table: Table) -> None:
         """Leave nothing on the servers."""
         for system in servers.settings:
-            if system != "postgres":
-                servers.drop(self.target(servers, table, system))
+            servers.drop(self.target(servers, table, system))
 
     def target(self, servers: Servers, table: Table, system: str = "clickhouse") -> TableRef:
         """The table that it fills."""

@@ -16,17 +16,31 @@ import yaml
 from resources.tables import TableRef
 from tableferry_bench.contenders.base import (
     BOTH_HOPS,
+    PARQUET_CLICKHOUSE,
     POSTGRES_CLICKHOUSE,
+    POSTGRES_POSTGRES,
+    POSTGRES_SQLSERVER,
     SQLSERVER_CLICKHOUSE,
     Contender,
     Outcome,
     private,
 )
+from tableferry_bench.contenders.parquet import parquet_files, write_parquet
 from tableferry_bench.meter import Command, CommandFailed, Finished, require_good, run
 from tableferry_bench.results import Skew
 from tableferry_bench.servers import PREFIX, Servers
 from tableferry_bench.statistics import skew
 from tableferry_bench.workloads import Table
+
+TARGETS = {
+    POSTGRES_CLICKHOUSE: ("clickhouse",),
+    PARQUET_CLICKHOUSE: ("clickhouse",),
+    POSTGRES_POSTGRES: ("postgres",),
+    POSTGRES_SQLSERVER: ("sqlserver",),
+    SQLSERVER_CLICKHOUSE: ("sqlserver", "clickhouse"),
+    BOTH_HOPS: ("sqlserver", "clickhouse"),
+}
+"""The systems that a route goes through, after its source."""
 
 RANGE_PHASES = ("export", "load", "reconcile", "finalise")
 """Of `seconds` in a range's record."""
@@ -47,6 +61,11 @@ class Ferry(Contender):
     first: tuple[tuple[str, ...], ...] = ()
     """Those before, which do not count."""
     options: Mapping[str, str | int] = field(default_factory=dict)
+
+    def set_up(self, servers: Servers, table: Table) -> None:
+        """Write the files that are moved, if it is files."""
+        if self.route == PARQUET_CLICKHOUSE:
+            write_parquet(servers, table)
 
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
         """With no target there, and an event log in which nothing of the transfer is."""
@@ -86,18 +105,17 @@ class Ferry(Contender):
         return Outcome(rows, phases, Skew(len(ranges), by_rows, by_time))
 
     def _declaration(self, servers: Servers, table: Table) -> dict[str, Any]:
-        systems = ["clickhouse"] if self.route == POSTGRES_CLICKHOUSE else ["sqlserver"]
-        if self.route == BOTH_HOPS:
-            systems.append("clickhouse")
-        source = servers.table("postgres", table.name)
+        source, systems = servers.table("postgres", table.name), TARGETS[self.route]
+        of_files = self.route == PARQUET_CLICKHOUSE
         return {
             "transfer": self._transfer(table),
-            "source": reference(source),
+            "source": reference(parquet_files(servers, table) if of_files else source),
             "hops": [
                 {"to": reference(self.target(servers, table, system)), "wire": self.wire}
                 for system in systems
             ],
-            "key": table.key,
+            # each file is a range
+            **({} if of_files else {"key": table.key}),
             **self.declared,
         }
 
@@ -130,7 +148,8 @@ class Ferry(Contender):
 
 def reference(table: TableRef) -> str:
     """As a transfer's file names it."""
-    return f"{table.system}://{table.schema}.{table.name}"
+    between = "/" if table.system == "files" else "."
+    return f"{table.system}://{table.schema}{between}{table.name}"
 
 
 def timeline(home: Path, run_id: str, finished: Finished) -> dict[str, float]:
@@ -193,6 +212,8 @@ FERRIES = (
         declared={"reconcile": "in_flight", "fingerprint": "row_version"},
     ),
     Ferry("ferry-count", COUNT, declared=CHEAP),
+    Ferry("ferry-postgres", CHECKSUM, POSTGRES_POSTGRES),
+    Ferry("ferry-parquet", CHECKSUM, PARQUET_CLICKHOUSE),
     Ferry("ferry-throughput", CHECKSUM, declared={"profile": "throughput"}),
     Ferry("ferry-small-ranges", CHECKSUM, declared=SMALL),
     Ferry("ferry-noop", COUNT, declared=SMALL, first=(("run",),)),

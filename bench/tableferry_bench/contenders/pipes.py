@@ -12,9 +12,11 @@ from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.postgres.ddl import STATEMENTS as POSTGRES
 from resources.sqlserver.bcp import find_tool
 from resources.sqlserver.ddl import STATEMENTS
 from tableferry_bench.contenders.base import (
+    POSTGRES_POSTGRES,
     POSTGRES_SQLSERVER,
     SQLSERVER_CLICKHOUSE,
     Contender,
@@ -46,7 +48,7 @@ class Pipe(Contender):
         plan = _into_clickhouse(self, servers, table)
         script = f'psql -X -q -v ON_ERROR_STOP=1 -c "$COPY" | {CURL}'
         copy = f"COPY (SELECT {_columns(plan)} FROM {qualified(plan.source)}) TO STDOUT"
-        return [_bash(script, servers, self._config(servers, plan), COPY=copy)]
+        return [bash(script, servers, CURL_CONFIG=str(self._config(servers, plan)), COPY=copy)]
 
     def outcome(self, servers: Servers, table: Table, done: Sequence[Finished]) -> Outcome:
         return self.arrived(servers, table)
@@ -82,7 +84,37 @@ class Pull(Pipe):
             f"FROM postgresql({arguments})"
         )
         config = curl_config(servers, self.name, "")
-        return [_bash(CURL, servers, config, stdin=query)]
+        return [bash(CURL, servers, CURL_CONFIG=str(config), stdin=query)]
+
+
+class CopyPipe(Contender):
+    """`psql COPY binary | psql COPY binary`, into a table with its primary key."""
+
+    name = "psql-psql"
+    route = POSTGRES_POSTGRES
+
+    def missing(self, servers: Servers) -> str | None:
+        return super().missing(servers) or needs("bash", "psql")
+
+    def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
+        target = self.target(servers, table, "postgres")
+        plan = planned(servers, servers.table("postgres", table.name), target, table.key)
+        servers.drop(target)
+        for statement in POSTGRES.create_table(plan, target):
+            servers.execute("postgres", statement)
+        psql = "psql -X -q -v ON_ERROR_STOP=1 -c"
+        names = f"({_columns(plan)})"
+        return [
+            bash(
+                f'{psql} "$OUT" | {psql} "$IN"',
+                servers,
+                OUT=f"COPY {qualified(plan.source)} {names} TO STDOUT (FORMAT binary)",
+                IN=f"COPY {qualified(target)} {names} FROM STDIN (FORMAT binary)",
+            )
+        ]
+
+    def outcome(self, servers: Servers, table: Table, done: Sequence[Finished]) -> Outcome:
+        return self.arrived(servers, table, "postgres")
 
 
 class FreebcpIn(Contender):
@@ -193,15 +225,9 @@ def _columns(plan: CopyPlan) -> str:
     return ", ".join(quote("postgres", column.source.name) for column in plan.columns)
 
 
-def _bash(
-    script: str, servers: Servers, config: Path, *, stdin: str = "", **variables: str
-) -> Command:
-    environment = {
-        **servers.environment,
-        **libpq(servers.settings["postgres"]),
-        "CURL_CONFIG": str(config),
-        **variables,
-    }
+def bash(script: str, servers: Servers, *, stdin: str = "", **variables: str) -> Command:
+    """A script that finds PostgreSQL by libpq's variables."""
+    environment = {**servers.environment, **libpq(servers.settings["postgres"]), **variables}
     return Command(["bash", "-o", "pipefail", "-c", script], environment, stdin)
 
 
@@ -249,4 +275,4 @@ def _for_bcp(name: str, type_: str) -> str:
     return quoted
 
 
-PIPES = (Pipe, Pull, FreebcpIn, FreebcpOut)
+PIPES = (Pipe, Pull, CopyPipe, FreebcpIn, FreebcpOut)

@@ -17,7 +17,10 @@ from tableferry_bench.results import Result
 from tests.servers import Servers
 
 ROWS = 700
-ALL = ("ferry", "psql-curl", "clickhouse-pull", "psql-freebcp", "freebcp-curl", "pandas", "sling")
+ALL = (
+    *("ferry", "psql-curl", "clickhouse-pull", "psql-freebcp", "freebcp-curl", "pandas", "sling"),
+    *("ferry-postgres", "psql-psql", "ferry-parquet", "curl-parquet"),
+)
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def test_a_suite_moves_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> N
     cases = {case.contender: case for case in result.cases}
     assert {name: case.failed for name, case in cases.items() if case.failed} == {}
     measured = {name for name, case in cases.items() if case.runs}
-    assert measured >= {"ferry", "psql-curl"}
+    assert measured >= {"ferry", "psql-curl", "ferry-postgres", "ferry-parquet", "curl-parquet"}
     for name in set(ALL) - measured:
         assert cases[name].skipped
     assert all(case.runs[0].rows == ROWS for case in cases.values() if case.runs)
