@@ -22,6 +22,8 @@ ROUTES = {
     "chain": {"sqlserver": "dbo", "clickhouse": "warehouse"},
     "half": {"sqlserver": "dbo"},
     "copy": {"copies": COPIES},
+    "sqlserver_postgres": {"sqlserver": "dbo", "copies": COPIES},
+    "clickhouse_postgres": {"clickhouse": "warehouse", "copies": COPIES},
 }
 ROWS_PER_RANGE, RANGES = 200, 3
 """One range is done, one is under way, and one has not begun, when a command is killed."""

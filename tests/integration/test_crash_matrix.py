@@ -51,6 +51,12 @@ CELLS = [
     *itertools.product(
         ("copy",), ("replace",), (1,), ("during_load", "inside_finalise", "after_commit")
     ),
+    *itertools.product(
+        ("sqlserver_postgres", "clickhouse_postgres"),
+        ("replace",),
+        (2,),
+        ("during_load", "inside_finalise", "after_commit"),
+    ),
 ]
 
 
