@@ -2,11 +2,15 @@
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
 from assets.asset_keys import asset_key
+from assets.code_references import code_reference
 from assets.declaring.manifest import Transfer
+from assets.declaring.yaml_lines import Location, YamlFile
 from assets.planning.resolve import Servers, checks_of, connections_of, resolve_hops
 from assets.running.caller import Caller
 from assets.running.execute import check_tables, execute
@@ -31,18 +35,37 @@ def partitions_of(transfer: Transfer) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=transfer.partitions_name)
 
 
-def source_asset(transfer: Transfer) -> dg.AssetSpec:
+@dataclass(frozen=True)
+class Origin:
+    """Where a transfer is declared."""
+
+    file: YamlFile
+    link: str | None = None
+    """Where people read the files of its folder, see `code_reference`."""
+
+    def metadata(self, *location: int | str) -> dict[str, Any]:
+        """Of the asset that a part of the file declares."""
+        place: Location = location
+        return code_reference(self.file.path, self.file.line(place), self.link)
+
+
+def source_asset(transfer: Transfer, origin: Origin | None = None) -> dg.AssetSpec:
     """The source table as an external asset, so that the lineage shows where the rows come from."""
     return dg.AssetSpec(
         asset_key(transfer.source),
         description=f"`{transfer.source}`: read by Tableferry, never written.",
         group_name=transfer.transfer,
         kinds={transfer.source.system},
-        metadata={"dagster/table_name": f"{transfer.source.schema}.{transfer.source.name}"},
+        metadata={
+            "dagster/table_name": f"{transfer.source.schema}.{transfer.source.name}",
+            **(origin.metadata("source") if origin else {}),
+        },
     )
 
 
-def transfer_assets(transfer: Transfer, caller: Caller | None = None) -> dg.AssetsDefinition:
+def transfer_assets(
+    transfer: Transfer, caller: Caller | None = None, origin: Origin | None = None
+) -> dg.AssetsDefinition:
     """The assets of all hops of one transfer, computed by one op.
 
     The op handles any set of the transfer's ranges in one run, takes each through all selected
@@ -52,9 +75,11 @@ def transfer_assets(transfer: Transfer, caller: Caller | None = None) -> dg.Asse
     Args:
         transfer: the declaration.
         caller: who runs them in this process, if it has something to hand over or to be told.
+        origin: where it is declared, if it is in a file.
     """
     partitions = partitions_of(transfer)
     tables = [transfer.source, *(hop.to for hop in transfer.hops)]
+    window = transfer.fresh_for
     specs = [
         dg.AssetSpec(
             asset_key(hop.to),
@@ -65,9 +90,13 @@ def transfer_assets(transfer: Transfer, caller: Caller | None = None) -> dg.Asse
             kinds={hop.to.system},
             owners=transfer.owners,
             tags=transfer.tags,
-            metadata={"dagster/table_name": f"{hop.to.schema}.{hop.to.name}"},
+            metadata={
+                "dagster/table_name": f"{hop.to.schema}.{hop.to.name}",
+                **(origin.metadata("hops", number) if origin else {}),
+            },
+            freshness_policy=dg.FreshnessPolicy.time_window(window) if window else None,
         )
-        for before, hop in zip(tables, transfer.hops, strict=False)
+        for number, (before, hop) in enumerate(zip(tables, transfer.hops, strict=False))
     ]
     with warnings.catch_warnings():
         # partitioned checks are a preview in this version of Dagster; the version is pinned

@@ -9,10 +9,10 @@ import dagster as dg
 
 from assets.declaring.transfer_files import TransferFolder, load_transfers
 from assets.running.caller import Caller
-from assets.transfer import source_asset, transfer_assets
+from assets.transfer import Origin, source_asset, transfer_assets
 from pipelines.jobs import check_job, move_job
 from pipelines.schedules import check_schedule, transfer_schedule
-from pipelines.settings import resources, transfers_folder
+from pipelines.settings import resources, transfers_folder, transfers_link
 from sensors.alerts import check_alert, failure_alert
 from sensors.failed_ranges import failed_ranges_sensor
 from sensors.invalid_files import invalid_definitions
@@ -41,11 +41,16 @@ def build(
     declared = declared or load_transfers(transfers_folder())
     transfers = declared.transfers
     callers = callers or {}
-    assets = {name: transfer_assets(one, callers.get(name)) for name, one in transfers.items()}
+    link = transfers_link()
+    origins = {name: Origin(file, link) for name, file in declared.files.items()}
+    assets = {
+        name: transfer_assets(one, callers.get(name), origins.get(name))
+        for name, one in transfers.items()
+    }
     targets = {key for definition in assets.values() for key in definition.keys}
     # a source of several transfers is shown in the group of the first
-    specs = map(source_asset, reversed(transfers.values()))
-    sources = {spec.key: spec for spec in specs if spec.key not in targets}
+    specs = [source_asset(one, origins.get(name)) for name, one in transfers.items()]
+    sources = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
     good = dg.Definitions(
         assets=[*assets.values(), *sources.values()],
         jobs=[
@@ -70,7 +75,7 @@ def build(
         resources=resources() if servers is None else servers,
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(good, invalid_definitions(declared.invalid))
+    return dg.Definitions.merge(good, invalid_definitions(declared.invalid, link))
 
 
 @dg.definitions

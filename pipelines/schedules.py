@@ -1,8 +1,13 @@
 """Schedules out of the transfers' `schedule` lines."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 
+from assets.asset_keys import asset_key
+from assets.declaring.freshness import GRACE, longest_pause
 from assets.declaring.manifest import Transfer
+from assets.log.ledger import latest_materialization
 from assets.log.records import Reason
 from assets.planning.decisions import decisions
 from assets.planning.resolve import Servers, connections_of
@@ -28,7 +33,11 @@ def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
 
 
 def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
-    """At each tick, plan the transfer and run the ranges that need it."""
+    """At each tick, plan the transfer and run the ranges that need it.
+
+    Where none does, and the targets would otherwise count as stale before the next tick, the last
+    range is run: it is found unchanged, which is recorded. Dagster looks at nothing else.
+    """
 
     @dg.schedule(
         name=schedule_name(transfer.transfer),
@@ -51,7 +60,9 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
             if found.reason is not Reason.UNCHANGED
         }
         if not todo:
-            return dg.SkipReason(f"all {len(plan.ranges)} ranges are unchanged")
+            if not _becomes_stale(transfer, cron, context.instance):
+                return dg.SkipReason(f"all {len(plan.ranges)} ranges are unchanged")
+            todo = {[*plan.ranges][-1]}
         apply_growth(plan, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         return run_requests(
@@ -59,3 +70,13 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         )
 
     return tick
+
+
+def _becomes_stale(transfer: Transfer, cron: str, instance: dg.DagsterInstance) -> bool:
+    """Whether a target will count as stale at the next tick, or before its run has begun."""
+    if transfer.fresh_for is None:
+        return False
+    found = [latest_materialization(instance, asset_key(hop.to)) for hop in transfer.hops]
+    oldest = min((one.timestamp if one else 0.0) for one in found)
+    now_old = datetime.now(UTC) - datetime.fromtimestamp(oldest, UTC)
+    return now_old + longest_pause(cron) + GRACE / 2 > transfer.fresh_for

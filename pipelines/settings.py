@@ -12,12 +12,18 @@ from resources.connections import connection_names, names_file, set_variable, sy
 from resources.registry import system
 
 TRANSFERS = "TABLEFERRY_TRANSFERS"
+TRANSFERS_LINK = "TABLEFERRY_TRANSFERS_LINK"
 
 
 def transfers_folder() -> Path:
     """The folder of YAML files: `TABLEFERRY_TRANSFERS`, or the shipped transfers."""
     given = os.environ.get(TRANSFERS)
     return Path(given) if given else Path(__file__).parent / "transfers"
+
+
+def transfers_link() -> str | None:
+    """Where people read these files, if that is another place, see `code_reference`."""
+    return os.environ.get(TRANSFERS_LINK) or None
 
 
 def resources() -> dict[str, dg.ConfigurableResource]:

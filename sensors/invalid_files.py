@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from assets.code_references import code_reference
 from assets.declaring.transfer_files import InvalidFile, invalid_file
 
 GROUP = "invalid_transfers"
@@ -24,23 +25,28 @@ def invalid_assets(files: Sequence[InvalidFile]) -> dict[dg.AssetKey, InvalidFil
     return found
 
 
-def invalid_definitions(files: Sequence[InvalidFile]) -> dg.Definitions:
+def invalid_definitions(files: Sequence[InvalidFile], link: str | None = None) -> dg.Definitions:
     """One asset per file, that says what is wrong, its failed check, and the sensor that fails it.
 
     A definition has no state of its own in Dagster. So the sensor records each check as failed
     when the code location has loaded; executing the check reads the file again.
+
+    Args:
+        files: the invalid ones.
+        link: where people read them, see `code_reference`.
     """
     if not files:
         return dg.Definitions()
     assets = invalid_assets(files)
     return dg.Definitions(
-        assets=[_spec(key, file) for key, file in assets.items()],
+        assets=[_spec(key, file, link) for key, file in assets.items()],
         asset_checks=[_check(key, file) for key, file in assets.items()],
         sensors=[_sensor(assets)],
     )
 
 
-def _spec(key: dg.AssetKey, file: InvalidFile) -> dg.AssetSpec:
+def _spec(key: dg.AssetKey, file: InvalidFile, link: str | None) -> dg.AssetSpec:
+    first = file.problems[0]
     lines = "\n".join(
         f"- {'' if one.path == file.path else f'{one.path.name} '}line {one.line}: {one.message}"
         for one in file.problems
@@ -50,7 +56,11 @@ def _spec(key: dg.AssetKey, file: InvalidFile) -> dg.AssetSpec:
         group_name=GROUP,
         description=f"**`{file.path.name}` is not a valid transfer, and was left out.**\n\n{lines}"
         "\n\nMend the file, then reload the code location.",
-        metadata={"file": dg.MetadataValue.path(file.path), "problems": _table(file)},
+        metadata={
+            "file": dg.MetadataValue.path(file.path),
+            "problems": _table(file),
+            **code_reference(first.path, first.line, link),
+        },
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,6 +14,7 @@ from pydantic import (
 )
 
 from assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
+from assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age, fresh_for
 from assets.declaring.profiles import DEFAULT, PROFILES, profile
 from assets.declaring.rules import Several, column_problems, hop_problems
 from assets.declaring.sections import (
@@ -37,6 +39,7 @@ from resources.tables import TableRef
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
 FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
+FreshnessInput = Literal["schedule", "none"] | Annotated[str, Field(pattern=AGE)]
 MissingPolicy = Literal["keep", "delete"]
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
 
@@ -118,6 +121,9 @@ class Transfer(Section):
     """Cron line (UTC): plan, and run what changed."""
     check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
     """Cron line (UTC): reconcile the committed ranges, move nothing."""
+    freshness: str = BY_SCHEDULE
+    """How old the newest range may be before Dagster calls the targets stale: as the schedule has
+    it, an age such as 36h or 7d, or none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -251,9 +257,27 @@ class Transfer(Section):
             raise ValueError(f"the key {key!r} should not be excluded")
         return value
 
+    @field_validator("freshness", mode="before", json_schema_input_type=FreshnessInput)
+    @classmethod
+    def check_freshness(cls, value: object) -> object:
+        if value in (BY_SCHEDULE, NEVER_STALE):
+            return value
+        try:
+            given = age(str(value))
+        except ValueError as error:
+            raise ValueError(f"{error}".replace("an age", "schedule, none or an age", 1)) from None
+        if not given:
+            raise ValueError("should be longer than nothing")
+        return value
+
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""
         return self.checks.get(name, CheckSpec())
+
+    @property
+    def fresh_for(self) -> timedelta | None:
+        """How long its targets count as fresh after their newest range; None: nobody asks."""
+        return fresh_for(self.freshness, self.schedule)
 
     @property
     def suite(self) -> tuple[ExpectationSpec, ...]:

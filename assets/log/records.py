@@ -23,6 +23,7 @@ VERSION = "tableferry/data_version"
 """Tag of observations; Dagster's own would make them versions of the asset."""
 
 COLUMN_SCHEMA = "dagster/column_schema"
+COLUMN_LINEAGE = "dagster/column_lineage"
 NOT_COMMITTED = "ranges_not_committed"
 """Metadata of the checks of a whole table: how many ranges it lacks."""
 ROWS_SINCE = "source_rows_since"
@@ -157,6 +158,8 @@ class RangeRecord:
     """Values changed by an `on_overflow` opt-in, per column."""
     schema: dg.TableSchema | None = None
     """The columns that were written."""
+    lineage: dg.TableColumnLineage | None = None
+    """Where they come from."""
     shadow: str | None = None
     """Identity of the table that a swap gathered the range in."""
     rejected: str | None = None
@@ -194,6 +197,8 @@ class RangeRecord:
             found["error"] = self.error
         if self.schema:
             found[COLUMN_SCHEMA] = self.schema
+        if self.lineage and self.state.settled:
+            found[COLUMN_LINEAGE] = self.lineage
         if self.shadow:
             found["shadow"] = self.shadow
         if self.rejected:

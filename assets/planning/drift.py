@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from assets.asset_keys import asset_key
 from assets.declaring.manifest import DriftPolicy
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
@@ -165,4 +166,15 @@ def column_schema(plan: CopyPlan) -> dg.TableSchema:
             )
             for column in plan.columns
         ]
+    )
+
+
+def column_lineage(plan: CopyPlan) -> dg.TableColumnLineage:
+    """Which column of the hop's source each of its columns comes from."""
+    source = asset_key(plan.source)
+    return dg.TableColumnLineage(
+        {
+            column.target.name: [dg.TableColumnDep(source, column.source.name)]
+            for column in plan.columns
+        }
     )

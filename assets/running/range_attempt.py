@@ -7,7 +7,7 @@ from typing import Any
 
 from assets.log.records import RangeRecord, State
 from assets.log.writer import Writer
-from assets.planning.drift import column_schema
+from assets.planning.drift import column_lineage, column_schema
 from assets.planning.resolve import Hop
 from assets.running.source_state import Reading
 from assets.running.work import Work
@@ -94,6 +94,24 @@ class RangeAttempt:
             source_server=self.work.identities[plan.source.connection],
             target_server=self.work.identities[plan.target.connection],
             attempts=self.number,
-            schema=column_schema(plan),
+            **self._columns,
             **more,
         )
+
+    def record_of_skip(self) -> RangeRecord:
+        """The same of rows that stay as they are.
+
+        Of columns, Dagster shows what an asset's newest materialization says. So the last ranges
+        of a run say it, one per worker, as any of these may end last; all would fill the event log.
+        """
+        last = list(self.work.plan.ranges)[-self.work.workers :]
+        return self.record(
+            State.SKIPPED_UNCHANGED,
+            rows=self.reading.fingerprint.rows,
+            **(self._columns if self.name in last else {}),
+        )
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        plan = self.hop.plan
+        return {"schema": column_schema(plan), "lineage": column_lineage(plan)}

@@ -158,7 +158,7 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
 def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...]) -> Outcome:
     """Record a range that was not moved, with what its checks found."""
     failed = blocking_failures(attempt.work, verdicts)
-    record = attempt.record(State.SKIPPED_UNCHANGED, rows=attempt.reading.fingerprint.rows)
+    record = attempt.record_of_skip()
     found = []
     if not failed:
         done = {verdict.check for verdict in verdicts}

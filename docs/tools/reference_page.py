@@ -47,6 +47,7 @@ MORE = {
     "on_schema_drift": "concepts.md#schema-drift",
     "schedule": "schedules.md",
     "check_schedule": "schedules.md",
+    "freshness": "schedules.md#freshness",
     "wire": "routes.md#wires",
 }
 """Where a key is explained at length."""

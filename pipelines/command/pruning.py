@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from pipelines.command.shell import as_json, print_json, user_errors
-
-_AGE = re.compile(r"(\d+)\s*([hdw])")
-_SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
 
 
 def age(text: str) -> float:
@@ -18,12 +13,13 @@ def age(text: str) -> float:
     Raises:
         InputError: it is none.
     """
+    from assets.declaring import freshness
     from resources.errors import InputError
 
-    found = _AGE.fullmatch(text.strip().lower())
-    if found is None:
-        raise InputError(f"--keep should be an age, as 36h, 90d or 12w; found {text!r}")
-    return float(int(found[1]) * _SECONDS[found[2]])
+    try:
+        return freshness.age(text).total_seconds()
+    except ValueError as error:
+        raise InputError(f"--keep {error}") from None
 
 
 @click.command()

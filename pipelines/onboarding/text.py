@@ -27,6 +27,7 @@ USUAL = """\
 # owners: ["team:sales"]
 # schedule: "0 2 * * *"       # UTC: move what changed
 # check_schedule: "0 6 * * 0" # UTC: compare, move nothing
+# freshness: schedule         # stale an hour after a tick was due; 36h, 7d or none
 """
 
 DEFAULTS_TEXT = """\

@@ -114,6 +114,8 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + 'schedule: "every day"\n', 7, "schedule: should be a cron line"),
         (GOOD + 'schedule: "* * * * * *"\n', 7, "schedule: should be a cron line"),
         (GOOD + 'check_schedule: "0 0 31 2 *"\n', 7, "check_schedule: should be a cron line"),
+        (GOOD + "freshness: often\n", 7, "freshness: should be schedule, none or an age, as 36h"),
+        (GOOD + "freshness: 0d\n", 7, "freshness: should be longer than nothing"),
         (GOOD + 'owners: ["team:x", "sales team"]\n', 7, "owners.1: should be an e-mail"),
         (GOOD + 'tags:\n  team: sales\n  "a b": c\n', 9, "tags.a b: should be 1 to 63"),
         (GOOD + 'tags: {team: "a b"}\n', 7, "tags.team: should be at most 63"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -177,3 +178,71 @@ def test_what_loads_can_be_defined(
                 yaml.safe_dump(one, allow_unicode=True), encoding="utf-8"
             )
             build(load_transfers(Path(folder))).get_repository_def().load_all_definitions()
+
+
+def test_an_asset_refers_to_the_line_that_declares_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "two.yaml").write_text(
+        "# of two hops\ntransfer: two\nsource: postgres://public.two\nkey: id\nhops:\n"
+        "  - sqlserver://dbo.two\n  - to: clickhouse://warehouse.two\n",
+        encoding="utf-8",
+    )
+    (folder / "bad.yaml").write_text("transfer: bad\nnonsense: 1\n", encoding="utf-8")
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", folder.name)
+    expected = {
+        "postgres/public/two": ("two.yaml", 3),
+        "sqlserver/dbo/two": ("two.yaml", 6),
+        "clickhouse/warehouse/two": ("two.yaml", 7),
+        "invalid_transfers/bad": ("bad.yaml", 1),
+    }
+
+    def references() -> dict[str, str]:
+        graph = build().resolve_asset_graph()
+        found = {}
+        for key in expected:
+            metadata = graph.get(dg.AssetKey(key.split("/"))).metadata
+            (reference,) = metadata["dagster/code_references"].code_references
+            found[key] = reference.source
+        return found
+
+    assert references() == {
+        key: f"{folder / name}:{line}" for key, (name, line) in expected.items()
+    }, "by absolute path, whatever folder Dagster runs in"
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS_LINK", "https://github.com/acme/moves/blob/main/t/")
+    assert references() == {
+        key: f"https://github.com/acme/moves/blob/main/t/{name}#L{line}"
+        for key, (name, line) in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "hours"),
+    [
+        ("", None),
+        ('schedule: "0 2 * * *"', 25),
+        ('schedule: "*/15 * * * *"', 1.25),
+        ('schedule: "30 6 * * 1-5"', 73),
+        ('schedule: "* 9-17 * * 1-5"', 64 + 1 / 60),
+        ('schedule: "0 0 1 * *"', 31 * 24 + 1),
+        ('schedule: "0 0 29 2 *"', 1461 * 24 + 1),
+        ('schedule: "@weekly"', 169),
+        ('schedule: "0 2 * * *"\nfreshness: none', None),
+        ('schedule: "0 2 * * *"\nfreshness: 7d', 168),
+        ("freshness: 36h", 36),
+        ('check_schedule: "0 2 * * *"', None),
+    ],
+)
+def test_targets_are_fresh_for_as_long_as_the_schedule_pauses(
+    folder: Path, lines: str, hours: float | None
+) -> None:
+    with (folder / "t.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"{lines}\n")
+    graph = build().resolve_asset_graph()
+    policy = graph.get(dg.AssetKey(["clickhouse", "warehouse", "t"])).freshness_policy
+    if hours is None:
+        assert policy is None
+    else:
+        assert policy == dg.FreshnessPolicy.time_window(timedelta(hours=hours))
+    assert graph.get(dg.AssetKey(["postgres", "public", "t"])).freshness_policy is None, "unknown"

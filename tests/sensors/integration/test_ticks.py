@@ -161,6 +161,34 @@ def test_a_server_that_is_down_skips_the_tick_and_names_it(
     assert "secret" not in found.skip_message
 
 
+def test_a_table_that_never_changes_stays_fresh(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule='"0 3 * * *"', freshness="1h")
+    assert one.run().good
+    found = schedule_tick(one, "schedule")
+    instance = one.session.instance
+    last = instance.get_dynamic_partitions(f"{one.table}_ranges")[-1]
+    assert spans(found) == [(last, last)], (
+        "none has changed, but a day without an event is too long"
+    )
+    launch(one, found, move_job_name(one.table))
+    asset = dg.AssetKey(["clickhouse", "warehouse", one.table])
+    (newest,) = instance.fetch_materializations(asset, limit=1).records
+    event = newest.asset_materialization
+    assert event is not None
+    assert event.partition == last
+    assert event.metadata["tableferry/state"].value == "skipped_unchanged"
+    schema, lineage = (
+        event.metadata[f"dagster/column_{name}"].value for name in ("schema", "lineage")
+    )
+    source = dg.AssetKey(["postgres", "public", one.table])
+    assert [column.name for column in schema.columns] == ["id", "name", "amount"]
+    assert lineage.deps_by_column == {
+        name: [dg.TableColumnDep(source, name)] for name in ("id", "name", "amount")
+    }
+    one.declare(HOPS, ranges="{rows: 25}", schedule='"0 3 * * *"', freshness="none")
+    assert not schedule_tick(one, "schedule").run_requests
+
+
 def test_a_schedule_runs_what_changed_and_nothing_else(ferry: Make) -> None:
     one = ferry(
         HOPS, *TABLE, ranges="{rows: 25}", schedule='"0 3 * * *"', check_schedule='"0 5 * * 0"'
