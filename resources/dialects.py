@@ -41,9 +41,9 @@ def predicate(column: Column, key_range: KeyRange, system: str) -> str:
         return f"{name} IS NULL"
     if key_range.kind == "file":
         return dialect.of_file(name, str(key_range.lower), column)
-    subject, conditions = dialect.in_key_order(name, key_range.kind), []
+    conditions = []
     if key_range.lower is not None:
-        conditions.append(f"{subject} >= {dialect.bound(key_range.lower, column)}")
+        conditions.append(dialect.not_below(name, column, key_range.kind, key_range.lower))
     if key_range.upper is not None:
-        conditions.append(f"{subject} < {dialect.bound(key_range.upper, column)}")
+        conditions.append(dialect.below(name, column, key_range.kind, key_range.upper))
     return " AND ".join(conditions) or f"{name} IS NOT NULL"

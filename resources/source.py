@@ -71,6 +71,21 @@ class Source:
         """The columns that an index begins with, those of unique ones first, as far as known."""
         return ()
 
+    def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
+        """Whether an index serves the order of a key that is a text; also of a view, of which
+        nobody knows.
+
+        Args:
+            endpoint: where the table is.
+            table: the table or view.
+            key: its key, as `Endpoint.columns` found it.
+        """
+        return key.name in self.leading(endpoint, table)
+
+    def index_of_order(self, table: TableRef, key: Column) -> str | None:
+        """What would make an index serve that order: a statement, or words."""
+        return None
+
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
     ) -> tuple[int, Sequence[object]]:

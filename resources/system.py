@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from resources.digest.fields import Field
 from resources.errors import InputError
 from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind
-from resources.plan import Format, WireFormat
+from resources.plan import CopyPlan, Format, WireFormat
 from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.target import Target
@@ -49,21 +49,35 @@ class Dialect:
         """A text constant."""
         return "'" + text.replace("'", "''") + "'"
 
-    def in_key_order(self, name: str, kind: KeyKind) -> str:
-        """A key that compares as ranges are cut: uuids bytewise.
+    ordered_texts: Collection[str] = ()
+    """The types of texts, by `ColumnType.name`, that `in_key_order` orders by their UTF-8 bytes."""
+
+    def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
+        """A key that compares as ranges are cut: uuids bytewise, texts as `keys.text` says.
 
         Args:
             name: the quoted column.
+            column: the same, for its type and collation.
             kind: of the key.
         """
         return name
 
+    def below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:
+        """The condition that a key is below a bound."""
+        return f"{self.in_key_order(name, column, kind)} < {self.bound(bound, column)}"
+
+    def not_below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:
+        """The condition that a key is a bound, or above it."""
+        return f"{self.in_key_order(name, column, kind)} >= {self.bound(bound, column)}"
+
     def key_value(self, name: str, column: Column, kind: KeyKind) -> str:
         """A key as statistics read it: in key order, instants as wall clocks in UTC."""
-        return self.in_key_order(name, kind)
+        return self.in_key_order(name, column, kind)
 
     def key_extent(self, name: str, column: Column, kind: KeyKind) -> str:
         """A key as MIN and MAX take it."""
+        if kind == "text":
+            return self.in_key_order(name, column, kind)
         return f"CAST({name} AS char(36))" if kind == "uuid" else name
 
     def bound(self, bound: Bound, column: Column) -> str:
@@ -208,6 +222,9 @@ class Loader:
     options: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
     """Of a hop: which of `engine`, `order_by`, `partition_by` mean something there, each with what
     says why a value cannot be, or None."""
+    orders_key: Callable[[CopyPlan], bool] = lambda plan: True
+    """Whether the table that is made for a plan has an index for the order of a key that is a
+    text."""
     require_tools: Callable[[Any, WireFormat], None] = lambda resource, wire: None
     """Raises `InputError` if a tool that takes the wire format is not installed."""
 

@@ -109,6 +109,8 @@ class Column:
     """1-based position in the primary key, or None."""
     own_type: str | None = field(default=None, repr=False, compare=False)
     """What a statement would call the type, where `type` only says what kind of a type it is."""
+    collation: str | None = field(default=None, repr=False, compare=False)
+    """How the server itself orders a text, in its own words; None where nobody asked."""
 
 
 def staging_name(target: TableRef, range_name: str) -> str:

@@ -82,8 +82,8 @@ class Transfer(Section):
     one that meets it no more leaves the target with the next run of its range. A view as `source`
     goes further: it may join and compute."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
-    """Integer, date, timestamp or uuid column that the ranges are cut by; of a composite primary
-    key the first. Of files, none."""
+    """Integer, date, timestamp, uuid or text column that the ranges are cut by; of a composite
+    primary key the first. Of files, none."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
     """How the table is cut into key ranges, the unit of work, retry, proof and commit."""
     write: WriteMode = "replace"

@@ -13,6 +13,7 @@ from resources.errors import InputError
 from resources.keys.kind import from_number, largest_number, to_bound, to_number
 from resources.keys.range import KeyKind
 from resources.keys.statistics import KeyStatistics
+from resources.keys.text import problem as text_problem
 
 MAX_RANGES = 2000
 """An event of a range costs about 25 ms in Dagster's storage; 200 to 500 ranges are comfortable."""
@@ -100,9 +101,11 @@ def bounds_problems(bounds: Sequence[Any], measures: Mapping[str, Any]) -> list[
             f"found {len(bounds)}"
         )
     kinds = {kind: numbers for kind in KINDS if (numbers := _numbers(bounds, kind)) is not None}
+    if not kinds and _texts(bounds):
+        return [*found, *_text_problems(bounds, measures)]
     if not kinds:
-        found.append("bounds should all be integers, dates and timestamps, or uuids")
-    elif not any(all(a < b for a, b in pairwise(numbers)) for numbers in kinds.values()):
+        found.append("bounds should all be integers, dates and timestamps, uuids, or texts")
+    elif not any(_ascending(one) for one in [*kinds.values(), _texts(bounds)]):
         found.append(f"bounds overlap: {list(bounds)} should be strictly ascending")
     width = measures.get("width")
     if kinds and isinstance(width, str) and "timestamp" not in kinds:
@@ -110,6 +113,23 @@ def bounds_problems(bounds: Sequence[Any], measures: Mapping[str, Any]) -> list[
     if width is not None and set(kinds) == {"uuid"}:
         found.append("a uuid key cannot be cut by width; give rows or count")
     return found
+
+
+def _ascending(bounds: Sequence[Any]) -> bool:
+    return bool(bounds) and all(a < b for a, b in pairwise(bounds))
+
+
+def _texts(bounds: Sequence[Any]) -> Sequence[str]:
+    """The bounds, if all are texts."""
+    return bounds if all(isinstance(one, str) for one in bounds) else ()
+
+
+def _text_problems(bounds: Sequence[str], measures: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"bound {one!r} {why}" for one in bounds if (why := text_problem(one)))
+    if not _ascending(bounds):
+        yield f"bounds overlap: {list(bounds)} should be strictly ascending, by code points"
+    if "width" in measures or "count" in measures:
+        yield "bounds that are texts go alone: they are no span to divide"
 
 
 def _numbers(bounds: Sequence[Any], kind: KeyKind) -> list[int] | None:

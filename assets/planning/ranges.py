@@ -9,6 +9,7 @@ from statistics import median_low
 from typing import Any
 
 from assets.planning.boundaries import MAX_RANGES, CutRules, first_cuts, growth_cuts, limit
+from assets.planning.text_boundaries import first_text_cuts, growth_text_cuts
 from resources.errors import InputError
 from resources.keys.kind import from_number, key_kind, to_bound, to_number
 from resources.keys.range import Bound, KeyKind, KeyRange
@@ -40,8 +41,9 @@ def plan_ranges(
 
     The first range is open below. The last one is open above and starts beyond the largest key, so
     that it is empty until the table grows; where no larger key is possible, there is no such
-    range. A range for NULL follows if the key may be NULL. An empty table has the single range
-    `..`, unless its cuts are declared.
+    range. Of texts, of which nobody can tell what comes next, it holds the largest keys instead. A
+    range for NULL follows if the key may be NULL. An empty table has the single range `..`, unless
+    its cuts are declared.
 
     Args:
         stats: The keys' distribution; poor estimates cost balance only.
@@ -55,7 +57,11 @@ def plan_ranges(
     Raises:
         InputError: the spec does not fit the key's kind, or makes more than `MAX_RANGES` ranges.
     """
-    cuts = first_cuts(stats, CutRules.read(spec, kind, digits))
+    cuts: Sequence[Bound | int]
+    if kind == "text":
+        cuts = first_text_cuts(stats, spec)
+    else:
+        cuts = first_cuts(stats, CutRules.read(spec, kind, digits))
     ranges = _between([None, *cuts, None], KeyRange(kind, digits=digits))
     if stats.nullable:
         ranges.append(KeyRange(kind, null=True, digits=digits))
@@ -73,7 +79,8 @@ def extend_ranges(
 
     If there are keys in the open top range, it is retired, and finite ranges and a new, empty open
     top take its place. The last finite one is as wide as a full range should need, so that further
-    small growth falls into it. Declared cuts are a promise, which only a changed declaration
+    small growth falls into it. Texts are cut only when the open range has more rows than a range
+    should have. Declared cuts are a promise, which only a changed declaration
     extends.
 
     Args:
@@ -88,14 +95,17 @@ def extend_ranges(
     """
     if not existing:
         return RangeGrowth((), (), tuple(plan_ranges(stats, spec, kind, digits)))
-    rules = CutRules.read(spec, kind, digits)
     top = _top(existing)
     # names of two styles would not sort in key order
     style = replace(top, full_width=any(key_range.full_width for key_range in existing))
     finite = [r for r in existing if not r.null and r.upper is not None]
-    if top.lower is None:
-        cuts = first_cuts(stats, rules)
+    cuts: Sequence[Bound | int]
+    if kind == "text":
+        cuts = growth_text_cuts(stats, spec, top.lower)
+    elif top.lower is None:
+        cuts = first_cuts(stats, CutRules.read(spec, kind, digits))
     else:
+        rules = CutRules.read(spec, kind, digits)
         cuts = growth_cuts(stats, rules, to_number(top.lower), _typical_width(finite))
     limit(len(existing) + len(cuts))
     retire = (top,) if cuts else ()
@@ -138,7 +148,11 @@ def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
     if text in ranges or not ranges:
         return text if text in ranges else None
     kind = next(iter(ranges.values())).kind
-    if kind == "file":
+    if kind == "text":
+        plain = {f"{_shown(one.lower)}..{_shown(one.upper)}": name for name, one in ranges.items()}
+        if text.replace(" .. ", "..") in plain:
+            return plain[text.replace(" .. ", "..")]
+    if kind in ("text", "file"):
         return next((name for name, one in ranges.items() if one.contains(text)), None)
     written = text.rpartition(":")[2].replace(",", "") if kind == "integer" else text
     lower, dots, upper = written.partition("..")
@@ -151,6 +165,10 @@ def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
         if not key_range.null and (same or (not dots and key_range.contains(bounds[0]))):
             return name
     return None
+
+
+def _shown(bound: Bound | None) -> str:
+    return "" if bound is None else str(bound)
 
 
 def top_bound(existing: Sequence[KeyRange]) -> Bound | None:

@@ -14,6 +14,7 @@ from assets.declaring.manifest import Transfer
 from assets.log import ledger
 from assets.log.records import Reason, State
 from assets.planning.decisions import decisions
+from assets.planning.key_order import order_notes
 from assets.planning.ranges import find_range
 from assets.planning.resolve import Hop, require_servers, resolve_hops
 from assets.planning.transfer_plan import (
@@ -78,7 +79,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
                 planned, hop, servers, instance, force=force
             ).items()
         ],
-        _notes(planned),
+        [*_notes(planned), *order_notes(planned.hops, servers)],
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from assets.planning.resolve import Servers, as_source
 from resources.catalog import TableSize
 from resources.errors import ColumnsRefused, InputError
-from resources.keys.kind import key_kind
+from resources.keys.kind import is_text_key, key_kind
 from resources.plan import CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -125,7 +125,8 @@ def choose_key(
     """The column to cut ranges by.
 
     A primary key's first column of a type with an order, else another column that an index begins
-    with. What no index begins with would make every range a scan of the whole table.
+    with; a text only if it is the primary key. What no index begins with would make every range a
+    scan of the whole table.
 
     Args:
         columns: of the table.
@@ -135,14 +136,20 @@ def choose_key(
     Returns:
         Its name or None, why, and all columns that could be it.
     """
-    possible = [column for column in columns if not column.generated and _orderable(column, of)]
+    composite = sum(1 for column in columns if column.primary_key) > 1
+    # a text that is no whole primary key is rather what rows have in common
+    possible = [
+        one
+        for one in columns
+        if not one.generated and _orderable(one, of)
+        if not is_text_key(one, of) or (one.primary_key and not composite)
+    ]
     primary = sorted(
         (one for one in possible if one.primary_key), key=lambda one: one.primary_key or 0
     )
     by_name = {one.name: one for one in possible}
     indexed = [by_name[name] for name in leading if name in by_name]
     keys = tuple(dict.fromkeys([*primary, *indexed, *possible]))
-    composite = sum(1 for column in columns if column.primary_key) > 1
     if primary and primary[0].primary_key == 1:
         why = "the first column of the primary key" if composite else "the primary key"
         return primary[0].name, why, keys

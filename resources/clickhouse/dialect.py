@@ -23,7 +23,9 @@ class ClickHouseDialect(Dialect):
         """Backslashes are escapes."""
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
-    def in_key_order(self, name: str, kind: KeyKind) -> str:
+    ordered_texts = ("String",)
+
+    def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
         """UUID is ordered by its second half first, so uuids compare as text."""
         return f"toString({name})" if kind == "uuid" else name
 

@@ -39,8 +39,13 @@ class ClickHouseSource(Source):
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """The first of the sorting key."""
-        found = endpoint.query(f"SELECT splitByString(', ', sorting_key)[1] {_of(table)}")
-        return [name for (name,) in found if name]
+        bare = "trim(BOTH '()' FROM sorting_key)"  # newer releases show the parentheses
+        found = endpoint.query(f"SELECT splitByString(', ', {bare})[1] {_of(table)}")
+        return [name.strip("`") for (name,) in found if name]
+
+    def index_of_order(self, table: TableRef, key: Column) -> str | None:
+        """The sorting key is declared for good."""
+        return f"a table with ORDER BY ({quote('clickhouse', key.name)}, ...)"
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str

@@ -9,7 +9,7 @@ from resources import registry
 from resources.errors import InputError
 from resources.keys.range import Bound, KeyKind
 from resources.tables import Column
-from resources.types.kinds import Date, Integer, Timestamp, Uuid
+from resources.types.kinds import Date, Integer, Text, Timestamp, Uuid
 from resources.types.type_map import ColumnType
 
 LARGEST = {3: 255, 5: 2**15 - 1, 10: 2**31 - 1, 19: 2**63 - 1, 20: 2**64 - 1}
@@ -26,12 +26,13 @@ def key_kind(column: Column, system: str) -> tuple[KeyKind, int]:
     The key that a system brings along itself tells the file that a row is of.
 
     Raises:
-        InputError: its type has no order that all systems agree on, for example text.
+        InputError: its type has no order that all systems agree on, for example a float.
     """
     source = registry.system(system).source
     if source is not None and source.own_key == column.name:
         return "file", DEFAULT_DIGITS
-    match registry.system(system).types.read(column.type):
+    own = registry.system(system)
+    match own.types.read(column.type):
         case ColumnType(kind=Integer(high=high)):
             return "integer", len(str(high))
         case ColumnType(kind=Date()):
@@ -40,10 +41,20 @@ def key_kind(column: Column, system: str) -> tuple[KeyKind, int]:
             return "timestamp", DEFAULT_DIGITS
         case ColumnType(kind=Uuid()):
             return "uuid", DEFAULT_DIGITS
+        case ColumnType(name, Text()) if name in own.dialect.ordered_texts:
+            return "text", DEFAULT_DIGITS
     raise InputError(
         f"the key {column.name!r} is of type {column.type}; "
-        "a key should be an integer, date, timestamp or uuid column"
+        "a key should be an integer, date, timestamp, uuid or text column"
     )
+
+
+def is_text_key(column: Column, system: str) -> bool:
+    """Whether a column is cut into ranges by the order of its UTF-8 bytes."""
+    try:
+        return key_kind(column, system)[0] == "text"
+    except InputError:
+        return False
 
 
 def to_number(bound: Bound) -> int:
@@ -52,7 +63,7 @@ def to_number(bound: Bound) -> int:
         return bound
     if isinstance(bound, uuid.UUID):
         return bound.int
-    assert not isinstance(bound, str), "files are in no numeric order"
+    assert not isinstance(bound, str), "texts and files are in no numeric order"
     if isinstance(bound, dt.datetime):
         return (bound - _EPOCH) // _MICROSECOND
     return bound.toordinal()
@@ -89,6 +100,10 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
     try:
         if kind == "file":
             return str(value)
+        if kind == "text":
+            if isinstance(value, str):
+                return value
+            raise ValueError
         if kind == "integer":
             if isinstance(value, bool):
                 raise ValueError

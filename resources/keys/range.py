@@ -10,9 +10,11 @@ from typing import Literal
 from urllib.parse import unquote
 
 from resources.errors import InputError
+from resources.keys import text as texts
 
-KeyKind = Literal["integer", "date", "timestamp", "uuid", "file"]
-"""`file`: a range is one file of a folder, and its key the file's name."""
+KeyKind = Literal["integer", "date", "timestamp", "uuid", "text", "file"]
+"""`text`: in the order of UTF-8 bytes, see `keys.text`. `file`: a range is one file of a folder,
+and its key the file's name."""
 Bound = int | dt.date | dt.datetime | uuid.UUID | str
 
 NULL_NAME = "null"
@@ -57,12 +59,15 @@ class KeyRange:
         would put elsewhere has a mark up to a colon, which only keeps the order: the power of ten
         of longer numbers, as in `e12:1700000000000..1700086400000`, and the nines' complement of
         negative ones, after a letter that comes earlier the more digits there are, as in
-        `-w499:-500..-250`. Others are as ISO 8601 and RFC 4122 write them: `2024-01-01..`.
+        `-w499:-500..-250`. Texts are as in `AB .. AC`, see `keys.text.name`, and others as ISO 8601
+        and RFC 4122 write them: `2024-01-01..`.
         """
         if self.null:
             return NULL_NAME
         if self.kind == "file":
             return _ESCAPED.sub(_percent, str(self.lower))
+        if self.kind == "text":
+            return texts.name(_text(self.lower), _text(self.upper))
         if self.kind == "integer":
             return self._full_width_name() if self.full_width else self._integer_name()
         return f"{_text(self.lower)}..{_text(self.upper)}"
@@ -79,6 +84,11 @@ class KeyRange:
         if kind == "file":
             return cls(kind, unquote(name))
         try:
+            if kind == "text":
+                found = cls(kind, *texts.bounds(name), digits=digits)
+                if found.name != name:
+                    raise ValueError(f"that would be {found.name}")
+                return found
             if kind != "integer":
                 lower, upper = _split(name)
                 return cls(kind, _bound(lower, kind), _bound(upper, kind), digits=digits)

@@ -63,7 +63,8 @@ def key_statistics(
     source = registry.system(endpoint.system).as_source()
     rows, quantiles = source.quantiles(endpoint, table, column, kind, rows_of)
     # rows may have come or gone between the queries, hence the sorting
-    bounds = sorted((to_bound(v, kind) for v in quantiles if v is not None), key=to_number)
+    order = str if kind == "text" else to_number
+    bounds = sorted((to_bound(v, kind) for v in quantiles if v is not None), key=order)
     if not rows or not bounds:
         return KeyStatistics(0, nullable=column.nullable)
     return KeyStatistics(rows, bounds[0], bounds[-1], tuple(bounds), column.nullable)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from resources.catalog import Listed, TableSize
 from resources.dialects import qualified, string_literal
 from resources.endpoint import Endpoint
-from resources.tables import TableRef
+from resources.postgres.dialect import PostgresDialect
+from resources.tables import Column, TableRef
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
@@ -41,6 +42,16 @@ WHERE i.indrelid = {table}::regclass AND i.indisprimary AND i.indisvalid
     AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid))
     AND (SELECT bool_and(a.attname::text = ANY(ARRAY[{columns}]::text[])) FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
+"""
+
+ORDERED_SQL = """
+SELECT c.relkind IN ('v', 'f') OR EXISTS (
+    SELECT FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+    JOIN pg_am a ON a.oid = x.relam AND a.amname = 'btree'
+    WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL
+        AND pg_get_indexdef(i.indexrelid, 1, true) = {key} AND i.indcollation[0] = {collation}
+)
+FROM pg_class c WHERE c.oid = {table}::regclass
 """
 
 SAMPLE_BYTES = 32 << 20
@@ -79,6 +90,21 @@ def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> st
     listed = ", ".join(string_literal("postgres", name) for name in columns)
     found = endpoint.query(UNIQUE_SQL.format(table=_literal(table), columns=listed))
     return str(found[0][0]) if found else None
+
+
+def serves_order(endpoint: Endpoint, table: TableRef, key: Column) -> bool:
+    """Whether an index has the order of bytes, by the key's own collation or beside it."""
+    name = string_literal("postgres", key.name)
+    ordered = PostgresDialect().in_key_order("", key, "text")
+    own = f"(SELECT attcollation FROM pg_attribute WHERE attrelid = c.oid AND attname = {name})"
+    sql = ORDERED_SQL.format(
+        table=_literal(table),
+        key=f"'(' || quote_ident({name}) || ')::text'"
+        if "::" in ordered
+        else f"quote_ident({name})",
+        collation="'\"C\"'::regcollation" if ordered else own,
+    )
+    return bool(endpoint.query(sql)[0][0])
 
 
 def _literal(table: TableRef) -> str:

@@ -8,12 +8,12 @@ WITH RECURSIVE tables AS (
     WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 ), attributes AS (
     SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AS not_null, a.attgenerated, a.attidentity,
-        a.atttypid AS typid, a.atttypmod AS typmod
+        a.atttypid AS typid, a.atttypmod AS typmod, a.attcollation AS collated
     FROM pg_catalog.pg_attribute a JOIN tables ON a.attrelid = tables.oid
     WHERE a.attnum > 0 AND NOT a.attisdropped
     UNION ALL  -- one step from a domain to what it is based on
     SELECT a.attrelid, a.attnum, a.attname, a.not_null OR t.typnotnull, a.attgenerated,
-        a.attidentity, t.typbasetype, t.typtypmod
+        a.attidentity, t.typbasetype, t.typtypmod, a.collated
     FROM attributes a JOIN pg_catalog.pg_type t ON t.oid = a.typid WHERE t.typtype = 'd'
 )
 SELECT a.attname,
@@ -34,7 +34,15 @@ SELECT a.attname,
         SELECT format('%%I.%%I%%s', n.nspname, o.typname, CASE WHEN e.oid <> 0 THEN '[]' END)
         FROM pg_catalog.pg_type o JOIN pg_catalog.pg_namespace n ON n.oid = o.typnamespace
         WHERE o.oid = coalesce(e.oid, t.oid)
-    ) END
+    ) END,
+    -- the database's own is resolved only where it is the order of bytes
+    (SELECT CASE WHEN l.collname IN ('C', 'POSIX') THEN 'C' WHEN l.collname <> 'default'
+        THEN l.collname WHEN coalesce(d.d->>'datlocprovider', 'c') = 'c'
+        AND d.d->>'datcollate' IN ('C', 'POSIX') THEN 'C' ELSE 'default' END
+     FROM pg_catalog.pg_collation l,
+        (SELECT to_jsonb(b) AS d FROM pg_catalog.pg_database b
+         WHERE b.datname = current_database()) d
+     WHERE l.oid = a.collated)
 FROM attributes a
 JOIN pg_catalog.pg_type t ON t.oid = a.typid AND t.typtype <> 'd'
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace

@@ -10,18 +10,26 @@ from resources.dialects import qualified
 from resources.errors import StatementFailed
 from resources.plan import CopyPlan
 from resources.postgres.errors import broke
-from resources.tables import TableRef
+from resources.postgres.types import read
+from resources.registry import system
+from resources.tables import Column, TableRef
 from resources.target import row_identity
 from resources.transactional.statements import Session, Statements
+from resources.types.kinds import Text
 
 TRY_SECONDS = 0.1
 """Between two looks at a lock that somebody else holds."""
+
+
+INDEX_BYTES = 2700
+"""About as many an entry of a B-tree may have."""
 
 
 class PostgresStatements(Statements):
     """See `Statements`."""
 
     system = "postgres"
+    key_order = '"C"'
     overriding = " OVERRIDING SYSTEM VALUE"
 
     def create_schema(self, table: TableRef) -> str:
@@ -35,22 +43,36 @@ class PostgresStatements(Statements):
         )
 
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
-        """The source's primary key becomes the table's, unless it may be NULL."""
-        lines = [self.definition(column) for column in plan.target_columns]
+        """The source's primary key becomes the table's, unless it may be NULL.
+
+        A key that is a text has an index in the order that its ranges are cut by, beside that of
+        the table's own order, unless some values may be too long for it.
+        """
+        lines = self.definitions(plan)
         identity = row_identity(plan)
         nullable = {column.name for column in plan.target_columns if column.nullable}
         primary_key = () if nullable.intersection(identity) else identity
         if primary_key:
             lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
         statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
-        key = plan.key.target.name
-        if primary_key[:1] != (key,):
-            statements.append(f"CREATE INDEX ON {qualified(table)} ({self.names([key])})")
+        key = plan.key.target
+        name = self.names([key.name])
+        if self.text_key(plan):
+            if self.orders(plan):
+                ordered = system(self.system).dialect.in_key_order(name, key, "text")
+                statements.append(f"CREATE INDEX ON {qualified(table)} (({ordered}))")
+        elif primary_key[:1] != (key.name,):
+            statements.append(f"CREATE INDEX ON {qualified(table)} ({name})")
         return statements
+
+    def orders(self, plan: CopyPlan) -> bool:
+        """Whether a key that is a text gets an index in the order of its bytes: the values of a
+        primary key fit into one."""
+        return plan.key.target.name in row_identity(plan) or indexable(plan.key.target)
 
     def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
         """Unlogged: a crash of the server empties it, and the range is loaded again then."""
-        lines = ", ".join(self.definition(column) for column in plan.target_columns)
+        lines = ", ".join(self.definitions(plan, staging=True))
         return (
             f"CREATE UNLOGGED TABLE {qualified(staging)} ({lines}) "
             "WITH (autovacuum_enabled = false)"
@@ -132,6 +154,13 @@ class PostgresStatements(Statements):
             "FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) g "
             f"WHERE c.oid = {self.text(qualified(target))}::regclass AND g.grantee <> c.relowner"
         )
+
+
+def indexable(key: Column) -> bool:
+    """Whether an index takes every value that a column of texts may have."""
+    kind = read(key.type).kind
+    characters = kind.characters or kind.units if isinstance(kind, Text) else None
+    return characters is not None and 4 * characters <= INDEX_BYTES
 
 
 STATEMENTS = PostgresStatements()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 
-from resources.keys.range import Bound
+from resources.keys.range import Bound, KeyKind
+from resources.postgres.types import read
 from resources.system import Dialect
 from resources.tables import Column
 
@@ -19,6 +20,18 @@ class PostgresDialect(Dialect):
     longest_name = 63
     """Bytes; what is longer would be cut without an error."""
 
+    ordered_texts = ("text", "character varying", "character", "citext", "name")
+
+    def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
+        """Texts by the collation "C", whose order is that of bytes.
+
+        An index serves that only if it has the very collation: a column's own is left alone.
+        """
+        if kind != "text" or column.collation == BYTES:
+            return name
+        own = read(column.type).name
+        return f'{name}::text COLLATE "C"' if own in _OWN_ORDER else f'{name} COLLATE "C"'
+
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with, of the key's own type."""
         if isinstance(bound, uuid.UUID):
@@ -31,5 +44,11 @@ class PostgresDialect(Dialect):
         """The sum of bigints is a numeric."""
         return f"sum({number})::text"
 
+
+BYTES = "C"
+"""What `Column.collation` says of a column that is ordered by bytes anyhow."""
+
+_OWN_ORDER = ("citext", "name")
+"""Texts whose comparisons are of their own."""
 
 ZONED = ("timestamp with time zone", "timestamptz")

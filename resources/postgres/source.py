@@ -70,6 +70,15 @@ class PostgresSource(Source):
         """Out of the catalog."""
         return catalog.leading(endpoint, table)
 
+    def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
+        """Out of the catalog."""
+        return catalog.serves_order(endpoint, table, key)
+
+    def index_of_order(self, table: TableRef, key: Column) -> str:
+        """By an index of its own, the column's collation being another."""
+        ordered = system("postgres").dialect.in_key_order(quote("postgres", key.name), key, "text")
+        return f"CREATE INDEX ON {qualified(table)} (({ordered}))"
+
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
     ) -> tuple[int, Sequence[object]]:

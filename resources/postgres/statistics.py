@@ -8,6 +8,8 @@ from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyKind
 from resources.keys.statistics import BUCKETS
+from resources.keys.text import LONGEST
+from resources.registry import system
 from resources.tables import Column, TableRef
 
 EXACT_BYTES = 256 << 20
@@ -31,6 +33,10 @@ def quantiles(
 ) -> tuple[int, Sequence[object]]:
     """See `Source.quantiles`; no ANALYZE is needed."""
     key, name = quote("postgres", column.name), qualified(table)
+    ordered = system("postgres").dialect.in_key_order(key, column, kind)
+    # of a long text, its beginning tells where to cut
+    shown = f"left({key}, {LONGEST})" if kind == "text" else key
+    ranked = f'{shown} COLLATE "C"' if kind == "text" else key
     if kind in FINITE:
         condition += f" AND {FINITE[kind].format(key=key)}"
     size, sampled = endpoint.query(
@@ -43,8 +49,8 @@ def quantiles(
     )[0]
     first = endpoint.query(
         # not min() and max(), which uuid has from PostgreSQL 18 on only
-        f"SELECT (SELECT {key} FROM {name} WHERE {condition} ORDER BY {key} LIMIT 1)::text,"
-        f" (SELECT {key} FROM {name} WHERE {condition} ORDER BY {key} DESC LIMIT 1)::text"
+        f"SELECT (SELECT {shown} FROM {name} WHERE {condition} ORDER BY {ordered} LIMIT 1)::text,"
+        f" (SELECT {shown} FROM {name} WHERE {condition} ORDER BY {ordered} DESC LIMIT 1)::text"
     )[0]
     if first[0] is None:
         return 0, ()
@@ -61,8 +67,8 @@ def quantiles(
         f"SELECT array_agg(i / {BUCKETS}::float8 ORDER BY i) FROM generate_series(0, {BUCKETS}) i"
     )
     count, inner = endpoint.query(
-        f"SELECT count(*), (percentile_disc(({fractions})) WITHIN GROUP (ORDER BY {key}))::text[]"
-        f" FROM {name}{clause} WHERE {condition}"
+        f"SELECT count(*), (percentile_disc(({fractions})) WITHIN GROUP (ORDER BY {ranked}))"
+        f"::text[] FROM {name}{clause} WHERE {condition}"
     )[0]
     rows = max(1, round(count * 100 / percent))
     return rows, (first[0], *(inner or ())[1:-1], first[1])

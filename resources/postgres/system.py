@@ -5,6 +5,7 @@ from __future__ import annotations
 from resources.connection import Scheme
 from resources.postgres import digest, record_digest
 from resources.postgres.catalog import unique_by
+from resources.postgres.ddl import STATEMENTS
 from resources.postgres.dialect import PostgresDialect
 from resources.postgres.errors import verdict
 from resources.postgres.health import findings
@@ -28,5 +29,7 @@ SYSTEM = System(
     health=findings,
     unique_by=unique_by,
     source=PostgresSource(),
-    loader=Loader(PostgresTarget, accepts=("pgcopy", "copy_text", "arrow")),
+    loader=Loader(
+        PostgresTarget, accepts=("pgcopy", "copy_text", "arrow"), orders_key=STATEMENTS.orders
+    ),
 )

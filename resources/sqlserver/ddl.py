@@ -8,6 +8,7 @@ from dataclasses import replace
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import StatementFailed
 from resources.plan import CopyPlan
+from resources.sqlserver.dialect import KEY_ORDER
 from resources.sqlserver.errors import broke
 from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from resources.tables import Column, TableRef
@@ -18,6 +19,8 @@ from resources.types.kinds import Decimal, Text
 KEY_BYTES = 900
 """Most bytes of a clustered index key (SQL Server's maximum capacity specifications)."""
 
+INDEX_BYTES = 1700
+"""The same of another index."""
 
 BINARY_ORDER = "Latin1_General_BIN2"
 """Compares text by code points, so that case and accents tell rows apart."""
@@ -27,6 +30,7 @@ class SqlServerStatements(Statements):
     """See `Statements`. Without TABLOCK: it would make parallel ranges wait for each other."""
 
     system = "sqlserver"
+    key_order, orders_key = KEY_ORDER, True
 
     # with XACT_ABORT any error ends the whole transaction, not one statement
     begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
@@ -40,15 +44,14 @@ class SqlServerStatements(Statements):
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
         """The source's primary key becomes the table's, unless it holds text: SQL Server takes 'a'
         and 'A' for equal under most collations, and 'a' and 'a ' under all, where the source does
-        not.
+        not. A key that is a text gets the collation that its ranges are cut by.
         """
-        lines = [self.definition(column) for column in plan.target_columns]
+        lines, key = self.definitions(plan), plan.key.target
         primary_key = _primary_key(plan)
         if primary_key:
             lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
         statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
-        key = plan.key.target
-        if primary_key[:1] != [key.name] and index_bytes(key.type) is not None:
+        if primary_key[:1] != [key.name] and indexable(key):
             digest = hashlib.blake2b(str(table).encode(), digest_size=6).hexdigest()
             index = quote("sqlserver", f"ix_{digest}_key")
             columns = self.names([key.name])
@@ -59,8 +62,11 @@ class SqlServerStatements(Statements):
         """Its decimals have 38 digits: Babelfish 4 reads 16 bytes of each in a bulk load, whereas a
         client sends as many as the column's precision needs (MS-TDS, 2.2.5.5.1.6).
         """
-        columns = [replace(column, type=_widest(column.type)) for column in plan.target_columns]
-        lines = ", ".join(self.definition(column) for column in columns)
+        columns = [
+            replace(column, target=replace(column.target, type=_widest(column.target.type)))
+            for column in plan.columns
+        ]
+        lines = ", ".join(self.definitions(replace(plan, columns=tuple(columns)), staging=True))
         return f"CREATE TABLE {qualified(staging)} ({lines})"
 
     def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
@@ -159,6 +165,12 @@ def _widest(type_: str) -> str:
     if not isinstance(found.kind, Decimal) or found.name in MONEY:
         return type_
     return f"decimal({MOST_DIGITS},{found.kind.scale})"
+
+
+def indexable(key: Column) -> bool:
+    """Whether an index takes every value that a column may have."""
+    size = index_bytes(key.type)
+    return size is not None and size <= INDEX_BYTES
 
 
 def _primary_key(plan: CopyPlan) -> list[str]:

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 from resources.keys.range import Bound, KeyKind
 from resources.keys.sql import MOST_RANGES
-from resources.sqlserver.types import read
+from resources.sqlserver.types import MAX_UNITS, read
 from resources.system import Dialect
 from resources.tables import Column
 from resources.types.kinds import Text
 
 BINARY = "Latin1_General_BIN2"
 """Compares text by code points."""
+
+
+KEY_ORDER = "Latin1_General_100_BIN2"
+"""Orders nvarchar by UTF-16 code units. What we make of a key that is a text has it."""
+
+UTF8_ORDER = "Latin1_General_100_BIN2_UTF8"
+"""The same for varchar, by UTF-8 bytes."""
+
+ESCAPE = "~"
+"""In LIKE. Babelfish knows no brackets there."""
+
+
+def orders_text(column: Column) -> bool:
+    """Whether a column's own collation orders it by UTF-16 code units or UTF-8 bytes."""
+    own = (column.collation or "").upper()
+    if read(column.type).name in ("char", "varchar"):
+        return own.endswith("_BIN2_UTF8")
+    return own.endswith("_BIN2")
+
+
+def _as_unicode(column: Column) -> str:
+    kind = read(column.type).kind
+    units = kind.units if isinstance(kind, Text) else None
+    return f"nvarchar({units})" if units and units <= MAX_UNITS else "nvarchar(max)"
 
 
 class SqlServerDialect(Dialect):
@@ -31,9 +56,50 @@ class SqlServerDialect(Dialect):
         """A Unicode constant."""
         return "N" + super().literal(text)
 
-    def in_key_order(self, name: str, kind: KeyKind) -> str:
-        """uniqueidentifier is ordered by its last six bytes first, so uuids compare as text."""
-        return f"LOWER(CAST({name} AS char(36))) COLLATE {BINARY}" if kind == "uuid" else name
+    ordered_texts = ("char", "varchar", "nchar", "nvarchar", "sysname")
+
+    def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
+        """uniqueidentifier is ordered by its last six bytes first, so uuids compare as text.
+
+        A text compares by UTF-16 code units, whatever its code page, or by UTF-8 bytes: both put it
+        on the same side of a bound of `keys.text`. An index serves that only if it has the very
+        collation, and no value has to be converted: a column's own is left alone.
+        """
+        if kind == "uuid":
+            return f"LOWER(CAST({name} AS char(36))) COLLATE {BINARY}"
+        if kind != "text" or orders_text(column):
+            return name
+        if read(column.type).name in ("char", "varchar"):
+            name = f"CAST({name} AS {_as_unicode(column)})"
+        return f"{name} COLLATE {KEY_ORDER}"
+
+    def below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:
+        """Of two texts, the shorter one is filled up with blanks, which puts what goes on behind a
+        bound with a control character below it. Babelfish cuts blanks off instead."""
+        condition = super().below(name, column, kind, bound)
+        if kind != "text":
+            return condition
+        return f"{condition} AND {self._begins(name, column, bound, 'NOT LIKE')}"
+
+    def not_below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:
+        """See `below`."""
+        condition = super().not_below(name, column, kind, bound)
+        if kind != "text":
+            return condition
+        return f"({condition} OR {self._begins(name, column, bound, 'LIKE')})"
+
+    def _begins(self, name: str, column: Column, bound: Bound, like: str) -> str:
+        pattern = re.sub(f"[%_{ESCAPE}[]", rf"{ESCAPE}\g<0>", str(bound)) + "%"
+        subject = self.in_key_order(name, column, "text")
+        return f"{subject} {like} {self._constant(pattern, column)} ESCAPE '{ESCAPE}'"
+
+    def _constant(self, text: str, column: Column) -> str:
+        """A text constant that is compared with a key: a Unicode one would have every varchar
+        converted, and no index used."""
+        literal = self.literal(text)
+        if orders_text(column) and read(column.type).name in ("char", "varchar"):
+            return f"CAST({literal} COLLATE {column.collation} AS varchar(8000))"
+        return literal
 
     def key_value(self, name: str, column: Column, kind: KeyKind) -> str:
         """A key as statistics read it."""
@@ -42,7 +108,7 @@ class SqlServerDialect(Dialect):
         return (
             f"CAST({name} AS datetime2(6))"
             if kind == "timestamp"
-            else self.in_key_order(name, kind)
+            else self.in_key_order(name, column, kind)
         )
 
     def key_extent(self, name: str, column: Column, kind: KeyKind) -> str:
@@ -60,6 +126,8 @@ class SqlServerDialect(Dialect):
             return f"CAST('{text}' AS datetime2(6))"
         if isinstance(bound, dt.date):
             return f"CAST('{bound.isoformat()}' AS date)"
+        if isinstance(bound, str):
+            return self._constant(bound, column)
         return super().bound(bound, column)
 
     def limited(self, rows: int) -> tuple[str, str]:

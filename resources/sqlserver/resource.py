@@ -24,7 +24,7 @@ Encrypt = Literal["yes", "no", "strict"]
 
 COLUMNS = """
 SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
-       c.NUMERIC_SCALE, c.DATETIME_PRECISION, c.IS_NULLABLE
+       c.NUMERIC_SCALE, c.DATETIME_PRECISION, c.IS_NULLABLE, c.COLLATION_NAME
 FROM INFORMATION_SCHEMA.COLUMNS AS c
 WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME = {table}
 ORDER BY c.ORDINAL_POSITION
@@ -131,8 +131,9 @@ class SqlServerResource(ServerResource):
                 generated=name in computed,
                 identity=name in identity,
                 primary_key=positions.get(name),
+                collation=collation,
             )
-            for name, kind, length, precision, scale, fraction, nullable in columns
+            for name, kind, length, precision, scale, fraction, nullable, collation in columns
         ]
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:

@@ -15,9 +15,12 @@ from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
 from resources.registry import system
 from resources.source import Source
 from resources.sqlserver import catalog
+from resources.sqlserver.ddl import INDEX_BYTES, indexable
+from resources.sqlserver.dialect import KEY_ORDER, UTF8_ORDER, orders_text
 from resources.sqlserver.queryout import read_tab_separated
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.tsv_text import tab_separated
+from resources.sqlserver.types import read
 from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
 from resources.types.samples import SECOND, ConstantStyle
@@ -79,6 +82,19 @@ class SqlServerSource(Source):
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """Out of the catalog."""
         return catalog.leading(endpoint, table)
+
+    def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
+        """By an index of a key whose own collation is that order."""
+        return orders_text(key) and super().serves_order(endpoint, table, key)
+
+    def index_of_order(self, table: TableRef, key: Column) -> str | None:
+        """An index has its column's collation, which is declared with the column."""
+        if not indexable(key):
+            return f"a type of {INDEX_BYTES} bytes at most, such as nvarchar(200)"
+        order = key.collation if orders_text(key) else KEY_ORDER
+        if not orders_text(key) and read(key.type).name in ("char", "varchar"):
+            order = UTF8_ORDER
+        return f"an index, and COLLATE {order} for the column"
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
         """The counter of a rowversion column."""

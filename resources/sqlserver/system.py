@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from resources.connection import Scheme
 from resources.sqlserver import digest
+from resources.sqlserver.ddl import indexable
 from resources.sqlserver.dialect import SqlServerDialect
 from resources.sqlserver.errors import verdict
 from resources.sqlserver.health import findings
@@ -25,5 +26,10 @@ SYSTEM = System(
     verdict=verdict,
     health=findings,
     source=SqlServerSource(),
-    loader=Loader(SqlServerTarget, accepts=("arrow", "delimited"), require_tools=require_bcp),
+    loader=Loader(
+        SqlServerTarget,
+        accepts=("arrow", "delimited"),
+        orders_key=lambda plan: indexable(plan.key.target),
+        require_tools=require_bcp,
+    ),
 )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import StatementFailed
+from resources.keys.kind import is_text_key
 from resources.plan import CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -33,6 +34,12 @@ class Statements:
 
     overriding = ""
     """What an INSERT says in front of its SELECT, so that it may write an identity column."""
+
+    key_order = ""
+    """The collation that orders a text by its bytes."""
+
+    orders_key = False
+    """Whether a key that is a text has that collation in the target, too: an index cannot."""
 
     begin: Sequence[str] = ("BEGIN TRANSACTION",)
     commit = "COMMIT TRANSACTION"
@@ -237,11 +244,29 @@ class Statements:
         """The plan's columns as a list."""
         return self.names([column.name for column in plan.target_columns])
 
-    def definition(self, column: Column) -> str:
-        """A column of CREATE TABLE."""
-        return (
-            f"{self.names([column.name])} {column.type} {'NULL' if column.nullable else 'NOT NULL'}"
+    def definitions(self, plan: CopyPlan, *, staging: bool = False) -> list[str]:
+        """The plan's columns as those of CREATE TABLE.
+
+        A key that is a text gets the collation that its ranges are cut by: in a staging table
+        always, whose ranges are looked for as in a target that may have it.
+        """
+        key = plan.key.target
+        ordered = (staging or self.orders_key) and self.text_key(plan)
+        return [
+            self.definition(one, self.key_order if ordered and one.name == key.name else "")
+            for one in plan.target_columns
+        ]
+
+    def text_key(self, plan: CopyPlan) -> bool:
+        """Whether ranges are cut by the order of texts."""
+        return is_text_key(plan.key.source, plan.source.system) and is_text_key(
+            plan.key.target, self.system
         )
+
+    def definition(self, column: Column, collation: str = "") -> str:
+        """A column of CREATE TABLE."""
+        type_ = f"{column.type} COLLATE {collation}" if collation else column.type
+        return f"{self.names([column.name])} {type_} {'NULL' if column.nullable else 'NOT NULL'}"
 
     def text(self, value: str) -> str:
         """A text literal."""

@@ -535,7 +535,9 @@ def test_key_kinds(system: Any, type_: str, expected: tuple[str, int]) -> None:
     assert key_kind(Column("k", type_), system) == expected
 
 
-@pytest.mark.parametrize("type_", ["text", "character varying(10)", "numeric(10,2)", "boolean"])
+@pytest.mark.parametrize("type_", ["enum", "jsonb", "numeric(10,2)", "boolean"])
 def test_other_keys_are_refused(type_: str) -> None:
-    with pytest.raises(InputError, match="should be an integer, date, timestamp or uuid column"):
+    with pytest.raises(
+        InputError, match="should be an integer, date, timestamp, uuid or text column"
+    ):
         key_kind(Column("k", type_), "postgres")

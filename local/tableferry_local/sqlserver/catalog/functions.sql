@@ -20,6 +20,20 @@ RETURN lower(rtrim(x, ' ') COLLATE "pg_c_utf8") COLLATE "C";
 CREATE FUNCTION sys.cs(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN rtrim(x, ' ') COLLATE "C";
 
+-- A text that orders as if it were filled up with blanks for ever: each blank is followed by \x01 if a
+-- control character comes behind the blanks, by \x02 if nothing does, by \x03 if anything else does.
+CREATE FUNCTION sys.filled(x text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN strpos(rtrim(x, ' '), ' ') = 0 THEN rtrim(x, ' ')
+  ELSE regexp_replace(regexp_replace(rtrim(x, ' '), ' (?= *[\x01-\x1f])', E' \x01', 'g'),
+    ' (?= *[^\x01-\x20])', E' \x03', 'g') END || E' \x02';
+
+-- What a binary collation compares, by UTF-16 code units, where U+E000 and above come behind the
+-- surrogates, or by UTF-8 bytes.
+CREATE FUNCTION sys.bin(x text, units bool) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN units AND x ~ '[\uE000-\uFFFF]'
+  THEN regexp_replace(sys.filled(x), '([\uE000-\uFFFF])', E'\U0010FFFF\\1', 'g')
+  ELSE sys.filled(x) END COLLATE "C";
+
 -- Length in UTF-16 code units, as SQL Server counts.
 CREATE FUNCTION sys.units(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN octet_length(x) = length(x) THEN length(x)

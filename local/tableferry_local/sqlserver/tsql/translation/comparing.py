@@ -30,6 +30,8 @@ def unified(values: list[Value]) -> Value:
 def key(value: Value, *, ordered: bool = False) -> str:
     """SQL that is equal (and orders alike) exactly where T-SQL finds values equal."""
     if family(value.type) == "text":
+        if value.collation == "bin":
+            return f"sys.bin({value.sql}, {value.type.is_unicode})"
         return f"sys.{'cs' if value.collation else 'ci'}({value.sql})"
     if value.type.name == "datetimeoffset":
         return f"({value.sql}).utc"
@@ -50,7 +52,10 @@ def comparable(left: Value, right: Value, *, ordered: bool = False) -> tuple[str
         kinds = (family(other), family(other))
     if kinds == ("text", "text"):
         collation = left.collation or right.collation
-        return key(replace(left, collation=collation)), key(replace(right, collation=collation))
+        # a varchar becomes Unicode beside a Unicode text
+        common = common_type(left.type, right.type)
+        sides = [replace(side, collation=collation, type=common) for side in (left, right)]
+        return key(sides[0]), key(sides[1])
     if set(kinds) <= {"int", "dec"}:
         return _exact(left, right), _exact(right, left)
     if set(kinds) <= {"int", "dec", "float"}:

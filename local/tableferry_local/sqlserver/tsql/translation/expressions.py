@@ -205,6 +205,10 @@ class Compiler:
         return "(" + " OR ".join(f"{a} = {b}" for a, b in pairs) + ")"
 
     def _like(self, node: exp.Expr, escape: Value | None, scope: Scope) -> str:
+        found = self._matches(node, escape, scope)
+        return f"(NOT {found})" if node.args.get("negate") else found
+
+    def _matches(self, node: exp.Expr, escape: Value | None, scope: Scope) -> str:
         value = self.expression(node.this, scope)
         pattern = self.expression(node.expression, scope)
         text = text_type(True, MAX)

@@ -1,0 +1,40 @@
+"""What a plan says of tables in which no index serves the order of a key that is a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assets.planning.resolve import Hop, Servers
+from resources.keys.kind import is_text_key
+from resources.registry import system
+from resources.tables import Column, TableRef
+
+
+def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
+    """One per table: each of its ranges is read, replaced and checked by a scan of the table."""
+    first = hops[0].plan
+    if not is_text_key(first.key.source, first.source.system):
+        return
+    yield from _unserved(first.source, first.key.source, servers)
+    for hop in hops:
+        key = hop.plan.key.target
+        if hop.existing is not None:
+            yield from _unserved(hop.plan.target, hop.existing.get(key.name, key), servers)
+        elif not system(hop.plan.target.system).as_target().orders_key(hop.plan):
+            yield _note(hop.plan.target, key)
+
+
+def _unserved(table: TableRef, key: Column, servers: Servers) -> Iterator[str]:
+    sending = system(table.system).as_source()
+    if is_text_key(key, table.system) and not sending.serves_order(
+        servers.endpoint(table), table, key
+    ):
+        yield _note(table, key)
+
+
+def _note(table: TableRef, key: Column) -> str:
+    remedy = system(table.system).as_source().index_of_order(table, key)
+    return (
+        f"{table}: no index serves the order of the key {key.name!r}, so that each range reads the "
+        f"whole table{f'; it would take {remedy}' if remedy else ''}"
+    )
