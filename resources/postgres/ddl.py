@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from resources.dialects import qualified
 from resources.errors import StatementFailed
 from resources.plan import CopyPlan
+from resources.postgres.dialect import has_own_order
 from resources.postgres.errors import broke
 from resources.postgres.types import read
 from resources.registry import system
@@ -29,7 +30,6 @@ class PostgresStatements(Statements):
     """See `Statements`."""
 
     system = "postgres"
-    key_order = '"C"'
     overriding = " OVERRIDING SYSTEM VALUE"
 
     def create_schema(self, table: TableRef) -> str:
@@ -77,6 +77,19 @@ class PostgresStatements(Statements):
             f"CREATE UNLOGGED TABLE {qualified(staging)} ({lines}) "
             "WITH (autovacuum_enabled = false)"
         )
+
+    def key_order(self, column: Column) -> str:
+        """That of bytes."""
+        return "" if has_own_order(column) else '"C"'
+
+    def same_row(self, plan: CopyPlan) -> str:
+        """A staged key that is a text has another collation than the table's may have, and none of
+        two that columns have is preferred. An index of ours has this one."""
+        same, key = super().same_row(plan), plan.key.target
+        if not self.text_key(plan) or has_own_order(key):
+            return same
+        equal = self.equal(key)
+        return same.replace(equal, f'{equal} COLLATE "C"')
 
     def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
         """With the target's indexes, defaults, checks and comments."""

@@ -27,10 +27,11 @@ class PostgresDialect(Dialect):
 
         An index serves that only if it has the very collation: a column's own is left alone.
         """
-        if kind != "text" or column.collation == BYTES:
+        if kind != "text":
             return name
-        own = read(column.type).name
-        return f'{name}::text COLLATE "C"' if own in _OWN_ORDER else f'{name} COLLATE "C"'
+        if has_own_order(column):
+            return f'{name}::text COLLATE "C"'
+        return name if column.collation == BYTES else f'{name} COLLATE "C"'
 
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with, of the key's own type."""
@@ -48,7 +49,9 @@ class PostgresDialect(Dialect):
 BYTES = "C"
 """What `Column.collation` says of a column that is ordered by bytes anyhow."""
 
-_OWN_ORDER = ("citext", "name")
-"""Texts whose comparisons are of their own."""
-
 ZONED = ("timestamp with time zone", "timestamptz")
+
+
+def has_own_order(column: Column) -> bool:
+    """Whether it is a text whose comparisons are of its own, whatever its collation."""
+    return read(column.type).name in ("citext", "name")

@@ -30,7 +30,7 @@ class SqlServerStatements(Statements):
     """See `Statements`. Without TABLOCK: it would make parallel ranges wait for each other."""
 
     system = "sqlserver"
-    key_order, orders_key = KEY_ORDER, True
+    orders_key = True
 
     # with XACT_ABORT any error ends the whole transaction, not one statement
     begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
@@ -68,6 +68,10 @@ class SqlServerStatements(Statements):
         ]
         lines = ", ".join(self.definitions(replace(plan, columns=tuple(columns)), staging=True))
         return f"CREATE TABLE {qualified(staging)} ({lines})"
+
+    def key_order(self, column: Column) -> str:
+        """That of UTF-16 code units."""
+        return KEY_ORDER
 
     def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
         """By renaming both."""

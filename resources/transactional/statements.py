@@ -35,9 +35,6 @@ class Statements:
     overriding = ""
     """What an INSERT says in front of its SELECT, so that it may write an identity column."""
 
-    key_order = ""
-    """The collation that orders a text by its bytes."""
-
     orders_key = False
     """Whether a key that is a text has that collation in the target, too: an index cannot."""
 
@@ -253,7 +250,7 @@ class Statements:
         key = plan.key.target
         ordered = (staging or self.orders_key) and self.text_key(plan)
         return [
-            self.definition(one, self.key_order if ordered and one.name == key.name else "")
+            self.definition(one, self.key_order(one) if ordered and one.name == key.name else "")
             for one in plan.target_columns
         ]
 
@@ -262,6 +259,10 @@ class Statements:
         return is_text_key(plan.key.source, plan.source.system) and is_text_key(
             plan.key.target, self.system
         )
+
+    def key_order(self, column: Column) -> str:
+        """The collation that orders a text by its bytes; none where it has to be cast anyhow."""
+        raise NotImplementedError
 
     def definition(self, column: Column, collation: str = "") -> str:
         """A column of CREATE TABLE."""

@@ -217,6 +217,32 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
         servers[to].execute(f"DROP TABLE {schema}.{one.table}_copy")
 
 
+@pytest.mark.parametrize("write", ["replace", "append", "upsert", "swap"])
+@pytest.mark.parametrize("type_", ["text", 'varchar(200) COLLATE "C"'])
+def test_postgres_is_a_target_in_every_write_mode(ferry: Make, write: str, type_: str) -> None:
+    one = ferry(
+        "['postgres://public.{t}_copy']",
+        TABLE[0].replace("varchar(200)", type_),
+        TABLE[1],
+        *odd_rows(),
+        ranges="{rows: 150}",
+        write=write,
+    )
+    try:
+        first = one.run()
+        assert first.good, first.errors
+        one.source("INSERT INTO {t} VALUES ('A ', 1, 'new'), ('key-0007 ', 2, 'new')")
+        if write != "append":
+            one.source("UPDATE {t} SET note = 'changed' WHERE id IN ('a', '😀', 'key-0200')")
+        second = one.run()
+        assert second.good, second.errors
+        both = [one.rows(f"SELECT * FROM {table} ORDER BY n, id") for table in ("{t}", "{t}_copy")]
+        assert both[0] == both[1]
+        assert not any("_copy: no index" in note for note in one.plan().notes)
+    finally:
+        one.source("DROP TABLE {t}_copy")
+
+
 def test_clickhouse_is_a_source_and_postgres_a_target(ferry: Make) -> None:
     one = ferry(TO_CLICKHOUSE, *TABLE, *odd_rows(), ranges="{rows: 100}")
     assert one.run().good
