@@ -90,7 +90,9 @@ def sent_exactly(field: Field, column: Column) -> bool:
 
 def row(values: Sequence[str]) -> str:
     """The text of a row of framed values."""
-    return " || ',' || ".join(f"coalesce({one}, '{NULL}')" for one in values)
+    # `||` copies all that it has at every step
+    listed = ", ".join(f"coalesce({one}, '{NULL}')" for one in values)
+    return f"concat_ws(',', {listed})"
 
 
 def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
