@@ -1,4 +1,4 @@
-"""What people see in Dagster's web UI: lineage, partitions, checks, the rows that differ.
+"""What people see and do in Dagster's web UI, from the lineage to the repair of a failed range.
 
 `make screenshots` runs it to take the pictures of the documentation.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -16,12 +15,13 @@ import psycopg
 import pytest
 
 from pipelines.command import demo, runner
-from pipelines.command.session import Session, open_session
+from pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
+from tests.integration.shown import Shown, materialize
 from tests.integration.webui import Browser, UserInterface, browser, until
 from tests.servers import Servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 NAME = "departures"
 SQLSERVER = dg.AssetKey(["sqlserver", "dbo", NAME])
@@ -35,7 +35,22 @@ hops:
   - clickhouse://warehouse.{NAME}
 key: id
 ranges: {{bounds: [1, 5001, 10001, 15001, 20001, 25001]}}
+columns: {{flight: {{rename: flight_number}}}}
 owners: ["team:data-platform"]
+schedule: "0 2 * * *"
+"""
+OTHER = "carriers"
+SCHEDULED = f"""\
+transfer: {OTHER}
+source: postgres://public.{OTHER}
+hops: ["clickhouse://warehouse.{OTHER}"]
+key: id
+ranges: {{rows: 10}}
+schedule: "* * * * *"
+expectations:
+  - {{type: expect_column_values_to_not_be_null, kwargs: {{column: carrier}}}}
+  - {{name: each carrier flies, type: sql,
+     kwargs: {{query: "SELECT * FROM {{table}} WHERE {{range}} AND departures < 1"}}}}
 """
 SOURCE = f"""\
 DROP TABLE IF EXISTS {NAME};
@@ -43,6 +58,11 @@ CREATE TABLE {NAME} AS
 SELECT id, carrier, flight, tailnum, origin, dest, dep_delay, distance, time_hour
 FROM flights WHERE id <= 25000;
 ALTER TABLE {NAME} ADD PRIMARY KEY (id);
+DROP TABLE IF EXISTS {OTHER};
+CREATE TABLE {OTHER} AS
+SELECT row_number() OVER (ORDER BY carrier)::int AS id, carrier, count(*) AS departures
+FROM flights GROUP BY carrier;
+ALTER TABLE {OTHER} ADD PRIMARY KEY (id);
 """
 FIRST, SECOND, THIRD, FOURTH = (
     f"{start:010d}..{start + 5000:010d}" for start in (1, 5001, 10001, 15001)
@@ -51,50 +71,27 @@ CONCLUSION = (
     "checksum FAILED: 5000 rows in source, 4999 in target"
     "; 1 row missing in target, 3 rows different (tailnum, dep_delay, distance)"
 )
+PAGE = f"/assets/clickhouse/warehouse/{NAME}"
+SCHEDULE = f"/locations/tableferry/schedules/{OTHER}_schedule"
+SWITCH = "label:has(input[type=checkbox])"
 PICTURES = "TABLEFERRY_SCREENSHOTS"
 """The folder that pictures go to; a test's own when not set."""
 MOST_BYTES = 300_000
 
 
-@dataclass(frozen=True)
-class Ui:
-    """A moved transfer, and the user interface that shows it."""
-
-    stack: Servers
-    session: Session
-    dagster: UserInterface
-
-    def source(self, statement: str) -> None:
-        with psycopg.connect(self.stack.postgres_url, autocommit=True) as connection:
-            connection.execute(statement)
-
-    def target(self, expression: str, key: int) -> object:
-        """One value of the last hop's table."""
-        return self.session.servers.endpoints["clickhouse"].query(
-            f"SELECT {expression} FROM warehouse.{NAME} WHERE id = {key}"
-        )[0][0]
-
-    def states(self, asset: dg.AssetKey) -> dict[str, str]:
-        """What the latest materialization of each range says of itself."""
-        found: dict[str, str] = {}
-        for record in self.session.instance.fetch_materializations(asset, limit=1000).records:
-            event = record.asset_materialization
-            assert event is not None
-            found.setdefault(str(event.partition), str(event.metadata["tableferry/state"].value))
-        return found
-
-
 @pytest.fixture(scope="module")
-def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """A transfer of real flights that is moved already, shown by `make dev`."""
+def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """A transfer that is moved already, and one that is not, as `make dev` shows them."""
     folder = tmp_path_factory.mktemp("ui")
     (folder / "transfers").mkdir()
     (folder / "transfers" / f"{NAME}.yaml").write_text(TRANSFER, encoding="utf-8")
+    (folder / "transfers" / f"{OTHER}.yaml").write_text(SCHEDULED, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stack.environment().items():
             patch.setenv(name, value)
         patch.setenv("TABLEFERRY_TRANSFERS", str(folder / "transfers"))
         patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
+        patch.setenv("FRESHNESS_DAEMON_INTERVAL_SECONDS", "10")  # not 30
         load_demo_data(stack.postgres_url)
         with psycopg.connect(stack.postgres_url) as connection:
             connection.execute(SOURCE)
@@ -104,14 +101,14 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]
         assert moved.good, moved.errors
         dagster = UserInterface(folder / "dagster.log")
         try:
-            yield Ui(stack, session, dagster)
+            yield Shown(stack, session, dagster, NAME, folder / "transfers")
         finally:
             dagster.interrupt()
             session.instance.dispose()
 
 
 @pytest.fixture(scope="module")
-def page(ui: Ui, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def page(ui: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with browser(ui.dagster.url, tmp_path_factory.mktemp("chromium")) as found:
         yield found
 
@@ -121,46 +118,7 @@ def pictures(tmp_path: Path) -> Path:
     return Path(os.environ.get(PICTURES, tmp_path))
 
 
-BOTH = [{"path": key.path} for key in (SQLSERVER, CLICKHOUSE)]
-
-
-def launch(
-    ui: Ui,
-    assets: list[dict[str, Sequence[str]]],
-    checks: list[dict[str, object]] | None = None,
-    **tags: str,
-) -> dg.DagsterRun:
-    """What the buttons Materialize and Execute do; waits for the run's end."""
-    launched = ui.dagster.graphql(
-        "mutation ($given: ExecutionParams!) { launchPipelineExecution(executionParams: $given) {"
-        "  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }"
-        "} }",
-        given={
-            "selector": {
-                "repositoryLocationName": "tableferry",
-                "repositoryName": "__repository__",
-                "pipelineName": "__ASSET_JOB",
-                "assetSelection": assets,
-                "assetCheckSelection": checks,
-            },
-            "mode": "default",
-            "executionMetadata": {
-                "tags": [{"key": f"dagster/{key}", "value": value} for key, value in tags.items()]
-            },
-            "runConfigData": {},
-        },
-    )["launchPipelineExecution"]
-    assert launched["__typename"] == "LaunchRunSuccess", launched
-
-    def ended() -> dg.DagsterRun | None:
-        run = ui.session.instance.get_run_by_id(launched["run"]["runId"])
-        return run if run is not None and run.is_finished else None
-
-    run: dg.DagsterRun = until("the run's end", ended)
-    return run
-
-
-def test_the_demo_registers_its_ranges_for_the_ui(ui: Ui) -> None:
+def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
     nodes = ui.dagster.graphql(
         "{ assetNodes { assetKey { path } groupName kinds isPartitioned description"
         "  partitionKeysByDimension { partitionKeys } } }"
@@ -170,6 +128,8 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Ui) -> None:
         f"postgres/public/{NAME}",
         f"sqlserver/dbo/{NAME}",
         f"clickhouse/warehouse/{NAME}",
+        f"postgres/public/{OTHER}",
+        f"clickhouse/warehouse/{OTHER}",
     }
     last = found[f"clickhouse/warehouse/{NAME}"]
     assert (last["groupName"], last["kinds"]) == (NAME, ["clickhouse"])
@@ -178,7 +138,13 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Ui) -> None:
     assert len(keys) == 7, "one below, one above"
 
 
-def test_no_invitation_covers_the_first_page(ui: Ui, page: Browser) -> None:
+def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
+    page.open(SCHEDULE)
+    page.click(SWITCH)
+    page.has(f"{SWITCH} input:checked")
+
+
+def test_no_invitation_covers_the_first_page(ui: Shown, page: Browser) -> None:
     page.open("/")
     page.see("Materialize an asset")
     time.sleep(3)  # Dagster's dialog would come up a second after the page
@@ -186,7 +152,7 @@ def test_no_invitation_covers_the_first_page(ui: Ui, page: Browser) -> None:
     assert ui.dagster.graphql("{ shouldShowNux }") == {"shouldShowNux": False}
 
 
-def test_the_lineage_shows_all_three_tables(ui: Ui, page: Browser, pictures: Path) -> None:
+def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: Path) -> None:
     page.open(f"/locations/tableferry/asset-groups/{NAME}")
     shown = page.see("Postgres", "SQL Server", "ClickHouse", "100% filled", "6 / 6 Passed")
     for text in ("100% filled", "6 / 6 Passed", "7 partitions"):
@@ -195,20 +161,20 @@ def test_the_lineage_shows_all_three_tables(ui: Ui, page: Browser, pictures: Pat
     assert (pictures / "assets.png").stat().st_size < MOST_BYTES
 
 
-def test_one_range_is_materialized_from_the_ui(ui: Ui) -> None:
+def test_one_range_is_materialized_from_the_ui(ui: Shown, page: Browser) -> None:
     ui.source(f"UPDATE {NAME} SET tailnum = 'BY UI' WHERE id = 5555")
-    run = launch(ui, BOTH, partition=SECOND)
+    run = ui.ended(ui.launched(lambda: materialize(page, NAME, SECOND)))
     assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert run.tags["dagster/partition"] == SECOND
     assert ui.target("tailnum", 5555) == "BY UI"
 
 
-def test_executing_checks_compares_and_moves_nothing(ui: Ui) -> None:
+def test_executing_checks_compares_and_moves_nothing(ui: Shown, page: Browser) -> None:
     before = ui.session.instance.fetch_materializations(CLICKHOUSE, limit=1).records[0]
     names = ("row_count", "checksum", "total_rows", "schema")
-    checks: list[dict[str, object]] = [
-        {"assetKey": {"path": CLICKHOUSE.path}, "name": name} for name in names
-    ]
-    run = launch(ui, [], checks)
+    page.open(f"{PAGE}?view=checks")
+    page.see("checksum")
+    run = ui.ended(ui.launched(lambda: page.press("Execute all")))
     assert run.status is dg.DagsterRunStatus.SUCCESS
     after = ui.session.instance.fetch_materializations(CLICKHOUSE, limit=1).records[0]
     assert after.storage_id == before.storage_id
@@ -230,58 +196,76 @@ def test_executing_checks_compares_and_moves_nothing(ui: Ui) -> None:
         assert not [one for one in found if one["status"] == "SKIPPED"], "no empty rows"
 
 
-def test_a_backfill_from_the_ui_moves_what_changed_and_skips_the_rest(ui: Ui) -> None:
+def test_a_backfill_of_all_moves_what_changed_and_skips_the_rest(ui: Shown, page: Browser) -> None:
     ui.source(f"UPDATE {NAME} SET tailnum = 'FILLED' WHERE id = 12345")
-    launched = ui.dagster.graphql(
-        "mutation ($given: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $given)"
-        " { __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }"
-        "} }",
-        given={
-            "assetSelection": BOTH,
-            "partitionNames": [SECOND, THIRD, FOURTH],
-            "fromFailure": False,
-        },
-    )["launchPartitionBackfill"]
-    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    materialize(page, NAME, all_in="All")
 
-    def status() -> str | None:
-        backfill = ui.session.instance.get_backfill(launched["backfillId"])
-        assert backfill is not None
-        return (
-            None
-            if backfill.status.value in ("REQUESTED", "IN_PROGRESS")
-            else (backfill.status.value)
-        )
+    (backfill,) = until("the backfill", ui.session.instance.get_backfills)
 
-    assert until("the backfill's end", status, seconds=240) == "COMPLETED_SUCCESS"
+    def ended() -> str | None:
+        found = ui.session.instance.get_backfill(backfill.backfill_id)
+        assert found is not None
+        unfinished = found.status.value in ("REQUESTED", "IN_PROGRESS")
+        return None if unfinished else found.status.value
+
+    assert until("the backfill's end", ended) == "COMPLETED_SUCCESS"
     assert ui.target("tailnum", 12345) == "FILLED"
     for asset in (SQLSERVER, CLICKHOUSE):
         states = ui.states(asset)
-        assert [states[name] for name in (SECOND, THIRD, FOURTH)] == [
-            "skipped_unchanged",
-            "committed",
-            "skipped_unchanged",
-        ]
+        assert len(states) == 7
+        moved = [name for name, state in states.items() if state == "committed"]
+        assert moved == [THIRD]
+        assert {*states.values()} == {"committed", "skipped_unchanged"}
 
 
-def test_the_asset_page_tells_what_a_range_took(ui: Ui, page: Browser) -> None:
-    page.open(f"/assets/clickhouse/warehouse/{NAME}?view=overview")
+def test_the_asset_page_tells_what_a_range_took(ui: Shown, page: Browser) -> None:
+    page.open(f"{PAGE}?view=overview")
     page.see(
         "Departures from New York in 2013.",
         f"sqlserver://dbo.{NAME}",
         "data-platform",
         "DateTime64(6, 'UTC')",
-        "moving_seconds",
-        "seconds_export",
-        "bottleneck",
+        "from flight_number",
+        "Fails if more than 25 hours since last materialization",
+        "Passing",
     )
-    page.open(f"/assets/clickhouse/warehouse/{NAME}?view=partitions&partition={THIRD}")
-    shown = page.see(THIRD, "Materialized (7)", "wire_format", "bottleneck")
+    page.has(f"a[href='vscode://file/{ui.folder}/{NAME}.yaml:6']")
+    page.open(f"{PAGE}?view=partitions&partition={THIRD}")
+    shown = page.see(
+        *(THIRD, "Materialized (7)", "wire_format"),
+        *("moving_seconds", "seconds_export", "bottleneck"),
+    )
     assert "Failed (0)" in shown
     assert "Missing (0)" in shown
 
 
-def test_a_failed_check_shows_the_rows_that_differ(ui: Ui, page: Browser, pictures: Path) -> None:
+def test_each_column_tells_where_it_comes_from(ui: Shown) -> None:
+    (event,) = ui.dagster.graphql(
+        "query ($asset: AssetKeyInput!) { assetNodeOrError(assetKey: $asset) { ... on AssetNode {"
+        " assetMaterializations(limit: 1) { metadataEntries {"
+        "  ... on TableColumnLineageMetadataEntry { lineage {"
+        "   columnName columnDeps { assetKey { path } columnName } } } } } } } }",
+        asset={"path": CLICKHOUSE.path},
+    )["assetNodeOrError"]["assetMaterializations"]
+    (lineage,) = (entry["lineage"] for entry in event["metadataEntries"] if "lineage" in entry)
+    found = {one["columnName"]: one["columnDeps"] for one in lineage}
+    assert found["tailnum"] == [{"assetKey": {"path": SQLSERVER.path}, "columnName": "tailnum"}]
+    assert len(found) == 9
+
+
+def test_numbers_of_ranges_are_plotted(page: Browser, pictures: Path) -> None:
+    page.open(f"{PAGE}?view=overview")
+    page.see("Metadata")
+    page.press("Plots")
+    page.see("moving_seconds", "seconds_export", "rows")
+    assert page.has("canvas").size["height"] > 50
+    page.script("document.querySelector('canvas').scrollIntoView({block: 'center'})")
+    page.picture(pictures / "plots.png")
+
+
+def test_a_failed_check_shows_the_rows_that_differ(
+    ui: Shown, page: Browser, pictures: Path
+) -> None:
     clickhouse = ui.session.servers.endpoints["clickhouse"]
     now = "SETTINGS mutations_sync = 2"
     for change in (
@@ -308,10 +292,89 @@ def test_a_failed_check_shows_the_rows_that_differ(ui: Ui, page: Browser, pictur
     assert "NULL" in shown
     page.picture(pictures / "checks.png")
     assert (pictures / "checks.png").stat().st_size < MOST_BYTES
-    assert runner.run(ui.session, NAME).good, "the damaged range moves again"
+    moved = ui.outcome(lambda: materialize(page, NAME, THIRD))
+    assert moved is dg.DagsterRunStatus.SUCCESS
+    assert ui.target("count()", 10103) == 1
+    assert runner.check(ui.session, NAME).good, "the damaged range has moved again"
 
 
-def test_ctrl_c_ends_all(ui: Ui) -> None:
+def test_a_failed_range_is_found_understood_and_repaired_by_a_second_person(
+    ui: Shown, page: Browser, pictures: Path
+) -> None:
+    ui.source(f"UPDATE {NAME} SET time_hour = '0044-03-15 12:00+00 BC' WHERE id = 5556")
+    failed = ui.ended(ui.launched(lambda: materialize(page, NAME, SECOND)))
+    assert failed.status is dg.DagsterRunStatus.FAILURE
+    # found: all that the second person knows is the address of the user interface
+    page.open(f"/locations/tableferry/asset-groups/{NAME}")
+    page.see("1 failed")
+    page.open(f"{PAGE}?view=partitions")
+    page.see("Failed (1)", "Materialized (6)")
+    page.click(f"[title='{SECOND}']")
+    its_run = f"a[href*='{failed.run_id}']"
+    page.has(its_run)
+    page.picture(pictures / "failed.png")
+    # understood
+    page.click(its_run)
+    page.see(f"{SECOND}", "'time_hour'", "5556", "0044-03-15")
+    # repaired, once the row is: only what failed runs
+    ui.source(f"UPDATE {NAME} SET time_hour = '2013-01-07 12:00+00' WHERE id = 5556")
+    before = ui.states(CLICKHOUSE)
+    run = ui.ended(ui.launched(lambda: materialize(page, NAME, all_in="Failed")))
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert run.tags["dagster/partition"] == SECOND
+    assert ui.states(CLICKHOUSE) == {**before, SECOND: "committed"}
+    page.open(f"{PAGE}?view=partitions")
+    page.see("Failed (0)", "Materialized (7)")
+    assert str(ui.target("time_hour", 5556)).startswith("2013-01-07 12:00:00")
+
+
+def test_the_reaper_ends_a_killed_run_which_is_executed_again(ui: Shown, page: Browser) -> None:
+    ui.source(f"UPDATE {NAME} SET tailnum = 'KILLED' WHERE id = 15555")
+    with ui.locked():
+        killed = ui.launched(lambda: materialize(page, NAME, FOURTH))
+        process = until("the run's process", lambda: ui.process(killed))
+        # a code server tells of its runs that die, so that it has to die, too: an old one, which
+        # has no more to do than to wait for this run
+        before = _loaded(ui)
+        page.press("Reload definitions")
+        until("new definitions", lambda: (now := _loaded(ui)) is not None and now != before)
+        server = process.parent()
+        server.suspend()
+        for one in (*server.children(recursive=True), server):
+            one.kill()
+    assert ui.ended(killed).status is dg.DagsterRunStatus.FAILURE
+    page.open(f"/runs/{killed}")
+    page.see("The process of this run", "is gone")
+    again = ui.outcome(lambda: page.press("Re-execute"))
+    assert again is dg.DagsterRunStatus.SUCCESS
+    assert ui.target("tailnum", 15555) == "KILLED"
+
+
+def test_the_schedule_has_fired_and_the_expectations_are_seen(ui: Shown, page: Browser) -> None:
+    def fired() -> list[dg.DagsterRun]:
+        name = {"dagster/schedule_name": f"{OTHER}_schedule"}
+        return [*ui.session.instance.get_runs(dg.RunsFilter(tags=name))]
+
+    run = ui.ended(until("a run of the schedule", fired)[-1].run_id)
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    page.open(SCHEDULE)
+    page.click(SWITCH)
+    page.has(f"{SWITCH} input:not(:checked)")
+    page.open(f"/assets/clickhouse/warehouse/{OTHER}?view=checks")
+    page.click_text("expectations")
+    page.see("each carrier flies", "expect_column_values_to_not_be_null")
+
+
+def _loaded(ui: Shown) -> object:
+    """When the definitions were loaded; None while they are."""
+    ((entry,),) = ui.dagster.graphql(
+        "{ locationStatusesOrError { ... on WorkspaceLocationStatusEntries {"
+        " entries { loadStatus updateTimestamp } } } }"
+    )["locationStatusesOrError"].values()
+    return entry["updateTimestamp"] if entry["loadStatus"] == "LOADED" else None
+
+
+def test_ctrl_c_ends_all(ui: Shown) -> None:
     before = ui.dagster.processes()
     assert len(before) > 3, "make, dagster dev, webserver, daemon, code server"
     ui.dagster.interrupt()

@@ -19,8 +19,10 @@ from typing import Any
 import psutil
 import pytest
 from selenium import webdriver
+from selenium.common import exceptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from tableferry_local.process import free_port
 
@@ -29,7 +31,7 @@ WIDTH, HEIGHT = 1400, 900
 Found = dict[str, Any]
 
 
-def until(what: str, ask: Callable[[], Any], seconds: float = 120) -> Any:
+def until(what: str, ask: Callable[[], Any], seconds: float = 400) -> Any:
     """The first truthy answer; what never comes fails the test by its name."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -133,21 +135,69 @@ class Browser:
             return all(text in shown for text in texts)
 
         try:
-            until("the text", all_there, seconds=60)
+            until("the text", all_there)
         except AssertionError:
             missing = [text for text in texts if text not in shown]
             raise AssertionError(f"{self._driver.current_url} lacks {missing}:\n{shown}") from None
         return shown
 
     def click(self, css: str) -> None:
-        self._first(By.CSS_SELECTOR, css).click()
+        self._click(css, lambda: self._last(By.CSS_SELECTOR, css))
 
     def click_text(self, text: str) -> None:
         """Click the last element that has just this text (the menus come first)."""
-        self._first(By.XPATH, f"//*[normalize-space(text())='{text}']").click()
+        self._click(text, lambda: self._last(By.XPATH, f"//*[normalize-space(text())='{text}']"))
 
-    def _first(self, by: str, what: str) -> Any:
-        return until(what, lambda: self._driver.find_elements(by, what), seconds=60)[-1]
+    def press(self, text: str, inside: str = "body") -> None:
+        """Click the enabled button or tab whose text begins so; of several, the one with the least.
+
+        Args:
+            text: the first of its words.
+            inside: CSS selector of what it is in.
+        """
+        find = """
+            const [text, inside] = arguments;
+            const kinds = ["button", "[role=tab]", "[role=button]", "[role=menuitem]"];
+            const found = [...document.querySelectorAll(kinds.map(k => `${inside} ${k}`).join())]
+                .filter(e => e.innerText.trim().startsWith(text) && !e.disabled);
+            found.sort((a, b) => a.innerText.length - b.innerText.length);
+            return found[0];
+        """
+        self._click(text, lambda: self._driver.execute_script(find, text, inside))
+
+    def escape(self) -> None:
+        """Press Escape, which closes the topmost menu or dialog."""
+        self._driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+
+    def has(self, css: str) -> Any:
+        """Wait for an element; returns the last of those that are there."""
+        return until(css, lambda: self._last(By.CSS_SELECTOR, css))
+
+    def _last(self, by: str, what: str) -> Any:
+        found = self._driver.find_elements(by, what)
+        return found[-1] if found else None
+
+    def _click(self, what: str, find: Callable[[], Any]) -> None:
+        def clicked() -> bool:
+            try:
+                element = find()
+                if element is None:
+                    return False
+                element.click()
+            except (
+                exceptions.StaleElementReferenceException,
+                exceptions.ElementNotInteractableException,
+                exceptions.ElementClickInterceptedException,
+            ):
+                return False  # drawn anew meanwhile, or something is before it for a moment
+            return True
+
+        try:
+            until(what, clicked)
+        except AssertionError:
+            raise AssertionError(
+                f"{self._driver.current_url} has no {what!r} to click:\n{self.text()}"
+            ) from None
 
     def picture(self, path: Path, *, settle_seconds: float = 1.0) -> None:
         """Save what is seen as PNG, once nothing moves any more."""
