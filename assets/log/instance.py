@@ -12,6 +12,7 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.sql import get_alembic_config
 from dagster._serdes import ConfigurableClassData
 
+from assets.log import config_schemas
 from assets.log.sqlite import keep_open
 
 NO_OUTPUT = ConfigurableClassData(
@@ -29,6 +30,7 @@ def open_instance(home: Path) -> dg.DagsterInstance:
         DagsterInvalidConfigError: dagster.yaml is wrong.
     """
     keep_open()
+    config_schemas.remember()
     ref = InstanceRef.from_dir(str(home))
     if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
         ref = ref._replace(compute_logs_data=NO_OUTPUT)
