@@ -16,7 +16,7 @@ import pytest
 from pipelines.command import runner
 from pipelines.command.session import Session, open_session
 from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
-from tests.integration import homes, looking
+from tests.integration import looking
 from tests.servers import Servers, own
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -85,15 +85,9 @@ def second_digits(mssql_url: str) -> int:
     return looking.second_digits(mssql_url)
 
 
-@pytest.fixture(scope="session")
-def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Dagster home to copy (see `homes.copy`)."""
-    return homes.template(tmp_path_factory.mktemp("homes"))
-
-
 @pytest.fixture
 def ferry(
-    stack: Servers, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Ferry]]:
     """Makes the one transfer of a test, on a Dagster instance of its own."""
     made: list[Ferry] = []
@@ -104,7 +98,6 @@ def ferry(
         for name, value in stack.environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
-        homes.copy(empty_home, tmp_path / "dagster")
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
         one = Ferry(stack, folder, table_name(), open_session())
         one.source(*statements)

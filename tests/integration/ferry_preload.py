@@ -8,8 +8,6 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
-import tempfile
-from pathlib import Path
 
 import adbc_driver_postgresql  # noqa: F401
 import clickhouse_connect  # noqa: F401
@@ -30,6 +28,4 @@ for room in (resources, checks, assets, sensors, pipelines.command):
     for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
         importlib.import_module(module.name)
 homes.make_quick()
-with tempfile.TemporaryDirectory() as folder:
-    homes.template(Path(folder))  # so that Dagster's storage is imported, and its migrations read
 gc.freeze()

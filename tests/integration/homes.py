@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import filecmp
 import functools
 import shutil
 import sqlite3
+import tempfile
+import threading
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from assets.log.instance import open_instance
 from assets.log.sqlite import keep_open
 from pipelines import event_log
 
+_kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
+_copying = threading.Lock()
 
-def template(folder: Path) -> Path:
-    """A home with an empty event log, to copy."""
-    home = folder / "template"
+
+@functools.cache
+def _template() -> Path:
+    """A home with an empty event log: its tables take half a second, and a copy no time."""
+    home = Path(_kept.name, "template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(event_log.DAGSTER_HOME, str(home))
-        event_log.open_to_record().dispose()
+        open_instance(event_log.make()).dispose()
     return home
 
 
-def copy(home: Path, to: Path) -> None:
-    """A new home, unless there is one already."""
-    if not to.exists():
-        shutil.copytree(home, to)
+def copy(home: Path) -> None:
+    """Make a new home."""
+    shutil.copytree(_template(), home, dirs_exist_ok=True)
+
+
+def _open(home: Path) -> dg.DagsterInstance:
+    """The instance of a home, which is a copy if it is new and of the usual configuration."""
+    with _copying:
+        usual = filecmp.cmp(home / "dagster.yaml", _template() / "dagster.yaml", shallow=False)
+        if usual and not (home / "history").exists():
+            copy(home)
+    return open_instance(home)
 
 
 @functools.cache
@@ -43,3 +60,6 @@ def make_quick() -> None:
     def connected(connection: object, _: object) -> None:
         if isinstance(connection, sqlite3.Connection):
             connection.execute("PRAGMA synchronous = OFF")
+
+    _template()  # also so that Dagster's storage is imported, and its migrations read
+    setattr(event_log, "open_instance", _open)  # noqa: B010 (it is not exported)

@@ -52,14 +52,13 @@ def admin(local_stack: Stack) -> Iterator[psycopg.Connection[Any]]:
 def reader(
     admin: object,
     local_stack: Stack,
-    empty_home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """The environment of a user who is that role; returns the URL."""
     place = urlsplit(local_stack.postgres_url)
     url = f"postgresql://{ROLE}:{PASSWORD}@{place.hostname}:{place.port}{place.path}"
-    homes.copy(empty_home, tmp_path / "dagster")
+    homes.copy(tmp_path / "dagster")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path))
     monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", url)

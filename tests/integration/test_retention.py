@@ -125,12 +125,12 @@ def test_an_age_is_given_in_hours_days_or_weeks(text: str, ferry: Make) -> None:
 
 
 def test_an_event_log_of_the_first_release_still_resumes(
-    ferry: Make, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ferry: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = ferry(DIRECT, *TABLE, ranges=RANGES)
     assert one.run().good, "the tables are as the first release left them"
     one.session.instance.dispose()
-    homes.copy(empty_home, tmp_path / "upgraded")
+    homes.copy(tmp_path / "upgraded")
     text = gzip.decompress(OLD_LOG.read_bytes()).decode().replace("{table}", one.table)
     index, runs = text.split("\n-- runs.db\n")
     for name, statements in (("runs/index.db", index), ("runs.db", runs)):

@@ -31,7 +31,6 @@ from resources.types.export import Export, Refusal
 from resources.types.kinds import Float, Kind, Text, signed
 from resources.types.planner import plan_copy
 from resources.types.type_map import ColumnType, TypeMap
-from tests.integration import homes
 from tests.integration.conftest import table_name
 from tests.servers import Servers
 
@@ -175,7 +174,7 @@ SQLITE = System(
 
 @pytest.fixture
 def transfer(
-    stack: Servers, empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, SqliteResource]]:
     """A declared transfer out of a SQLite file: its name, and the server."""
     name, file = table_name(), tmp_path / "shop.db"
@@ -184,7 +183,6 @@ def transfer(
     monkeypatch.setenv("TABLEFERRY_SQLITE_URL", f"sqlite://localhost{file}")
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path / "transfers"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    homes.copy(empty_home, tmp_path / "dagster")
     (tmp_path / "transfers").mkdir()
     (tmp_path / "transfers" / "t.yaml").write_text(
         f"transfer: {name}\nsource: sqlite://main.{name}\nhops: ['clickhouse://warehouse.{name}']\n"
