@@ -58,6 +58,7 @@ LONGEST = (
     "test_text_wire_move",
     "test_report",
     "test_memory",
+    "test_guide",
     "test_demo",
 )
 """Test files that take a minute or more, the longest first."""

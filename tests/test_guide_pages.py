@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from assets.declaring.transfer_files import load_transfers
+from pipelines.cli import main
 from tests.guide import DOCS, ROOT, Block, blocks, pages
 
 BLOCKS = [block for page in pages() for block in blocks(page)]
@@ -55,6 +58,25 @@ def test_what_is_not_run_is_known_and_says_why() -> None:
         print(f"{one.page}: {one.options['notest']}: {one.commands[0][0]}")
         assert len(one.options["notest"]) > 10
     assert {page: number for page, number in found.items() if number} == NOT_RUN
+
+
+def test_every_command_that_is_mentioned_exists_with_its_options() -> None:
+    unknown = []
+    for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
+        for mentioned in re.findall(r"`ferry ([a-z][^`]*)`", path.read_text(encoding="utf-8")):
+            command: click.Command | None = main
+            words = mentioned.split()
+            while isinstance(command, click.Group) and words and words[0][0] != "-":
+                command = command.get_command(click.Context(command), words.pop(0))
+            known = {"--help"}
+            for parameter in command.params if command else ():
+                known |= {*parameter.opts, *parameter.secondary_opts}
+            options = {
+                word.strip("[],") for word in words if word.startswith("[--") or word[0] == "-"
+            }
+            if command is None or not options <= known:
+                unknown.append(f"{path.name}: ferry {mentioned}")
+    assert not unknown
 
 
 @pytest.mark.parametrize(
