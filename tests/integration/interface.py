@@ -50,7 +50,7 @@ class Interface:
 
     def wait(self, run_id: str) -> dg.DagsterRunStatus:
         """How a run ended."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             run = self.process.instance.get_run_by_id(run_id)
             if run is not None and run.is_finished:

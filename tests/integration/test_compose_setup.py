@@ -24,7 +24,7 @@ from resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
 from tests.integration.containers import ROOT, SERVICES, new_passwords, settings, warehouse
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 ROWS = {"airlines": 16, "airports": 1458, "planes": 3322, "weather": 26115, "flights": 336_776}
 

@@ -17,7 +17,7 @@ from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 from tests.servers import Servers, own
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 VICTIM = own("victim")
 

@@ -243,7 +243,7 @@ def test_leaving_early_frees_the_server(source: PostgresResource) -> None:
         "SELECT count(*) FROM pg_stat_activity"
         f" WHERE query LIKE '%{SCHEMA}%/* endless */%' AND pid <> pg_backend_pid()"
     )
-    for _ in range(100):
+    for _ in range(600):
         if source.query(left) == [(0,)]:
             break
         time.sleep(0.1)

@@ -36,7 +36,6 @@ def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
 
 
-@pytest.mark.timeout(600)
 def test_twenty_random_kills_in_a_row(
     ferry: Callable[..., Ferry], command: Command, seed: int
 ) -> None:

@@ -232,4 +232,4 @@ def test_the_page_in_a_browser(width: int, bad: bool, tmp_path: Path) -> None:
         found.open(str(page))
         found.script("document.querySelector('a[href=\"#hop-2-range-2\"]').click()")
         unfolded = "return document.getElementById('hop-2-range-2').closest('details').open"
-        assert until("the linked range", lambda: found.script(unfolded), seconds=10)
+        assert until("the linked range", lambda: found.script(unfolded), seconds=60)

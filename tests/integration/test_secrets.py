@@ -18,7 +18,7 @@ from tests.integration.crashing import Command, staging_tables
 from tests.servers import Servers, own
 
 FREEBCP = shutil.which("freebcp")
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 ROLE = own("secretive")
 PASSWORD = "p@ss:w0rd/%'\"#? {x}"

@@ -78,7 +78,7 @@ def kill_at(
     monkeypatch.setattr(module, "reached", reached)
 
     def wait() -> None:
-        assert back.wait(60), f"{servers} did not come back"
+        assert back.wait(300), f"{servers} did not come back"
 
     return wait
 

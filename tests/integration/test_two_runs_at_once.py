@@ -53,7 +53,7 @@ def test_of_two_runs_of_a_range_one_wins(
     def reached(point: str) -> None:
         if point == "after_load" and not inside.is_set():
             inside.set()
-            assert go_on.wait(60)
+            assert go_on.wait(300)
 
     monkeypatch.setattr(moving, "reached", reached)
     found: dict[str, TransferView] = {}
@@ -66,7 +66,7 @@ def test_of_two_runs_of_a_range_one_wins(
     second = open_session()
     first = threading.Thread(target=run, args=("first", one.session))
     first.start()
-    assert inside.wait(60)
+    assert inside.wait(300)
     run("second", second)
     go_on.set()
     first.join()

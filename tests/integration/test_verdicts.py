@@ -91,14 +91,14 @@ def test_a_check_that_ran_beside_a_move_does_not_outlive_it(
     def reached(point: str) -> None:
         if point == "before_export" and not inside.is_set():
             inside.set()
-            assert go_on.wait(60)
+            assert go_on.wait(300)
 
     monkeypatch.setattr(moving, "reached", reached)
     moved: list[bool] = []
     second = open_session()
     move = threading.Thread(target=lambda: moved.append(runner.run(second, one.table).good))
     move.start()
-    assert inside.wait(120)
+    assert inside.wait(300)
     assert [check.range for check in runner.check(one.session, one.table).checks if check.failed]
     go_on.set()
     move.join()

@@ -207,7 +207,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def eventually(true: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(true: Callable[[], bool], seconds: float = 60) -> bool:
     """Whether it becomes true in time."""
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
