@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -38,12 +37,10 @@ PAGES = [
 
 
 @pytest.fixture(scope="module")
-def reader(
-    stack: Servers, empty_home: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shell]:
+def reader(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """Somebody who has followed the first chapter."""
     folder = tmp_path_factory.mktemp("reader")
-    homes.copy(empty_home, folder / "dagster")
+    homes.copy(folder / "dagster")
     shell = Shell(folder, environment(**stack.environment(), DAGSTER_HOME=str(folder / "dagster")))
     try:
         for block in _lines(FIRST):
