@@ -138,18 +138,18 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
     assert len(keys) == 7, "one below, one above"
 
 
-def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
-    page.open(SCHEDULE)
-    page.click(SWITCH)
-    page.has(f"{SWITCH} input:checked")
-
-
 def test_no_invitation_covers_the_first_page(ui: Shown, page: Browser) -> None:
     page.open("/")
     page.see("Materialize an asset")
     time.sleep(3)  # Dagster's dialog would come up a second after the page
     assert "community" not in page.text()
     assert ui.dagster.graphql("{ shouldShowNux }") == {"shouldShowNux": False}
+
+
+def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
+    page.open(SCHEDULE)
+    page.click(SWITCH)
+    page.has(f"{SWITCH} input:checked")
 
 
 def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: Path) -> None:
