@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 from dataclasses import replace
 
 from resources.dialects import qualified, quote, string_literal
@@ -52,8 +52,9 @@ class SqlServerStatements(Statements):
             lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
         statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
         if primary_key[:1] != [key.name] and indexable(key):
-            digest = hashlib.blake2b(str(table).encode(), digest_size=6).hexdigest()
-            index = quote("sqlserver", f"ix_{digest}_key")
+            # an index keeps its name when a swap renames its table, and on Babelfish the next
+            # shadow's may not have the same
+            index = quote("sqlserver", f"ix_{secrets.token_hex(6)}_key")
             columns = self.names([key.name])
             statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({columns})")
         return statements

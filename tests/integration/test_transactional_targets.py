@@ -318,6 +318,14 @@ def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
     assert [name for name in bench.tables() if bench.table.name in name] == [bench.table.name]
 
 
+def test_a_table_whose_key_has_an_index_is_swapped_again(bench: Bench) -> None:
+    swap, plan = TargetOptions(mode="swap"), replace(bench.plan, primary_key=())
+    for _ in range(3):
+        bench.target.prepare(plan, swap)
+        bench.target.promote(plan, swap)
+    assert [name for name in bench.tables() if bench.table.name in name] == [bench.table.name]
+
+
 def test_clean_spares_the_living(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD))

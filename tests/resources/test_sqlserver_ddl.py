@@ -69,6 +69,11 @@ def test_primary_key_where_it_can_be_one(case: str) -> None:
         assert statements[1].endswith('ON "shop]s"."orders" ("id")')
 
 
+def test_an_index_has_a_name_that_no_earlier_table_has() -> None:
+    plan = _with(KEY, primary_key=())
+    assert STATEMENTS.create_table(plan, TARGET)[1] != STATEMENTS.create_table(plan, TARGET)[1]
+
+
 def test_staging_is_a_heap() -> None:
     assert STATEMENTS.create_staging(PLAN, STAGING) == (
         'CREATE TABLE "shop]s"."stage" ("id" bigint NOT NULL, "note" nvarchar(40) NULL)'
