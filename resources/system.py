@@ -35,8 +35,7 @@ class Dialect:
     """What ends a subquery so that the planner does not merge it into the query around it."""
 
     longest_name = 128
-    """Characters of a table's name: SQL Server's limit. ClickHouse's is a file's name, with the
-    database's in it."""
+    """Characters of a table's name. ClickHouse's is a file's name, with the database's in it."""
 
     most_branches: int | None = None
     """Of a CASE that is nested as a balanced tree; None: as many as one likes."""

@@ -11,7 +11,7 @@ from resources.plan import CopyPlan
 from resources.sqlserver.dialect import KEY_ORDER
 from resources.sqlserver.errors import broke
 from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
-from resources.tables import Column, TableRef
+from resources.tables import Column, TableRef, staging_prefix
 from resources.target import row_identity
 from resources.transactional.statements import Session, Statements
 from resources.types.kinds import Decimal, Text
@@ -76,7 +76,7 @@ class SqlServerStatements(Statements):
 
     def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
         """By renaming both."""
-        old = replace(target, name=f"{shadow.name}_old")
+        old = replace(target, name=f"{staging_prefix(target)}old")
         renames = [self.rename(target, old.name), self.rename(shadow, target.name)]
         return [*renames, self.drop_table(old)]
 

@@ -50,6 +50,9 @@ class SqlServerDialect(Dialect):
 
     count = "COUNT_BIG(*)"
 
+    # SQL Server's own limit is 128; sp_rename of Babelfish knows no table with a longer name
+    longest_name = 63
+
     most_branches = MOST_RANGES
 
     def literal(self, text: str) -> str:
