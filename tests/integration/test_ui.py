@@ -360,8 +360,7 @@ def test_the_schedule_has_fired_and_the_expectations_are_seen(ui: Shown, page: B
     page.open(SCHEDULE)
     page.click(SWITCH)
     page.has(f"{SWITCH} input:not(:checked)")
-    page.open(f"/assets/clickhouse/warehouse/{OTHER}?view=checks")
-    page.click_text("expectations")
+    page.open(f"/assets/clickhouse/warehouse/{OTHER}?view=checks&checkDetail=expectations")
     page.see("each carrier flies", "expect_column_values_to_not_be_null")
 
 
