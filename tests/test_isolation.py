@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.guide import blocks
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 
@@ -92,9 +94,11 @@ def test_a_module_in_the_place_of_a_package_is_named(tmp_path: Path) -> None:
 
 def test_the_documented_lines_add_tableferry_to_another_workspace(project: Path) -> None:
     """As docs/deployment.md has them, in a workspace beside the project's own code location."""
-    guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    block = next(part for part in guide.split("```") if part.startswith("yaml\n  - python_module:"))
-    text = block.removeprefix("yaml\n")
+    (text,) = (
+        block.text
+        for block in blocks("deployment.md")
+        if block.text.startswith("  - python_module:")
+    )
     assert len(text.splitlines()) == 5, "one line of YAML's list, and four"
     text = text.replace("/opt/tableferry/.venv/bin/python", sys.executable)
     text = text.replace("/opt/tableferry", str(ROOT))
