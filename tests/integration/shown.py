@@ -69,6 +69,11 @@ class Shown:
         runs = self.session.instance.get_runs()
         return [run.run_id for run in runs if not run.tags.keys() & {*LAUNCHED_BY}]
 
+    def idle(self) -> bool:
+        """Whether all runs have ended, a schedule's too, and so have their processes."""
+        runs = self.session.instance.get_runs()
+        return all(run.is_finished for run in runs) and not self.dagster.running("watch_orphans")
+
     def ended(self, run_id: str) -> dg.DagsterRun:
         """The run, once it has ended."""
 

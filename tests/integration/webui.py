@@ -94,11 +94,26 @@ class UserInterface:
             return []
         return [top, *top.children(recursive=True)]
 
+    def running(self, program: str) -> bool:
+        """Whether a process that Ctrl-C would reach has this in its command line."""
+        groups = {_group(one) for one in self.processes()} - {None}
+        return any(
+            program in " ".join(one.info["cmdline"] or ()) and _group(one) in groups
+            for one in psutil.process_iter(["cmdline"])
+        )
+
     def interrupt(self) -> None:
         """Ctrl-C: the terminal sends it to the whole group."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGINT)
             self._process.wait(60)
+
+
+def _group(process: psutil.Process) -> int | None:
+    try:
+        return os.getpgid(process.pid)
+    except ProcessLookupError:
+        return None
 
 
 class Browser:
