@@ -102,13 +102,12 @@ class RangeAttempt:
         """The same of rows that stay as they are.
 
         Of columns, Dagster shows what an asset's newest materialization says. So the last ranges
-        of a run say it, one per worker, as any of these may end last; all would fill the event log.
+        of a run say it; all would fill the event log.
         """
-        last = list(self.work.plan.ranges)[-self.work.workers :]
         return self.record(
             State.SKIPPED_UNCHANGED,
             rows=self.reading.fingerprint.rows,
-            **(self._columns if self.name in last else {}),
+            **(self._columns if self.name in self.work.last_ranges else {}),
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from assets.log.records import RangeRecord, Reason, State
 from assets.log.writer import Writer
@@ -68,6 +69,11 @@ class Work:
     stop: threading.Event = field(default_factory=threading.Event)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
     _observing: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def last_ranges(self) -> frozenset[str]:
+        """As many as there are workers: one of them is the last to end."""
+        return frozenset([*self.plan.ranges][-self.workers :])
 
     def observed(self, hop: Hop, table: TableRef) -> CopyPlan:
         """The hop's plan with the columns of a table that it writes to, as its catalog has them.

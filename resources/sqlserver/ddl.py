@@ -8,7 +8,7 @@ from dataclasses import replace
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import StatementFailed
 from resources.plan import CopyPlan
-from resources.sqlserver.dialect import KEY_ORDER
+from resources.sqlserver.dialect import BINARY, KEY_ORDER
 from resources.sqlserver.errors import broke
 from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from resources.tables import Column, TableRef, staging_prefix
@@ -22,15 +22,12 @@ KEY_BYTES = 900
 INDEX_BYTES = 1700
 """The same of another index."""
 
-BINARY_ORDER = "Latin1_General_BIN2"
-"""Compares text by code points, so that case and accents tell rows apart."""
-
 
 class SqlServerStatements(Statements):
     """See `Statements`. Without TABLOCK: it would make parallel ranges wait for each other."""
 
     system = "sqlserver"
-    orders_key = True
+    collates_key = True
 
     # with XACT_ABORT any error ends the whole transaction, not one statement
     begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
@@ -140,7 +137,7 @@ class SqlServerStatements(Statements):
         if not _is_text(column):
             return same
         name = quote("sqlserver", column.name)
-        return f"{same} COLLATE {BINARY_ORDER} AND DATALENGTH(t.{name}) = DATALENGTH(s.{name})"
+        return f"{same} COLLATE {BINARY} AND DATALENGTH(t.{name}) = DATALENGTH(s.{name})"
 
 
 STATEMENTS = SqlServerStatements()

@@ -13,8 +13,7 @@ from resources.tables import Column
 from resources.types.kinds import Text
 
 BINARY = "Latin1_General_BIN2"
-"""Compares text by code points."""
-
+"""Compares text by code points, so that case and accents tell rows apart."""
 
 KEY_ORDER = "Latin1_General_100_BIN2"
 """Orders nvarchar by UTF-16 code units. What we make of a key that is a text has it."""

@@ -35,7 +35,7 @@ class Statements:
     overriding = ""
     """What an INSERT says in front of its SELECT, so that it may write an identity column."""
 
-    orders_key = False
+    collates_key = False
     """Whether a key that is a text has that collation in the target, too: an index cannot."""
 
     begin: Sequence[str] = ("BEGIN TRANSACTION",)
@@ -248,7 +248,7 @@ class Statements:
         always, whose ranges are looked for as in a target that may have it.
         """
         key = plan.key.target
-        ordered = (staging or self.orders_key) and self.text_key(plan)
+        ordered = (staging or self.collates_key) and self.text_key(plan)
         return [
             self.definition(one, self.key_order(one) if ordered and one.name == key.name else "")
             for one in plan.target_columns

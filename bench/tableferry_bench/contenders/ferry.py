@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from resources.tables import TableRef
 from tableferry_bench.contenders.base import (
     BOTH_HOPS,
     PARQUET_CLICKHOUSE,
@@ -109,9 +108,9 @@ class Ferry(Contender):
         of_files = self.route == PARQUET_CLICKHOUSE
         return {
             "transfer": self._transfer(table),
-            "source": reference(parquet_files(servers, table) if of_files else source),
+            "source": str(parquet_files(servers, table) if of_files else source),
             "hops": [
-                {"to": reference(self.target(servers, table, system)), "wire": self.wire}
+                {"to": str(self.target(servers, table, system)), "wire": self.wire}
                 for system in systems
             ],
             # each file is a range
@@ -144,12 +143,6 @@ class Ferry(Contender):
 
     def _folder(self, servers: Servers) -> Path:
         return servers.folder / self.name
-
-
-def reference(table: TableRef) -> str:
-    """As a transfer's file names it."""
-    between = "/" if table.system == "files" else "."
-    return f"{table.system}://{table.schema}{between}{table.name}"
 
 
 def timeline(home: Path, run_id: str, finished: Finished) -> dict[str, float]:
