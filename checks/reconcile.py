@@ -37,6 +37,7 @@ def reconcile(
     *,
     snapshot: str | None = None,
     taken: Taken | None = None,
+    reader: Endpoint | None = None,
 ) -> Verdict:
     """Compare one key range.
 
@@ -49,14 +50,16 @@ def reconcile(
         snapshot: of a PostgreSQL source, to compare with what was exported.
         taken: what is known of the source's rows already, so that `checksum` need not read them;
             for `in_flight`, of the rows as they streamed. Without it both tables are compared.
+        reader: what alone sees the target's rows, if not all connections do; for no level that
+            compares rows.
 
     Raises:
         TableferryError: a server cannot be asked. What differs is never an exception.
     """
     known = {key_range.name: taken} if taken else {}
-    return reconcile_all(plan, source, target, [key_range], level, snapshot=snapshot, taken=known)[
-        key_range.name
-    ]
+    return reconcile_all(
+        plan, source, target, [key_range], level, snapshot=snapshot, taken=known, reader=reader
+    )[key_range.name]
 
 
 def reconcile_all(
@@ -68,6 +71,7 @@ def reconcile_all(
     *,
     snapshot: str | None = None,
     taken: Mapping[str, Taken] | None = None,
+    reader: Endpoint | None = None,
 ) -> dict[str, Verdict]:
     """Compare many key ranges; `count` and `checksum` ask each side once for all of them.
 
@@ -102,7 +106,7 @@ def reconcile_all(
             left_out = {**left_out, COMPARED: _how(chunk, taken) if own else BOTH_TABLES}
         if own is not None:
             other = measure(
-                target,
+                reader or target,
                 plan.target,
                 "target",
                 groups["target"],
@@ -111,7 +115,13 @@ def reconcile_all(
             )
         else:
             own, other = both_sides(
-                plan, source, target, groups, digests=digests, figures=columns, snapshot=snapshot
+                plan,
+                source,
+                reader or target,
+                groups,
+                digests=digests,
+                figures=columns,
+                snapshot=snapshot,
             )
         seconds = time.monotonic() - began
         for number, key_range in enumerate(chunk):

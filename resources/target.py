@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from resources.artifacts import Artifact
 from resources.delimited import Framing
+from resources.endpoint import Endpoint
 from resources.errors import InputError, ReceiptMismatch, TableferryError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, Format, WriteMode
@@ -62,6 +63,9 @@ class TargetOptions:
     """SQL Server only: the terminators in the text of this attempt."""
     format: Format | None = None
     """What the rows of this attempt are on the wire, where the target takes more than one form."""
+    unstaged: bool = False
+    """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`: whoever says
+    so audits them there by `RangeLoad.reader`, and stages them if that fails."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,11 @@ class LoadReceipt:
 
 
 class RangeLoad(Protocol):
-    """One attempt on one key range: a staging table that only this attempt writes."""
+    """One attempt on one key range: a staging table that only this attempt writes.
+
+    Where `TargetOptions.unstaged` is said and the target can, the rows go into the table itself
+    instead, by a transaction that ends with the attempt unless `finalise` commits it.
+    """
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -88,8 +96,12 @@ class RangeLoad(Protocol):
     def staged_rows(self) -> int:
         """Rows in the staging table, counted by the server."""
 
+    def reader(self) -> Endpoint | None:
+        """What alone sees the rows, if they are unstaged; its `query` is all that can be asked."""
+
     def audited_table(self) -> TableRef:
-        """The staging table, once it holds what the range is to become, for its audit.
+        """The staging table, once it holds what the range is to become, for its audit; unstaged,
+        the table that is written to.
 
         With `append` the target's own rows have taken the place of those that are there already.
 
@@ -277,6 +289,11 @@ def row_identity(plan: CopyPlan) -> tuple[str, ...]:
 def appends(plan: CopyPlan, options: TargetOptions) -> bool:
     """Whether rows that the target has already keep their place there."""
     return options.mode == "append" and bool(row_identity(plan))
+
+
+def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
+    """Whether a range's rows give way to those that are loaded."""
+    return options.mode != "upsert" and not appends(plan, options)
 
 
 def require_staged(

@@ -14,6 +14,7 @@ from assets.log.records import DataVersion, digest
 from assets.planning.drift import new_columns, target_columns
 from assets.planning.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.reconcile import DIGESTED
 from checks.verdict import CHECK_NAMES, Level
 from resources.connections import url_variable
 from resources.dialects import filtered, qualified
@@ -186,6 +187,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             engine=spec.engine,
             order_by=", ".join(spec.order_by) if spec.order_by else None,
             partition_by=spec.partition_by,
+            # for all else the audit has more than one connection
+            unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
         )
         servers.target(spec.to).require(plan, options)
         hops.append(

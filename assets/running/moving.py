@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,20 +24,39 @@ from resources.artifacts import Artifact
 from resources.counted import CountedBytes
 from resources.crash_points import reached
 from resources.delimited import Framing, framed_rows
-from resources.errors import ReceiptMismatch
+from resources.errors import ReceiptMismatch, TableferryError, describe
 from resources.formats import format_of
 from resources.registry import system
+from resources.retry import is_transient
 from resources.target import RangeLoad, TargetOptions, written_to
 from resources.types.conform import conform, schema
 
+logger = logging.getLogger(__name__)
+
+
+class Unproven(TableferryError):
+    """Rows went straight into the target's transaction and did not get through it: rolled back."""
+
 
 def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
-    """Stream the range into a staging table, audit it, make it visible, record it.
+    """Stream the range out of sight, audit it, make it visible, record it.
+
+    Where the target can, the rows go into its table by the transaction that publishes them. If
+    anything is wrong with them, they are staged after all: there it can be looked at.
 
     Raises:
         CheckFailed: a blocking check of the staged rows is not green.
         SourceMoved: the source is no longer what was read.
     """
+    try:
+        return _move(attempt, reason)
+    except Unproven as error:
+        logger.info("%s", attempt.message(f"{error}; it is staged now"))
+    staged = replace(attempt.hop.options, unstaged=False)
+    return _move(replace(attempt, hop=replace(attempt.hop, options=staged)), reason)
+
+
+def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     work, hop, key_range = attempt.work, attempt.hop, attempt.key_range
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []
@@ -57,7 +77,12 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         flight = flight_of(attempt, framing)
         exports = _export(attempt, counts, options, artifacts)
         exports = flight.watching(exports) if flight else exports
-        with staging as load, Prefetch(exports, export_slot.release) as stream, work.loads:
+        with (
+            staging as load,
+            _proven(load),
+            Prefetch(exports, export_slot.release) as stream,
+            work.loads,
+        ):
             began = started = time.perf_counter()
             watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
             if hop.wire == "arrow":
@@ -88,7 +113,9 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             audited = time.perf_counter()
             attempt.tell("finalise")
             visible = load.finalise()
-            _require_visible(attempt, options, visible)
+            if load.reader() is None:
+                # unstaged rows were audited where they are
+                _require_visible(attempt, options, visible)
             seconds["reconcile"] = audited - started
             seconds["finalise"] = time.perf_counter() - audited
             moving = time.perf_counter() - began - seconds["reconcile"]
@@ -98,6 +125,17 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     if hop.options.mode == "upsert" and (extra := visible - staged):
         verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
     return settle(attempt, record, reason, verdicts)
+
+
+@contextmanager
+def _proven(load: RangeLoad) -> Iterator[None]:
+    """Tell what is wrong with rows that are not staged from what is wrong with their way."""
+    try:
+        yield
+    except Exception as error:
+        if load.reader() is None or is_transient(error):
+            raise
+        raise Unproven(describe(error)) from error
 
 
 def _require_visible(attempt: RangeAttempt, options: TargetOptions, rows: int) -> None:

@@ -16,6 +16,7 @@ from checks.expectations import run_suite
 from checks.reconcile import DIGESTED, reconcile, taken_of
 from checks.verdict import Level, Verdict
 from resources.crash_points import reached
+from resources.endpoint import Endpoint
 from resources.errors import TableferryError
 from resources.tables import TableRef
 from resources.target import RangeLoad
@@ -29,15 +30,23 @@ class CheckFailed(TableferryError):
 
 
 def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
-    """Check the staged rows of a range against the source, before anybody sees them.
+    """Check the loaded rows of a range against the source, before anybody sees them.
 
     Raises:
-        CheckFailed: a blocking check is not green; the staging table is kept for inspection.
+        CheckFailed: a blocking check is not green; the staging table is kept for inspection. Of
+            unstaged rows, any check is not green.
         SourceMoved: because the source is no longer what was read.
     """
     reached("before_audit")
     attempt.tell("reconcile")
     table = load.audited_table()
+    if (reader := load.reader()) is not None:
+        verdicts = verdicts_of(attempt, table, reader)
+        if failed := [verdict for verdict in verdicts if not verdict.passed]:
+            attempt.require_unmoved()
+            raise CheckFailed("; ".join(verdict.summary() for verdict in failed))
+        reached("after_audit")
+        return verdicts
     try:
         verdicts = _require_green(attempt, table)
     except CheckFailed as error:
@@ -110,7 +119,9 @@ def allowing_extra_rows_in(
     return allowing_extra_rows(attempt.hop, _comparison(attempt, table), verdicts)
 
 
-def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
+def verdicts_of(
+    attempt: RangeAttempt, table: TableRef, reader: Endpoint | None = None
+) -> tuple[Verdict, ...]:
     """The row count's verdict, the declared level's, and that of the expectations if there are.
 
     They are recorded in reverse: the ledger takes the row count for the sign that all are there.
@@ -118,9 +129,10 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     Args:
         attempt: the range, its hop, and how its source was read.
         table: where the rows are: staged, in the shadow of a swap, or in the target.
+        reader: what alone sees them there; see `RangeLoad.reader`.
     """
     *_, level = attempt.work.levels
-    verdict = reconcile_range(attempt, level, table)
+    verdict = reconcile_range(attempt, level, table, reader)
     verdicts = [verdict]
     if level in DIGESTED:
         verdicts.insert(0, row_count_of(verdict))
@@ -132,7 +144,9 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     return tuple(verdicts)
 
 
-def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Verdict:
+def reconcile_range(
+    attempt: RangeAttempt, level: Level, table: TableRef, reader: Endpoint | None = None
+) -> Verdict:
     """Compare the range at one level, as its source was read, with the rows in a table."""
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     plan = work.observed(hop, table)
@@ -145,6 +159,7 @@ def reconcile_range(attempt: RangeAttempt, level: Level, table: TableRef) -> Ver
         level,
         snapshot=reading.snapshot,
         taken=reading.taken,
+        reader=reader,
     )
     # other modes may publish less or more than what is staged
     staged_whole = hop.options.mode == "replace" and hop.number < len(work.plan.hops)

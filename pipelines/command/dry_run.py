@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from assets.log.records import Reason
@@ -14,6 +14,7 @@ from assets.planning.transfer_plan import TransferPlan, plan_transfer
 from pipelines.command.runner import chosen_hops, meant_ranges, unsettled
 from pipelines.command.session import Session
 from resources.dialects import qualified, quote
+from resources.formats import format_of
 from resources.registry import system
 
 
@@ -116,6 +117,8 @@ def _hop(
         name for name, one in decided.items() if one.reason is not Reason.UNCHANGED and name in only
     ]
     target = session.servers.target(hop.plan.target)
+    format = format_of(hop.wire, hop.plan.source, hop.plan.target)
+    options = replace(hop.options, format=format)
     creates = hop.existing is None
     shown = []
     for name in running if every else running[:1]:
@@ -125,7 +128,7 @@ def _hop(
                 name,
                 str(decided[name]),
                 hop.plan.select(key_range, hop.wire),
-                target.publication(hop.plan, key_range, hop.options, creates=creates),
+                target.publication(hop.plan, key_range, options, creates=creates),
             )
         )
     creation = target.creation(hop.plan, hop.options, creates=creates) if running else []

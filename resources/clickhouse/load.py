@@ -95,6 +95,9 @@ class ClickHouseLoad:
         """Rows in the staging table."""
         return self._count(self._staged)
 
+    def reader(self) -> None:
+        """All rows are staged. See `RangeLoad.reader`."""
+
     def audited_table(self) -> TableRef:
         """The staging table as the range is to become. See `RangeLoad.audited_table`."""
         if self._audited is None:

@@ -38,13 +38,18 @@ class PostgresLoad(TransactionalLoad[PostgresSession]):
         return receipt
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Copy rows that COPY wrote, as they are, into the staging table."""
+        """Copy rows that COPY wrote, as they are, into the staging table, or the table itself."""
         columns = self.sql.columns(self.plan)
         how = " WITH (FORMAT binary)" if self.options.format == "pgcopy" else ""
-        sql = f"COPY {qualified(self.staging)} ({columns}) FROM STDIN{how}"
-        # not by the session that holds the lock, which must not break with a load
-        with self.resource.session() as session:
-            rows, sent = session.copy_in(sql, chunks)
+        into = self.table if self.unstaged else self.staging
+        sql = f"COPY {qualified(into)} ({columns}) FROM STDIN{how}"
+        if self.unstaged:
+            self._begin_unstaged()
+            rows, sent = self.session.copy_in(sql, chunks)
+        else:
+            # not by the session that holds the lock, which must not break with a load
+            with self.resource.session() as session:
+                rows, sent = session.copy_in(sql, chunks)
         self._sent += rows
         return LoadReceipt(rows, sent)
 

@@ -27,6 +27,7 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
 
     resource: PostgresResource
     sql = STATEMENTS
+    unstaged_formats = ("pgcopy", "copy_text")
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse also a type that the source has and this database has not.
@@ -54,7 +55,7 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         return self.resource.session()
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
-        return PostgresLoad(resource=self.resource, **parts)
+        return PostgresLoad(**parts)
 
     def _require_swap(self, session: PostgresSession, plan: CopyPlan) -> None:
         lost = [what for (what,) in session.query(STATEMENTS.lost_by_swap(plan.target))]

@@ -27,4 +27,4 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         return self.resource.connection()
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> SqlServerLoad:
-        return SqlServerLoad(resource=self.resource, files=stack, **parts)
+        return SqlServerLoad(files=stack, **parts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from resources import crash_points
+from resources.endpoint import Endpoint
 from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
@@ -17,8 +18,10 @@ from resources.target import (
     appends,
     is_rejected,
     rejected_of,
+    replaces,
     require_staged,
 )
+from resources.transactional.reader import SessionReader
 from resources.transactional.statements import Session, Statements
 
 RESOLVE_SECONDS = 30
@@ -39,6 +42,9 @@ class TransactionalLoad(Generic[AnySession]):
 
     The session that holds the range's lock also runs the finalising transaction, so that an attempt
     that lost its lock cannot finalise. A system adds how rows are loaded.
+
+    Unstaged rows enter the table in that transaction. The staging table stays empty then, and tells
+    whether another run has taken the range over.
     """
 
     sql: Statements
@@ -52,6 +58,10 @@ class TransactionalLoad(Generic[AnySession]):
     identity_column: bool
     """Whether an identity column of the table is written."""
     session: AnySession
+    resource: Any
+    """The server, an `Endpoint`."""
+    unstaged: bool
+    """Whether rows go into `table` itself."""
     _sent: int = field(default=0, init=False)
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table as it is to become visible."""
@@ -59,11 +69,17 @@ class TransactionalLoad(Generic[AnySession]):
     """Of the transaction that was about to commit."""
 
     def staged_rows(self) -> int:
-        """Rows in the staging table."""
-        return self._number(self.sql.count(self.staging))
+        """Rows in the staging table; unstaged, those that the server has taken."""
+        return self._sent if self.unstaged else self._number(self.sql.count(self.staging))
+
+    def reader(self) -> Endpoint | None:
+        """The session, if the rows are unstaged. See `RangeLoad.reader`."""
+        return cast(Endpoint, SessionReader(self.resource, self.session)) if self.unstaged else None
 
     def audited_table(self) -> TableRef:
         """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        if self.unstaged:
+            return self.table
         if self._audited is None:
             self._audited = self._require_staged(self._sent, "sent")
             if appends(self.plan, self.options):
@@ -95,6 +111,8 @@ class TransactionalLoad(Generic[AnySession]):
             RangeBusy: the lost session's lock went to another run.
             StagingLost: the server restarted, and the staged rows went with it.
         """
+        if self.unstaged:
+            return self._finalise_unstaged()
         self.audited_table()
         assert self._audited is not None
         rows = self._require_staged(self._audited, "audited")
@@ -112,13 +130,28 @@ class TransactionalLoad(Generic[AnySession]):
             )
         return kept + rows
 
+    def _begin_unstaged(self) -> None:
+        """Open the transaction that the rows are loaded in, and take the range's old ones out."""
+        for statement in self.sql.begin:
+            self.session.execute(statement)
+        if replaces(self.plan, self.options):
+            self.session.execute(self.sql.delete_range(self.table, self._own))
+
+    def _finalise_unstaged(self) -> int:
+        try:
+            self._commit_marked()
+        except StatementFailed as error:
+            if not self.sql.broke(error) or not self._committed(self._sent):
+                raise
+        return self._sent
+
     def _commit(self, rows: int) -> bool:
         """Commit, unless the staged rows are lost with the connection."""
         try:
             self._transaction(rows)
         except StatementFailed as error:
             if not self.sql.broke(error):
-                self._rollback()
+                self.rollback()
                 raise
             if self._committed(rows):
                 return True
@@ -126,7 +159,7 @@ class TransactionalLoad(Generic[AnySession]):
                 return False
             raise
         except BaseException:
-            self._rollback()
+            self.rollback()
             raise
         return True
 
@@ -142,9 +175,12 @@ class TransactionalLoad(Generic[AnySession]):
         self._write(rows)
         if off:
             execute(off)
+        self._commit_marked()
+
+    def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
-        self._mark = sql.mark(self.session, self.staging)
-        execute(sql.commit)
+        self._mark = self.sql.mark(self.session, self.staging)
+        self.session.execute(self.sql.commit)
 
     def _write(self, rows: int) -> None:
         statements = self.sql.writing(self.plan, self.options, self.table, self.staging, self._own)
@@ -152,7 +188,7 @@ class TransactionalLoad(Generic[AnySession]):
         if self.options.mode == "upsert":
             if len(changed) > 1 and sum(changed) != rows:
                 raise self._mismatch(f"{changed[0]} updated and {changed[1]} inserted", rows)
-        elif not appends(self.plan, self.options):
+        elif replaces(self.plan, self.options):
             shown = self._number(self.sql.count(self.table, self._own))
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
@@ -163,7 +199,8 @@ class TransactionalLoad(Generic[AnySession]):
             f"but the target would hold {found}; rolled back"
         )
 
-    def _rollback(self) -> None:
+    def rollback(self) -> None:
+        """Undo what the session's transaction did, if it is in one."""
         try:
             self.session.execute(self.sql.rollback)
         except StatementFailed as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.tables import staging_name
-from resources.target import ATTEMPT, TargetOptions, appends, shadow_of, written_to
+from resources.target import ATTEMPT, TargetOptions, appends, replaces, shadow_of, written_to
 from resources.transactional.statements import Statements
 
 
@@ -26,18 +26,25 @@ def creation(
 
 
 def publication(
-    sql: Statements, plan: CopyPlan, key_range: KeyRange, options: TargetOptions
+    sql: Statements, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, unstaged: bool
 ) -> Iterator[str]:
-    """What stages a range and makes it visible; see `Target.publication`."""
+    """What stages a range, unless it goes into the table itself, and makes it visible; see
+    `Target.publication`."""
     table = written_to(plan, options)
     lock = staging_name(plan.target, key_range.name)
     staging, own = replace(table, name=f"{lock}_{ATTEMPT}"), plan.target_range(key_range)
     yield sql.create_staging(plan, staging)
-    yield "-- the rows, by the server's bulk loader; then the checks"
-    if appends(plan, options):
-        yield from sql.take_in(plan, table, staging, own)
-    yield from sql.begin
-    yield from sql.writing(plan, options, table, staging, own)
+    if unstaged:
+        yield from sql.begin
+        if replaces(plan, options):
+            yield sql.delete_range(table, own)
+        yield f"-- the rows, by the server's bulk loader, into {table}; then the checks"
+    else:
+        yield "-- the rows, by the server's bulk loader; then the checks"
+        if appends(plan, options):
+            yield from sql.take_in(plan, table, staging, own)
+        yield from sql.begin
+        yield from sql.writing(plan, options, table, staging, own)
     yield "-- a mark, by which a commit is known whose answer was lost"
     yield sql.commit
     yield sql.drop_table(staging)

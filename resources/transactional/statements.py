@@ -146,6 +146,11 @@ class Statements:
             f"SELECT {system(self.system).dialect.count} FROM {qualified(table)} WHERE {condition}"
         )
 
+    def any_row(self, table: TableRef, condition: str) -> str:
+        """A query with one row if there is any."""
+        first, last = system(self.system).dialect.limited(1)
+        return f"SELECT {first}1 FROM {qualified(table)} WHERE {condition}{last}"
+
     def delete_range(self, table: TableRef, condition: str) -> str:
         """Remove a key range."""
         return f"DELETE FROM {qualified(table)} WHERE {condition}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Generic
@@ -12,7 +12,7 @@ from typing import Any, Generic
 from resources import crash_points
 from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
 from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
+from resources.plan import CopyPlan, Format
 from resources.tables import Column, TableRef, staging_name, staging_prefix
 from resources.target import (
     Alive,
@@ -21,6 +21,8 @@ from resources.target import (
     is_rejected,
     nobody_else,
     rejected_of,
+    replaces,
+    row_identity,
     shadow_of,
     written_to,
 )
@@ -47,10 +49,12 @@ class TransactionalTarget(Generic[AnySession]):
     """
 
     sql: Statements
+    unstaged_formats: Sequence[Format] = ()
+    """Of what comes along these, the session that holds a range loads it, see `RangeLoad`."""
 
     def __init__(self, resource: Any) -> None:
         self.resource = resource
-        self._identities: dict[TableRef, set[str]] = {}
+        self._columns: dict[TableRef, Sequence[Column]] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.resource.settings()})"
@@ -65,7 +69,7 @@ class TransactionalTarget(Generic[AnySession]):
         """Create the table, and its schema, if missing; else verify it. See `Target.prepare`."""
         self.require(plan, options)
         notes: list[str] = []
-        self._identities = {plan.target: set(), shadow_of(plan.target): set()}
+        self._columns = {plan.target: plan.target_columns}
         with self._session() as session:
             if not session.query(self.sql.table_exists(plan.target)):
                 session.execute(self.sql.create_schema(plan.target))
@@ -73,9 +77,13 @@ class TransactionalTarget(Generic[AnySession]):
             else:
                 columns = found or self.resource.columns(plan.target)
                 notes += self._verify(session, plan, options, columns)
-                self._identities[plan.target] = _identities(columns)
+                self._columns[plan.target] = columns
             if options.mode == "swap":
                 self._ensure_shadow(session, plan)
+                # what numbers rows is no part of a shadow
+                self._columns[shadow_of(plan.target)] = [
+                    replace(column, identity=False) for column in self._columns[plan.target]
+                ]
         return notes
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
@@ -86,7 +94,15 @@ class TransactionalTarget(Generic[AnySession]):
         self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
     ) -> list[str]:
         """See `Target.publication`."""
-        return list(preview.publication(self.sql, plan, key_range, options))
+        unstaged = self._may_load(options)
+        if unstaged and not creates:
+            # a shadow is made of the target
+            shadow = options.mode == "swap" and self.identity(written_to(plan, options))
+            table = written_to(plan, options) if shadow else plan.target
+            unstaged = self._fits(
+                self.resource.query, plan, key_range, options, table, self.resource.columns(table)
+            )
+        return list(preview.publication(self.sql, plan, key_range, options, unstaged=unstaged))
 
     @contextlib.contextmanager
     def attempt(
@@ -104,9 +120,9 @@ class TransactionalTarget(Generic[AnySession]):
         lock = staging_name(plan.target, key_range.name)
         # a name of its own, so that "gone" can never be somebody else's doing
         staging = replace(table, name=f"{lock}_{uuid.uuid4().hex[:12]}")
-        if table not in self._identities:
-            self._identities[table] = _identities(self.resource.columns(table))
-        identity = self._identities[table]
+        if table not in self._columns:
+            self._columns[table] = self.resource.columns(table)
+        identity = {column.name for column in self._columns[table] if column.identity}
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self._session())
             if not self.sql.take(session, lock, LOCK_SECONDS):
@@ -124,12 +140,19 @@ class TransactionalTarget(Generic[AnySession]):
                 staging=staging,
                 identity_column=any(column.name in identity for column in plan.target_columns),
                 session=session,
+                resource=self.resource,
+                unstaged=self._may_load(options)
+                and self._fits(
+                    session.query, plan, key_range, options, table, self._columns[table]
+                ),
             )
             try:
                 yield load
             finally:
                 # if the server is away, the next attempt or `clean` drops it
                 with contextlib.suppress(TableferryError):
+                    if load.unstaged:
+                        load.rollback()
                     load.session.execute(self.sql.drop_table(staging))
                     load.session.execute(self.sql.release(lock))
                 load.session.close()
@@ -204,6 +227,32 @@ class TransactionalTarget(Generic[AnySession]):
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> TransactionalLoad[AnySession]:
         """The load of a held range; what it opens may end with the stack."""
         raise NotImplementedError
+
+    def _may_load(self, options: TargetOptions) -> bool:
+        """Whether rows may go into the table itself, and come in a form that a session loads."""
+        return options.unstaged and options.format in self.unstaged_formats
+
+    def _fits(
+        self,
+        ask: Callable[[str], list[tuple[Any, ...]]],
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        table: TableRef,
+        columns: Sequence[Column],
+    ) -> bool:
+        """Whether the range's rows can go into the table itself.
+
+        That takes the table's columns to be of the plan's types, as nothing converts them. Rows
+        that are there must give way, and in no other range must there be one that the new ones
+        collide with: ranges that wait for each other's transactions would not end.
+        """
+        types = {column.name: column.type for column in columns}
+        if any(types.get(column.name) != column.type for column in plan.target_columns):
+            return False
+        if replaces(plan, options) and plan.key.target.name in row_identity(plan):
+            return True
+        return not ask(self.sql.any_row(table, plan.target_range(key_range)))
 
     def _before_swap(self, session: AnySession, shadow: TableRef, target: TableRef) -> None:
         """What else the shadow needs before it takes the target's place."""
@@ -281,8 +330,3 @@ class TransactionalTarget(Generic[AnySession]):
         for name in found:
             session.execute(self.sql.drop_table(replace(table, name=name)))
         return found
-
-
-def _identities(columns: Sequence[Column]) -> set[str]:
-    """The names of those that the server numbers."""
-    return {column.name for column in columns if column.identity}

@@ -49,7 +49,10 @@ CELLS = [
         ("during_load", "after_audit", "inside_finalise", *AFTER_EVENT),
     ),
     *itertools.product(
-        ("copy",), ("replace",), (1,), ("during_load", "inside_finalise", "after_commit")
+        ("copy",),
+        ("replace",),
+        (1,),
+        ("during_load", "after_load", "after_audit", "inside_finalise", "after_commit"),
     ),
     *itertools.product(
         ("sqlserver_postgres", "clickhouse_postgres"),
