@@ -34,6 +34,10 @@ class SnapshotLost(TableferryError):
     transient = True
 
 
+class PlacesLost(TableferryError):
+    """Rows that are read by where they are stored are not, or no longer, where they were."""
+
+
 class TableMissing(InputError):
     """The named table does not exist."""
 

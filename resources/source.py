@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from resources import catalog
@@ -20,6 +21,18 @@ from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
 from resources.types.kinds import Kind
 from resources.types.samples import ConstantStyle
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in its table a row is stored: what stands for the key of a table that has none."""
+
+    column: Column
+    """As SQL has it, the primary key of its rows; `ranges: {by: ...}` says its name."""
+    name: str
+    """What the targets call it, where it is a whole number."""
+    per_block: int
+    """How many numbers a block has: ranges are cut between blocks."""
 
 
 class Source:
@@ -43,6 +56,9 @@ class Source:
     own_key: str | None = None
     """The key that tables have by themselves: the name of the file that a row is of. Each file is a
     range then; None where a declared column is cut into ranges."""
+
+    place: Place | None = None
+    """Where a row is stored, for tables that have no key; None where rows have no place."""
 
     snapshots = False
     """Whether all readers of a run can share one state of the database."""
@@ -121,6 +137,14 @@ class Source:
         """
         raise NotImplementedError
 
+    def blocks(self, endpoint: Endpoint, table: TableRef) -> int:
+        """How many blocks a table takes now, with a `place`.
+
+        Raises:
+            InputError: it has none by which it could be cut: a view, for example.
+        """
+        raise NotImplementedError
+
     def declared(self, column: Column, type_: str) -> Column:
         """A column of the source as the transfer declares it.
 
@@ -152,8 +176,15 @@ class Source:
         """Digits before and behind the point that undeclared decimals have now, by column name."""
         return {}
 
-    def shared_snapshot(self, resource: Any) -> AbstractContextManager[Any]:
+    def shared_snapshot(
+        self, resource: Any, placed: TableRef | None = None
+    ) -> AbstractContextManager[Any]:
         """One state of the database for all readers of a run, or None where it has none to share.
+
+        Args:
+            resource: the server.
+            placed: a table that is read by the places of its rows. They are comparable in one
+                state only, so that it is not replaced when it is lost, or the table is rewritten.
 
         Yields:
             Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.

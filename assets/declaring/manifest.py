@@ -34,9 +34,12 @@ from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
 from resources.plan import WriteMode
 from resources.registry import system, systems
+from resources.source import Place
 from resources.tables import TableRef
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
+OF_PLACES = ("content", "row_version")
+"""Those that see a row that was stored elsewhere, as every updated row may be."""
 Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
 FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
 FreshnessInput = Literal["schedule", "none"] | Annotated[str, Field(pattern=AGE)]
@@ -55,6 +58,15 @@ def _own_key(info: ValidationInfo) -> str | None:
     source = info.data.get("source")
     sending = system(source.system).source if source is not None else None
     return sending.own_key if sending is not None else None
+
+
+def _place(info: ValidationInfo) -> Place | None:
+    """Where the source stores its rows, where that is what the ranges are cut by."""
+    ranges, source = info.data.get("ranges"), info.data.get("source")
+    if source is None or ranges is None or ranges.by is None:
+        return None
+    sending = system(source.system).source
+    return sending.place if sending is not None else None
 
 
 HopsInput = Annotated[list[str | HopSpec], Field(min_length=1)]
@@ -81,11 +93,11 @@ class Transfer(Section):
     """Only the rows that meet this condition, in the source's SQL, are copied, counted and proven;
     one that meets it no more leaves the target with the next run of its range. A view as `source`
     goes further: it may join and compute."""
-    key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
-    """Integer, date, timestamp, uuid or text column that the ranges are cut by; of a composite
-    primary key the first. Of files, none."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
     """How the table is cut into key ranges, the unit of work, retry, proof and commit."""
+    key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
+    """Integer, date, timestamp, uuid or text column that the ranges are cut by; of a composite
+    primary key the first. Of files, and with `ranges: {by: ctid}`, none."""
     write: WriteMode = "replace"
     """What a range's new rows do to those that are in the target."""
     on_missing: MissingPolicy = "keep"
@@ -100,7 +112,7 @@ class Transfer(Section):
     """How a changed range is noticed."""
     figures: list[str] = []
     """Columns of which a checksum also shows sum, least and greatest value."""
-    columns: dict[str, ColumnSpec] = {}
+    columns: Annotated[dict[str, ColumnSpec], Field(validate_default=True)] = {}
     """A mapping describes single columns; a list is a subset. By default all."""
     only: list[str] | None = None
     exclude: list[str] = []
@@ -156,12 +168,19 @@ class Transfer(Section):
     @field_validator("key", mode="before")
     @classmethod
     def check_key(cls, value: object, info: ValidationInfo) -> object:
-        own = _own_key(info)
+        own, place = _own_key(info), _place(info)
+        if place is not None:
+            if value not in ("", None):
+                raise ValueError(
+                    f"is not declared with 'ranges: {{by: {place.column.name}}}', which is for "
+                    "tables without one; ranges by key are better where there is one"
+                )
+            return place.column.name
         if value not in ("", None):
             if own not in (None, value):
                 raise ValueError("is not needed: each file is a range")
             return value
-        if own is None and "source" in info.data:
+        if own is None and {"source", "ranges"} <= set(info.data):
             raise ValueError("is needed: the column that the ranges are cut by")
         return own or "key"
 
@@ -170,6 +189,22 @@ class Transfer(Section):
     def check_ranges(cls, value: RangesSpec, info: ValidationInfo) -> RangesSpec:
         if _own_key(info) is not None:
             raise ValueError("are not declared of files: each file is a range")
+        source = info.data.get("source")
+        if value.by is not None and source is not None:
+            places = [one for one in systems() if one.source and one.source.place]
+            if source.system not in [one.name for one in places]:
+                having = " and ".join(one.title for one in places)
+                raise ValueError(f"by: {value.by} is for {having} tables, not for {source}")
+        return value
+
+    @field_validator("write")
+    @classmethod
+    def check_write(cls, value: WriteMode, info: ValidationInfo) -> WriteMode:
+        if value == "upsert" and (place := _place(info)) is not None:
+            raise ValueError(
+                f"upsert needs a key that stays with its row, and 'ranges: {{by: "
+                f"{place.column.name}}}' has none: an updated row is stored elsewhere"
+            )
         return value
 
     @field_validator("on_missing")
@@ -222,6 +257,11 @@ class Transfer(Section):
     def check_of_files(cls, value: str, info: ValidationInfo) -> str:
         if _own_key(info) is not None and value not in ("content", "none"):
             raise ValueError(f"{value!r} should be content or none, of files")
+        if value not in OF_PLACES and (place := _place(info)) is not None:
+            raise ValueError(
+                f"{value!r} should be {' or '.join(OF_PLACES)} with 'ranges: {{by: "
+                f"{place.column.name}}}': the others miss rows that an update stores elsewhere"
+            )
         return value
 
     @field_validator("fingerprint", "figures")
@@ -246,6 +286,10 @@ class Transfer(Section):
     ) -> dict[str, ColumnSpec]:
         hops = [hop.to.system for hop in info.data.get("hops", ())]
         source = info.data.get("source")
+        if (place := _place(info)) is not None:
+            declared = value.get(place.column.name, ColumnSpec())
+            renamed = declared.model_copy(update={"rename": declared.rename or place.name})
+            value = {**value, place.column.name: renamed}
         Several.check(column_problems(value, hops, source and source.system))
         return value
 
@@ -253,6 +297,8 @@ class Transfer(Section):
     @classmethod
     def check_key_travels(cls, value: list[str] | None, info: ValidationInfo) -> list[str] | None:
         key, excludes = info.data.get("key"), info.field_name == "exclude"
+        if value is not None and not excludes and (place := _place(info)) is not None:
+            return [*dict.fromkeys((place.column.name, *value))]
         if key is not None and value is not None and (key in value) is excludes:
             raise ValueError(f"the key {key!r} should not be excluded")
         return value
@@ -292,6 +338,11 @@ class Transfer(Section):
     def key_name(self) -> str:
         """The key column's name in the targets."""
         return self.columns.get(self.key, ColumnSpec()).rename or self.key
+
+    @property
+    def placed(self) -> bool:
+        """Whether the ranges are cut by where rows are stored, of a table without a key."""
+        return self.ranges.by is not None
 
     @property
     def partitions_name(self) -> str:

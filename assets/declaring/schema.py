@@ -32,8 +32,13 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
         {"type": "array", "items": listed},
     ]
     fields["checks"]["propertyNames"] = {"enum": sorted(CHECKS)}
-    # what comes in files of its own needs no key
-    schema["if"] = {"properties": {"source": {"pattern": f"^({_keyed()})://"}}}
+    # what comes in files of its own needs no key, nor what is cut by where its rows are stored
+    schema["if"] = {
+        "properties": {
+            "source": {"pattern": f"^({_keyed()})://"},
+            "ranges": {"not": {"required": ["by"]}},
+        }
+    }
     schema["then"] = {"required": ["key"]}
     title = "A transfer of Tableferry"
     if defaults:

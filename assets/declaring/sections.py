@@ -63,9 +63,11 @@ class RangesSpec(Section):
     """How the key space is cut: by `rows`, `count` or `width`, or at given `bounds`.
 
     With `width` or `count`, two bounds give the span that is divided; alone, the bounds are the
-    cuts themselves.
+    cuts themselves. `by: ctid` with a `count` cuts a table without a key into stretches of blocks.
     """
 
+    by: Literal["ctid"] | None = None
+    """PostgreSQL: by where rows are stored, of a table without a usable key."""
     rows: Count | None = None
     """Rows of a range."""
     count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
@@ -80,6 +82,13 @@ class RangesSpec(Section):
     def check_all(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
         """The last of the fields, so that it sees the others, but for those that are wrong."""
         names = ("rows", "count", "width")
+        if info.data.get("by") is not None:
+            given = {**info.data, "bounds": value}
+            others = [name for name in ("rows", "width", "bounds") if given.get(name) is not None]
+            if "count" in info.data and (others or info.data["count"] is None):
+                beside = f", not {' and '.join(others)}" if others else ""
+                raise ValueError(f"by: {info.data['by']} goes with count{beside}")
+            return value
         measures = {name: info.data[name] for name in names if info.data.get(name) is not None}
         found: list[str] = []
         if len(measures) > 1:

@@ -137,6 +137,42 @@ def own_growth(
     )
 
 
+def block_growth(
+    existing: Sequence[KeyRange], blocks: int, count: int, per_block: int, digits: int
+) -> RangeGrowth:
+    """How the known ranges change where they are stretches of a table's blocks.
+
+    First they are `count` stretches of as many blocks, and an open one above that is empty. When
+    the table has grown into that, more stretches of the usual length take its place, longer ones
+    if there would be more than `count`.
+
+    Args:
+        existing: all ranges known so far.
+        blocks: how many the table has.
+        count: how many stretches there are to be at first; fewer of a table with fewer blocks.
+        per_block: how many numbers a block has in the ranges' bounds.
+        digits: of the numbers.
+
+    Raises:
+        InputError: there would be more than `MAX_RANGES` ranges.
+    """
+    if not existing:
+        ends = sorted({blocks * part // count for part in range(1, count + 1)} - {0})
+        cuts: list[Bound | int | None] = [end * per_block for end in ends]
+        added = _between([None, *cuts, None], KeyRange("integer", digits=digits))
+        return RangeGrowth((), (), tuple(added))
+    top = _top(existing)
+    floor, end = to_number(top.lower or 0), blocks * per_block
+    if end <= floor:
+        return RangeGrowth(tuple(existing), (), ())
+    usual = _typical_width([one for one in existing if one.upper is not None]) or floor
+    width = max(usual, -(-(end - floor) // (count * per_block)) * per_block)
+    steps = range(floor + width, end + width, width)
+    limit(len(existing) + len(steps))
+    keep = tuple(one for one in existing if one is not top)
+    return RangeGrowth(keep, (top,), tuple(_between([top.lower, *steps, None], top)))
+
+
 def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
     """The name of the range that a user means, or None.
 

@@ -167,7 +167,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     """
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
-    columns = _declared(transfer, servers.endpoint(transfer.source).columns(transfer.source))
+    columns = _declared(transfer, _found(transfer, servers))
     _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -210,6 +210,21 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
     return tuple(hops)
+
+
+def _found(transfer: Transfer, servers: Servers) -> Sequence[Column]:
+    """The source's columns; with ranges by place, the place first, which alone tells rows apart.
+
+    Raises:
+        InputError: the rows of that table have no place.
+    """
+    endpoint = servers.endpoint(transfer.source)
+    columns = endpoint.columns(transfer.source)
+    sending = system(transfer.source.system).as_source()
+    if not transfer.placed or sending.place is None:
+        return columns
+    sending.blocks(endpoint, transfer.source)
+    return [sending.place.column, *(replace(column, primary_key=None) for column in columns)]
 
 
 def _declared(transfer: Transfer, columns: Sequence[Column]) -> list[Column]:

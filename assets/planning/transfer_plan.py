@@ -11,7 +11,13 @@ import dagster as dg
 from assets.declaring.manifest import Transfer
 from assets.log.records import DataVersion, digest
 from assets.planning.boundaries import limit
-from assets.planning.ranges import RangeGrowth, extend_ranges, own_growth, top_bound
+from assets.planning.ranges import (
+    RangeGrowth,
+    block_growth,
+    extend_ranges,
+    own_growth,
+    top_bound,
+)
 from assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
 from resources.errors import TableMissing
 from resources.fingerprint import SourceFingerprint
@@ -162,6 +168,10 @@ def _growth(
         growth = own_growth(known, found, delete=transfer.on_missing == "delete")
         limit(len(growth.keep) + len(growth.add))
         return growth
+    if transfer.placed and sending.place is not None:
+        blocks, count = sending.blocks(source, transfer.source), transfer.ranges.count or 1
+        digits = key_kind(key, transfer.source.system)[1]
+        return block_growth(known, blocks, count, sending.place.per_block, digits)
     above = top_bound(known) if known else None
     stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
     spec = transfer.ranges.model_dump(exclude_none=True)

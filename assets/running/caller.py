@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,6 +10,7 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log.ledger import newest_ids
+from assets.log.records import Reason
 from assets.planning.decisions import Decision, decisions
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan, plan_transfer
@@ -51,6 +52,18 @@ class Prepared:
                 return False
         return True
 
+    def only(self, servers: Servers, names: list[str]) -> Prepared:
+        """The same of some ranges, fingerprinted."""
+        plan = self.plan.only(names).fingerprinted(servers, names, snapshot=self.snapshot)
+        # a swap decides about all ranges of a run together
+        apart = plan.transfer.write == "swap" and len(plan.ranges) < len(self.plan.ranges)
+        decided = {
+            number: {name: found[name] for name in names if name in found}
+            for number, found in self.decided.items()
+            if not apart
+        }
+        return Prepared(plan, self.shared, self.snapshot, decided)
+
     def decisions(
         self, hop: Hop, servers: Servers, instance: dg.DagsterInstance, *, force: bool
     ) -> dict[str, Decision]:
@@ -88,21 +101,39 @@ def prepared(
 ) -> Iterator[Prepared]:
     """The fingerprinted plan of some ranges: what was handed over if it holds, else a new one."""
     if handed is not None and handed.holds(instance, names):
-        yield _of(handed, servers, names)
+        yield handed.only(servers, names)
         return
     with shared_snapshot(transfer, servers) as shared:
-        snapshot = shared.name() if shared else None
         plan = plan_transfer(transfer, servers, instance, names=names)
-        yield _of(Prepared(plan, shared, snapshot), servers, names)
+        snapshot = shared.name() if shared else None
+        yield Prepared(plan, shared, snapshot).only(servers, names)
 
 
-def _of(one: Prepared, servers: Servers, names: list[str]) -> Prepared:
-    plan = one.plan.only(names).fingerprinted(servers, names, snapshot=one.snapshot)
-    # a swap decides about all ranges of a run together
-    apart = plan.transfer.write == "swap" and len(plan.ranges) < len(one.plan.ranges)
-    decided = {
-        number: {name: found[name] for name in names if name in found}
-        for number, found in one.decided.items()
-        if not apart
+def moved_along(
+    ready: Prepared,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    hops: Sequence[Hop],
+    names: Collection[str],
+) -> set[str]:
+    """The ranges that have to move with others, where they are cut by the places of rows.
+
+    A row that was updated may be stored in another range. So what else changed moves along, under
+    the same snapshot: else rows would be lost, or there twice. Ranges that were never committed
+    have none to lose.
+
+    Args:
+        ready: a plan of all ranges.
+        servers: where the tables are.
+        instance: whose event log says what is committed.
+        hops: those that run.
+        names: the ranges that are asked for.
+    """
+    if ready.plan.transfer.write == "swap":
+        return set(ready.plan.ranges) - set(names)
+    return {
+        name
+        for hop in hops
+        for name, one in ready.decisions(hop, servers, instance, force=False).items()
+        if not one.reason.settled and one.reason is not Reason.MISSING and name not in names
     }
-    return Prepared(plan, one.shared, one.snapshot, decided)

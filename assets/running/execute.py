@@ -15,7 +15,7 @@ from assets.log.writer import Writer
 from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan
-from assets.running.caller import Caller, Prepared, prepared
+from assets.running.caller import Caller, Prepared, moved_along, prepared
 from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
 from assets.running.source_state import SourceState
 from assets.running.swap import promote
@@ -35,15 +35,17 @@ def execute(
     """
     instance = context.instance
     instance.add_run_tags(context.run.run_id, {PROCESS: this_process()})
-    names = list(context.partition_keys)
-    with prepared(transfer, servers, instance, names, caller.prepared) as ready:
+    names, known = list(context.partition_keys), transfer.partitions_name
+    read = list(instance.get_dynamic_partitions(known)) if transfer.placed else names
+    with prepared(transfer, servers, instance, read, caller.prepared) as found:
+        hops = found.plan.hops
+        selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
+        ready = _together(context, found, servers, selected) if transfer.placed else found
         plan = ready.plan
-        selected = tuple(hop for hop in plan.hops if hop.asset in context.selected_asset_keys)
         reasons = _reasons(context, ready, servers, selected)
         work = _work(context, ready, servers, selected, reasons, caller)
         if transfer.write == "swap":
-            known = instance.get_dynamic_partitions(transfer.partitions_name)
-            outcomes = _swap(work, selected, reasons, known)
+            outcomes = _swap(work, selected, reasons, instance.get_dynamic_partitions(known))
         else:
             outcomes = run_ranges(work, selected, reasons)
         if caller.last and all(outcome.good for outcome in outcomes):
@@ -51,6 +53,20 @@ def execute(
             snapshot = ready.shared.name() if ready.shared else None
             check_tables(context, transfer, plan.hops, servers, caller, snapshot, moved=True)
         return outcomes
+
+
+def _together(
+    context: dg.AssetExecutionContext, found: Prepared, servers: Servers, selected: Sequence[Hop]
+) -> Prepared:
+    """Of a plan of all ranges, those of the context and what has to move along with them."""
+    names = set(context.partition_keys)
+    along = moved_along(found, servers, context.instance, selected, names)
+    if along:
+        context.log.warning(
+            f"{', '.join(sorted(along))} changed, too, and move along: rows may have moved "
+            "between blocks"
+        )
+    return found.only(servers, [name for name in found.plan.ranges if name in names | along])
 
 
 def _reasons(

@@ -102,6 +102,7 @@ class SourceState:
 
         Raises:
             ConnectionFailed: a new snapshot is needed, and the server is not back.
+            PlacesLost: a new snapshot is needed, and of no use.
             SourceUnreadable: the source was found unreadable there.
         """
         latest = self.latest(key_range.name)
@@ -125,7 +126,10 @@ class SourceState:
 
         Raises:
             SourceMoved: it is not; the next `reading` knows what it is now.
+            PlacesLost: it was read by the places of rows, which are others now.
         """
+        if self._plan.transfer.placed and reading.of_source and self._shared is not None:
+            self._shared.name()
         if not reading.may_move:
             return
         now = self._read(key_range, None).fingerprint
@@ -153,5 +157,6 @@ class SourceState:
 def shared_snapshot(transfer: Transfer, servers: Servers) -> Iterator[SharedSnapshot | None]:
     """One consistent view of the source for a whole run, where it has one to share."""
     sending = system(transfer.source.system).as_source()
-    with sending.shared_snapshot(servers.endpoint(transfer.source)) as shared:
+    placed = transfer.source if transfer.placed else None
+    with sending.shared_snapshot(servers.endpoint(transfer.source), placed) as shared:
         yield shared

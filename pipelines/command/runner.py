@@ -23,7 +23,7 @@ from assets.planning.transfer_plan import (
     known_ranges,
     plan_transfer,
 )
-from assets.running.caller import Caller, Prepared
+from assets.running.caller import Caller, Prepared, moved_along
 from assets.running.progress import OnProgress, Progress, unwatched
 from assets.running.runs import (
     FORCE,
@@ -125,6 +125,9 @@ def run(
         apply_growth(planned, servers, instance)
         if failed:
             wanted &= unsettled(session, transfer, hops)
+        if transfer.placed and wanted & stale:
+            looked_at = prepared.only(servers, [*prepared.plan.fingerprints])
+            wanted |= moved_along(looked_at, servers, instance, hops, wanted)
         # an unchanged range whose latest attempt failed is settled by looking at it
         todo = wanted & stale
         if todo != wanted:
@@ -136,6 +139,8 @@ def run(
         order = instance.get_dynamic_partitions(transfer.partitions_name)
         # a run that spans what it was not asked for may only find it unchanged
         most = MOST_RUNS if stale <= todo and not force else len(order)
+        # what is read by places is read under the snapshot of one run
+        most = 1 if transfer.placed else most
         found = list(segments(order, todo, most))
         for first, last in found:
             assert job is not None, "there is a segment only where there is something to do"

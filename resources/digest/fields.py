@@ -64,7 +64,7 @@ class Field:
     source: Column
     target: Column
     rendered: str | None = None
-    """The source's SQL that renders the column as text, where the target holds a rendering."""
+    """The source's SQL of what the target holds, where that is a rendering or computed."""
     target_rendered: str | None = None
     """The target's, where both hold the same and the rendering is what is compared."""
     scale: int = 0
@@ -132,7 +132,7 @@ def own_field(system: str, column: Column) -> Field:
         own.kind or "text",
         column,
         column,
-        rendered=None if own.kind else _as_text(system, column),
+        rendered=_computed(system, column) if own.kind else _as_text(system, column),
         scale=own.scale,
     )
 
@@ -199,7 +199,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         target=column.target,
         rendered=_as_text(plan.source.system, column.source)
         if kind == "text" and source.kind != "text"
-        else None,
+        else _computed(plan.source.system, column.source),
         scale=_scale(kind, source, target),
         padded=target.padded,
     )
@@ -237,6 +237,12 @@ def _as_text(system: str, column: Column) -> str:
     export = source_export(system, column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
     return template.replace("{}", quote(system, column.name))
+
+
+def _computed(system: str, column: Column) -> str | None:
+    """The value of a column whose type has to be computed."""
+    found = registry.system(system).types.computed.get(column.type)
+    return found and found.replace("{}", quote(system, column.name))
 
 
 def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan) -> Kind:

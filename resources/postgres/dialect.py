@@ -6,6 +6,8 @@ import datetime as dt
 import uuid
 
 from resources.keys.range import Bound, KeyKind
+from resources.postgres.places import CTID
+from resources.postgres.places import bound as tid
 from resources.postgres.types import read
 from resources.system import Dialect
 from resources.tables import Column
@@ -35,6 +37,8 @@ class PostgresDialect(Dialect):
 
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with, of the key's own type."""
+        if isinstance(bound, int) and column.type == CTID:
+            return tid(bound)
         if isinstance(bound, uuid.UUID):
             return f"uuid '{bound}'"
         if isinstance(bound, dt.datetime) and column.type.startswith(ZONED):

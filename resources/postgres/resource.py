@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar
 
 import adbc_driver_manager
@@ -23,6 +24,7 @@ from resources.postgres.arrow_session import ArrowSession
 from resources.postgres.columns import COLUMNS_SQL
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
+from resources.postgres.places import storage_sql
 from resources.postgres.session import PostgresSession
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.tables import Column, TableRef
@@ -247,12 +249,15 @@ class PostgresResource(ServerResource):
             session.close()
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self, placed: TableRef | None = None) -> Iterator[Snapshot]:
         """Hold one consistent state of the database, which any number of readers can share.
 
         An own connection holds it open; as for every long transaction, VACUUM keeps the dead rows
         of the whole time. When that connection dies (a server restart, a terminated backend),
         readers raise `SnapshotLost`, and so does `Snapshot.check()`.
+
+        Args:
+            placed: a table that is read by the places of its rows: `check` also sees it rewritten.
 
         Yields:
             The name to pass as `snapshot=`.
@@ -260,17 +265,21 @@ class PostgresResource(ServerResource):
         with self._connect() as connection:
             with self._translated():
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                snapshot = Snapshot.of(connection)
+                stored = partial(self.query, storage_sql(placed)) if placed else lambda: None
+                snapshot = Snapshot.of(connection, stored)
             yield snapshot
 
     @contextmanager
-    def shared_snapshot(self) -> Iterator[SharedSnapshot]:
+    def shared_snapshot(self, placed: TableRef | None = None) -> Iterator[SharedSnapshot]:
         """A snapshot for a long run, which is replaced by a new one if it is lost.
+
+        Args:
+            placed: see `Source.shared_snapshot`.
 
         Yields:
             Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
         """
-        shared = SharedSnapshot(self.snapshot)
+        shared = SharedSnapshot(lambda: self.snapshot(placed), renewed=placed is None)
         try:
             yield shared
         finally:

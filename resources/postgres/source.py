@@ -12,7 +12,7 @@ from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyKind, KeyRange
 from resources.plan import CopyPlan, Format, OverflowPolicy
-from resources.postgres import catalog
+from resources.postgres import catalog, places
 from resources.postgres.bcp_text import bcp_expression
 from resources.postgres.copy_text import guarded, text_expression
 from resources.postgres.resource import PostgresResource
@@ -50,6 +50,7 @@ class PostgresSource(Source):
         texts=dict.fromkeys(("text", "character", "character varying"), True),
         free_notation=True,
     )
+    place = places.PLACE
     snapshots = True
     examples = (
         *("boolean", "smallint", "integer", "bigint", "numeric(38,10)", "numeric(18,0)", "real"),
@@ -84,6 +85,10 @@ class PostgresSource(Source):
     ) -> tuple[int, Sequence[object]]:
         """By percentile_disc, of a sample if the table is large."""
         return quantiles(endpoint, table, column, kind, where)
+
+    def blocks(self, endpoint: Endpoint, table: TableRef) -> int:
+        """Of the heap."""
+        return places.blocks(endpoint, table)
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
         """The place and the writing transaction of each row."""
@@ -122,10 +127,10 @@ class PostgresSource(Source):
         return {name: (whole, scale) for name, whole, scale in found if whole is not None}
 
     def shared_snapshot(
-        self, resource: PostgresResource
+        self, resource: PostgresResource, placed: TableRef | None = None
     ) -> AbstractContextManager[SharedSnapshot | None]:
         """An exported snapshot, which is replaced by a new one if it is lost."""
-        return resource.shared_snapshot()
+        return resource.shared_snapshot(placed)
 
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str
@@ -150,6 +155,8 @@ class PostgresSource(Source):
     def unread_sql(self, format: Format, column: Column) -> str | None:
         """All by text; by the binary form what every server reads alike."""
         name = quote("postgres", column.name)
+        if column.type == places.CTID:
+            return places.NUMBER.replace("{}", name)
         if format == "pgcopy":
             return name if binary_safe(column.type) else None
         # what is printed of an xml lacks its declaration

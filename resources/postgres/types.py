@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from resources.postgres.places import CTID, NUMBER
 from resources.types import declared as reader
 from resources.types.declared import Declared
 from resources.types.export import Export, Refusal
@@ -84,6 +85,8 @@ OUTPUT = {"inet": "inet_out", "cidr": "cidr_out"}
 """Types whose cast to text differs from what they print: inet::text always shows the mask."""
 
 
+COMPUTED = {CTID: NUMBER}
+
 GEOMETRIC = {"point", "line", "lseg", "box", "path", "polygon", "circle"}
 SAME_BYTES = {
     *(*INTEGERS, *TEXT, *RANGES, *GEOMETRIC, "tsvector", "tsquery", "numeric", "money", "real"),
@@ -121,6 +124,8 @@ def _kind(name: str, type_: Declared) -> Kind | None:
         return INTEGERS[name]
     length = type_.numbers[0] if type_.numbers else None
     match name:
+        case _ if name in COMPUTED:
+            return INTEGERS["bigint"]
         case "numeric":
             return _numeric(type_)
         case "money":
@@ -172,6 +177,9 @@ def export(declared: str) -> Export | Refusal:
 def _scalar(declared: str) -> Export | Refusal:
     type_ = read(declared)
     name, kind = type_.name, type_.kind
+    if name in COMPUTED:
+        value = COMPUTED[name]
+        return Export(INTEGERS["bigint"], value, value, f"{value}::text")
     match kind:
         case Integer() | Float() | Boolean() | Date() | Timestamp() | Uuid():
             # ADBC reads oid as a signed integer, so that it would wrap from 2^31 on
@@ -357,7 +365,8 @@ TYPES = TypeMap(
     default=default,
     most_digits=MOST_DIGITS,
     decimal="numeric({},{})".format,
-    keeps=lambda column: column.own_type or column.type,
+    keeps=lambda column: column.own_type or ("bigint" if column.type == CTID else column.type),
+    computed=COMPUTED,
     second_digits=6,
     holds_nul=False,
 )

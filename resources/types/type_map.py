@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -50,6 +50,8 @@ class TypeMap:
 
     export: Callable[[str], Export | Refusal] = _no_export
     """How a column of a declared type is selected, and what it can hold."""
+    computed: Mapping[str, str] = field(default_factory=dict)
+    """Types whose columns stand for a value that SQL has to compute, by an expression of `{}`."""
     arrives_as: Callable[[pa.DataType, Kind], pa.DataType] = _as_it_is
     """In which Arrow type the driver sends what is wanted in a given one, which is as good."""
     decimals_as_text: bool = False

@@ -22,6 +22,8 @@ hops:
 key: id
 """
 
+NO_KEY = GOOD.replace("key: id", "ranges: {by: ctid, count: 4}")
+
 
 def write(folder: Path, text: str, name: str = "orders.yaml") -> Path:
     path = folder / name
@@ -88,6 +90,16 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
+        (NO_KEY + "write: upsert\n", 7, "upsert needs a key that stays with its row"),
+        (NO_KEY + "key: id\n", 7, "is not declared with 'ranges: {by: ctid}'"),
+        (NO_KEY + "fingerprint: none\n", 7, "should be content or row_version with"),
+        (NO_KEY + "fingerprint: {watermark: at}\n", 7, "should be content or row_version with"),
+        (NO_KEY + "exclude: [ctid]\n", 7, "key 'ctid' should not be excluded"),
+        (NO_KEY.replace("postgres", "clickhouse"), 6, "by: ctid is for PostgreSQL tables"),
+        (NO_KEY.replace("postgres", "files"), 6, "each file is a range"),
+        (NO_KEY.replace(", count: 4", ""), 6, "by: ctid goes with count"),
+        (NO_KEY.replace("count: 4", "rows: 10"), 6, "by: ctid goes with count, not rows"),
+        (NO_KEY.replace("by: ctid", "by: block"), 6, "'ctid'"),
         (GOOD + "rangez: 3\n", 7, "unknown key rangez"),
         (GOOD + "ranges: {rows: 5, count: 2}\n", 7, "one of rows, count and width"),
         (GOOD + "ranges: {rows: 0}\n", 7, "greater than 0"),
@@ -250,6 +262,15 @@ sauce: x
 def test_a_null_policy_needs_no_quotes(tmp_path: Path) -> None:
     transfer = load_transfer(write(tmp_path, GOOD + "columns: {note: {on_overflow: null}}\n"))
     assert transfer.columns["note"].on_overflow == "null"
+
+
+def test_a_table_without_a_key_has_its_place(tmp_path: Path) -> None:
+    transfer = load_transfer(write(tmp_path, NO_KEY))
+    assert (transfer.key, transfer.key_name, transfer.placed) == ("ctid", "_ctid", True)
+    renamed = load_transfer(write(tmp_path, NO_KEY + "columns: {ctid: {rename: place}}\n"))
+    assert renamed.key_name == "place"
+    subset = load_transfer(write(tmp_path, NO_KEY + "columns: [note]\n"))
+    assert subset.only == ["ctid", "note"]
 
 
 @pytest.mark.parametrize(

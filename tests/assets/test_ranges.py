@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from assets.planning.ranges import (
     MAX_RANGES,
     RangeGrowth,
+    block_growth,
     extend_ranges,
     find_range,
     key_kind,
@@ -496,6 +497,34 @@ def test_thousands_of_ranges_are_refused() -> None:
         plan_ranges(stats, {"width": 1000}, "integer", 19)
     with pytest.raises(InputError, match="this would make 100000 key ranges"):
         plan_ranges(stats, {"count": 100_000}, "integer", 19)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 10**6), min_size=1, max_size=5).map(sorted),
+    count=st.integers(1, 50),
+)
+@example(sizes=[0, 101], count=4)
+@example(sizes=[8, 10**6], count=8)
+def test_stretches_of_blocks_cover_a_table_as_it_grows(sizes: list[int], count: int) -> None:
+    known: list[KeyRange] = []
+    for blocks in sizes:
+        growth = block_growth(known, blocks, count, 10_000, 19)
+        assert len(growth.add) <= count + 1
+        assert not growth.retire or growth.retire == (known[-1],)
+        known = [*growth.keep, *growth.add]
+        assert known[0].lower is None and known[-1].upper is None
+        assert all(one.upper == above.lower for one, above in pairwise(known))
+        assert all(int(str(one.lower)) % 10_000 == 0 for one in known[1:])
+        assert [one.name for one in known] == sorted(one.name for one in known)
+        assert blocks * 10_000 <= int(str(known[-1].lower or 0)), "the open range is empty"
+        assert block_growth(known, blocks, count, 10_000, 19).add == ()
+
+
+def test_more_stretches_than_the_event_log_bears_are_refused() -> None:
+    known = [KeyRange("integer", lower, lower + 1) for lower in range(MAX_RANGES)]
+    known += [KeyRange("integer", MAX_RANGES)]
+    with pytest.raises(InputError, match="key ranges"):
+        block_growth(known, 10_000, 8, 10_000, 19)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def names(stack: Servers) -> Iterator[dict[str, str]]:
 
 
 def test_every_route_has_an_example() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -1,0 +1,84 @@
+"""Where a row is stored in a PostgreSQL table, as the key of one that has none.
+
+A row's ctid is the number of its block and its number in there. In the targets both are one whole
+number, `block * 10000 + number`: a block of the largest size, 32 kB, has at most 8,192 numbers
+(MaxOffsetNumber in storage/off.h). So 1250003 is the row at (125,3), and stays readable.
+"""
+
+from __future__ import annotations
+
+from resources.dialects import qualified, string_literal
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.source import Place
+from resources.tables import Column, TableRef
+
+CTID = "ctid"
+"""Name of the system column, and how a column of it calls its type: `tid` is what users declare."""
+
+PER_BLOCK = 10_000
+OLDEST = 14
+"""The first release with TID range scans: before it, each range would be a scan of the table."""
+
+PLACE = Place(Column(CTID, CTID, nullable=False, primary_key=1), "_ctid", PER_BLOCK)
+
+NUMBER = f"(({{}}::text::point)[0]::bigint * {PER_BLOCK} + ({{}}::text::point)[1]::bigint)"
+"""The number of a row's place; there is no cast but by text, and a point's are exact doubles."""
+
+HEAP_SQL = """
+SELECT c.relkind::text, coalesce(a.amname, ''),
+    EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
+    current_setting('server_version_num')::int / 10000,
+    CASE WHEN c.relkind = 'r' THEN pg_catalog.pg_relation_size(c.oid)
+        / current_setting('block_size')::bigint END
+FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam
+WHERE c.oid = {table}::regclass
+"""
+
+STORAGE_SQL = "SELECT pg_catalog.pg_relation_filenode(pg_catalog.to_regclass({table}))"
+"""The file that a table's rows are in, by the catalog as it is now, whatever the snapshot."""
+
+KINDS = {
+    "p": "a partitioned table, each of whose partitions counts blocks of its own; declare a "
+    "transfer for each of them",
+    "v": "a view",
+    "m": "a materialized view, which is written anew as a whole",
+    "f": "a foreign table",
+}
+
+
+def bound(number: int) -> str:
+    """The tid to compare with, of the number of a place."""
+    return f"'({number // PER_BLOCK},{number % PER_BLOCK})'::tid"
+
+
+def blocks(endpoint: Endpoint, table: TableRef) -> int:
+    """How many blocks a table has now.
+
+    Raises:
+        InputError: its rows have no place by which it could be cut, or the server is too old.
+    """
+    found = endpoint.query(HEAP_SQL.format(table=_literal(table)))
+    kind, method, parent, version, size = found[0]
+    found_out = KINDS.get(kind)
+    if found_out is None and parent:
+        found_out = "the parent of other tables, each of which counts blocks of its own"
+    if found_out is None and method != "heap":
+        found_out = f"stored by {method}, not in a heap"
+    if found_out is not None:
+        raise InputError(f"{table}: 'ranges: {{by: ctid}}' needs a table; this is {found_out}")
+    if version < OLDEST:
+        raise InputError(
+            f"{table}: 'ranges: {{by: ctid}}' needs PostgreSQL {OLDEST} or later, whose TID range "
+            f"scans read a range alone; {version} would read the whole table for each range"
+        )
+    return int(size)
+
+
+def storage_sql(table: TableRef) -> str:
+    """The query of `STORAGE_SQL`."""
+    return STORAGE_SQL.format(table=_literal(table))
+
+
+def _literal(table: TableRef) -> str:
+    return string_literal("postgres", qualified(table))
