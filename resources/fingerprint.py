@@ -20,5 +20,8 @@ class SourceFingerprint:
     nothing about each other."""
     refused: str | None = None
     """Why its rows cannot be read, where they cannot."""
+    greatest: str | None = field(default=None, compare=False)
+    """The greatest watermark, ISO 8601 in UTC if it is a time; None if it was not asked for, or if
+    there is none that is finite."""
     taken: Taken | None = field(default=None, compare=False)
     """The source's side of a checksum, where that has been read by the way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from resources.digest.probe import dialect, preferred
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.fingerprint import SourceFingerprint
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
+from resources.keys.kind import key_kind, to_bound
+from resources.keys.range import KeyKind, KeyRange
 from resources.keys.sql import range_number, within
 from resources.plan import CopyPlan
 from resources.registry import system as _system
@@ -46,6 +47,7 @@ def fingerprints(
     *,
     snapshot: str | None = None,
     watermark_column: str | None = None,
+    greatest: bool = False,
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint many ranges of a hop's source by one aggregate query (SQL Server: one per 500).
 
@@ -59,6 +61,7 @@ def fingerprints(
         method: One of `METHODS`, which says what each can miss.
         snapshot: Exported PostgreSQL snapshot to read under.
         watermark_column: Column that every update raises, for `watermark`.
+        greatest: Also find each range's greatest watermark.
 
     Returns:
         By range name; a range without rows is there, with 0 rows.
@@ -77,6 +80,10 @@ def fingerprints(
         return _contents(endpoint, plan, ranges, snapshot)
     table, system = plan.source, endpoint.system
     parts = _parts(endpoint, table, plan.key.source, method, watermark_column)
+    kind = None
+    if greatest:
+        kind, figure = _greatest(endpoint, _mark(endpoint, table, watermark_column))
+        parts = [*parts, figure]
     names = [f"a{number}" for number in range(len(parts))]
     selected = "".join(
         f", {value} AS {name}" for name, (value, _) in zip(names, parts, strict=True)
@@ -87,7 +94,9 @@ def fingerprints(
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
     method = f"{method}:{used}" if used else method
     found = {
-        key_range.name: SourceFingerprint(0, _value(method, 0, [None] * len(parts)), used)
+        key_range.name: SourceFingerprint(
+            0, _value(method, 0, [None] * (len(parts) - greatest)), used
+        )
         for key_range in ranges
     }
     for chunk in _chunks(ranges, endpoint.system):
@@ -99,8 +108,9 @@ def fingerprints(
         )
         for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:
+                top = _finite(values.pop(), kind) if kind else None
                 value = _value(method, rows, values)
-                found[chunk[number].name] = SourceFingerprint(int(rows), value, used)
+                found[chunk[number].name] = SourceFingerprint(int(rows), value, used, greatest=top)
     return found
 
 
@@ -144,11 +154,7 @@ def _parts(
         case "row_version":
             return _system(system).as_source().row_version(endpoint, table)
         case "watermark":
-            mark = next((c for c in endpoint.columns(table) if c.name == watermark_column), None)
-            if mark is None:
-                raise InputError(
-                    f"{table}: the watermark column {watermark_column!r} does not exist"
-                )
+            mark = _mark(endpoint, table, watermark_column)
             both = [own_field(system, key), own_field(system, mark)]
             return [(dialect(endpoint).digest(both, "source"), sql.exact_sum("{}"))]
         case "count_minmax":
@@ -157,6 +163,31 @@ def _parts(
         case "none":
             return []
     raise InputError(f"{table}: fingerprint {method!r} should be one of {', '.join(METHODS)}")
+
+
+def _mark(endpoint: Endpoint, table: TableRef, name: str | None) -> Column:
+    mark = next((column for column in endpoint.columns(table) if column.name == name), None)
+    if mark is None:
+        raise InputError(f"{table}: the watermark column {name!r} does not exist")
+    return mark
+
+
+def _greatest(endpoint: Endpoint, mark: Column) -> tuple[KeyKind, tuple[str, str]]:
+    """The greatest watermark, as `_parts` has its figures, and its kind."""
+    kind, dialect = key_kind(mark, endpoint.system)[0], _system(endpoint.system).dialect
+    value = dialect.key_value(quote(endpoint.system, mark.name), mark, kind)
+    return kind, (value, dialect.text("MAX({})"))
+
+
+def _finite(text: Any, kind: KeyKind) -> str | None:
+    """A watermark as `to_bound` reads it again; None for infinity and years beyond 9999."""
+    try:
+        bound = None if text is None else to_bound(text, kind)
+    except InputError:
+        return None
+    if bound is None:
+        return None
+    return bound.isoformat() if isinstance(bound, dt.date) else str(bound)
 
 
 def _value(method: str, rows: int, values: Sequence[Any]) -> str:

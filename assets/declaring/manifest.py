@@ -16,12 +16,13 @@ from pydantic import (
 from assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
 from assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age, fresh_for
 from assets.declaring.profiles import DEFAULT, PROFILES, profile
-from assets.declaring.rules import Several, column_problems, hop_problems
+from assets.declaring.rules import Several, column_problems, hop_problems, incremental_problems
 from assets.declaring.sections import (
     CheckSpec,
     ColumnSpec,
     ExpectationDeclared,
     HopSpec,
+    IncrementalSpec,
     ParallelSpec,
     RangesSpec,
     Section,
@@ -117,6 +118,9 @@ class Transfer(Section):
     only: list[str] | None = None
     exclude: list[str] = []
     """Columns to leave out."""
+    incremental: IncrementalSpec | None = None
+    """Of a changed range, move only the rows whose watermark is not below the last committed one.
+    Needs `write: upsert` and `fingerprint: {watermark: column}`."""
     parallel: ParallelSpec = ParallelSpec()
     """Ranges read and written at the same time; the profile's, where it is not given."""
     profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
@@ -301,6 +305,20 @@ class Transfer(Section):
             return [*dict.fromkeys((place.column.name, *value))]
         if key is not None and value is not None and (key in value) is excludes:
             raise ValueError(f"the key {key!r} should not be excluded")
+        return value
+
+    @field_validator("incremental", mode="before", json_schema_input_type=bool | IncrementalSpec)
+    @classmethod
+    def expand_incremental(cls, value: object) -> object:
+        return ({} if value else None) if isinstance(value, bool) else value
+
+    @field_validator("incremental")
+    @classmethod
+    def check_incremental(
+        cls, value: IncrementalSpec | None, info: ValidationInfo
+    ) -> IncrementalSpec | None:
+        if value is not None:
+            Several.check(((), why) for why in incremental_problems(info.data))
         return value
 
     @field_validator("freshness", mode="before", json_schema_input_type=FreshnessInput)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from assets.declaring.yaml_lines import Location
 from resources.registry import system, systems
@@ -73,3 +73,23 @@ def column_problems(
             elif not is_target_type(target, type_):
                 where: Location = () if isinstance(column.type, str) else (target,)
                 yield (name, "type", *where), f"{type_!r} is no {target} type that we can fill"
+
+
+def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps a transfer from moving only the newer rows of a range.
+
+    Args:
+        fields: of the transfer, by name; those that are wrong by themselves are missing.
+    """
+    if (mode := fields.get("write", "upsert")) != "upsert":
+        yield f"needs 'write: upsert': {mode} cannot leave the older rows of a range as they are"
+    method, _, column = fields.get("fingerprint", "").partition(":")
+    if method not in ("", "watermark"):
+        yield f"needs 'fingerprint: {{watermark: column}}': {method} does not tell newer rows"
+    if not column:
+        return
+    only, declared = fields.get("only"), fields.get("columns", {}).get(column)
+    if column in fields.get("exclude", ()) or (only is not None and column not in only):
+        yield f"needs the watermark column {column!r}, which is not copied"
+    if declared is not None and declared.on_overflow != "refuse":
+        yield f"needs the watermark column {column!r} as it is, without on_overflow"

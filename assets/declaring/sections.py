@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from assets.declaring.freshness import AGE, age
 from assets.declaring.rules import Several
 from assets.planning.boundaries import MAX_RANGES, bounds_problems
 from checks.expectations import ExpectationSpec, kind_problem
@@ -166,6 +167,26 @@ class ParallelSpec(Section):
     """Ranges read at the same time."""
     load: Annotated[int, Field(ge=1, le=64)] | None = None
     """Ranges written at the same time."""
+
+
+class IncrementalSpec(Section):
+    """How a changed range is moved by its newer rows alone, and how often it is proven whole."""
+
+    full_check: Annotated[str, Field(pattern=AGE)] = "7d"
+    """Age, as 24h, 7d or 4w: a range that was neither moved nor compared as a whole for so long is
+    compared by the next run, and moved as a whole if it differs."""
+
+    @field_validator("full_check", mode="before")
+    @classmethod
+    def check_full_check(cls, value: object) -> object:
+        if not age(str(value)):
+            raise ValueError("should be longer than nothing")
+        return value
+
+    @property
+    def full_check_seconds(self) -> float:
+        """The same in seconds."""
+        return age(self.full_check).total_seconds()
 
 
 class ExpectationDeclared(Section):

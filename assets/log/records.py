@@ -75,6 +75,9 @@ class Reason(StrEnum):
     UNCHECKED = "unchecked"
     """Unchanged, but a declared check has no verdict about it: the run that committed it died too
     early, or the check was declared since."""
+    FULL_CHECK = "full_check"
+    """`incremental`: unchanged, but not compared as a whole for as long as declared. Compared, and
+    moved if it differs."""
     DIGEST_CHANGED = "digest_changed"
     """Committed under another definition of the row digest: compared, and moved if it differs."""
     UNCHANGED = "unchanged"
@@ -132,6 +135,42 @@ class DataVersion:
 
 
 @dataclass(frozen=True)
+class Proven:
+    """Of a transfer that is `incremental`: what the next run of a range may go on from."""
+
+    column: str
+    """The watermark column, as the source names it."""
+    watermark: str | None
+    """Its greatest value in the range as it was committed."""
+    at: float
+    """When the whole range was last moved or compared, in seconds since 1970."""
+    kept: str = "0:0"
+    """Rows that the target has beyond its source, and the sum of the digests of their keys and
+    watermarks."""
+
+    def metadata(self) -> dict[str, Any]:
+        """In an event."""
+        return {
+            "watermark_column": self.column,
+            "proven_whole_at": dg.MetadataValue.timestamp(self.at),
+            "kept_rows_and_digest": self.kept,
+            **({"watermark": self.watermark} if self.watermark else {}),
+        }
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Proven | None:
+        """The inverse of `metadata`; None where there is nothing to go on from."""
+        if "proven_whole_at" not in values:
+            return None
+        return cls(
+            column=str(values["watermark_column"]),
+            watermark=values.get("watermark"),
+            at=float(values["proven_whole_at"]),
+            kept=str(values["kept_rows_and_digest"]),
+        )
+
+
+@dataclass(frozen=True)
 class RangeRecord:
     """What one hop of one range did, for the event log and for those who read it."""
 
@@ -166,11 +205,19 @@ class RangeRecord:
     """Name of the table in which the rows are kept that failed their audit."""
     artifacts: Sequence[Artifact] = ()
     """What the rows went through as bcp's files, in their order."""
+    since: str | None = None
+    """Where only these rows of the range were moved: the condition, e.g. `at >= 2024-01-01`."""
+    rows_moved: int | None = None
+    """How many these were; `rows` are all rows of the range."""
+    whole_because: str | None = None
+    """Why the whole range was moved although it had been planned otherwise."""
+    proven: Proven | None = None
 
     @property
     def rows_per_second(self) -> float | None:
         """See `rate`."""
-        return rate(self.rows, self.moving_seconds)
+        moved = self.rows if self.rows_moved is None else self.rows_moved
+        return rate(moved, self.moving_seconds)
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
@@ -205,6 +252,14 @@ class RangeRecord:
             found["rejected_rows_in"] = self.rejected
         if self.counts:
             found |= {f"overflow_{column}": number for column, number in self.counts.items()}
+        if self.since:
+            found["rows_with"] = self.since
+        if self.rows_moved is not None:
+            found["rows_moved"] = self.rows_moved
+        if self.whole_because:
+            found["moved_whole_because"] = self.whole_because
+        if self.proven and self.state.settled:
+            found |= self.proven.metadata()
         return found | artifact_metadata(self.artifacts)
 
     @classmethod
@@ -241,4 +296,8 @@ class RangeRecord:
                 for name, value in values.items()
                 if name.startswith("overflow_")
             },
+            since=values.get("rows_with"),  # type: ignore[arg-type]
+            rows_moved=values.get("rows_moved"),  # type: ignore[arg-type]
+            whole_because=values.get("moved_whole_because"),  # type: ignore[arg-type]
+            proven=Proven.read(values),
         )

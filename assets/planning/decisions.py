@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from assets.log.ledger import Committed, committed, committed_schema, records
-from assets.log.records import DataVersion, Reason, State
+from assets.log.records import DataVersion, Proven, Reason, State
 from assets.planning.drift import new_columns, schema_changes, target_columns
+from assets.planning.increments import increment, intact, now
 from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
 from assets.planning.transfer_plan import TransferPlan
 from checks.counts import count_by_range
@@ -23,6 +24,10 @@ class Decision:
     reason: Reason
     detail: str = ""
     """What exactly is the matter, where there is more to say."""
+    since: str | None = None
+    """`incremental`: only the rows with this watermark, or a later one, are to be moved."""
+    proven: Proven | None = None
+    """`incremental`: what was recorded of the range, if nothing has called it into question."""
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
@@ -81,7 +86,37 @@ def _each_alone(
             name: replace(one, detail=detail) if one.reason is Reason.SCHEMA_CHANGED else one
             for name, one in found.items()
         }
-    return found
+    return _increments(plan, hop, instance, found, previous) if transfer.incremental else found
+
+
+def _increments(
+    plan: TransferPlan,
+    hop: Hop,
+    instance: dg.DagsterInstance,
+    found: Mapping[str, Decision],
+    previous: Mapping[str, Committed],
+) -> dict[str, Decision]:
+    """The decisions about ranges that are moved from their watermarks on, where that is enough."""
+    declared, column = plan.transfer.incremental, plan.transfer.watermark
+    assert declared is not None and column is not None
+    seen = [records(instance, one.asset, found) for one in plan.hops[: hop.number]]
+    decided = {}
+    for name, one in found.items():
+        of_range = [of_hop.get(name) for of_hop in seen]
+        # a table that is not there has no older rows
+        failed = hop.existing is None or name not in previous or bool(previous[name].failed)
+        what = increment(
+            one.reason,
+            of_range,
+            failed=failed,
+            column=column,
+            full_check=declared.full_check_seconds,
+            at=now(),
+        )
+        detail = f"{column} >= {what.since}" if what.since else one.detail
+        proven = intact(of_range[-1], column)
+        decided[name] = Decision(what.reason, detail, what.since, proven)
+    return decided
 
 
 def _swap_reasons(

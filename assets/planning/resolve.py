@@ -12,6 +12,7 @@ from assets.declaring.manifest import Transfer
 from assets.declaring.sections import HopSpec
 from assets.log.records import DataVersion, digest
 from assets.planning.drift import new_columns, target_columns
+from assets.planning.increments import watermark_column
 from assets.planning.wires import chosen_wire
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from checks.reconcile import DIGESTED
@@ -191,6 +192,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
         )
         servers.target(spec.to).require(plan, options)
+        if transfer.incremental:
+            watermark_column(plan, transfer)
         hops.append(
             Hop(
                 number=number,

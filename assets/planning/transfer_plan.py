@@ -127,6 +127,7 @@ def fingerprints_of(
         "watermark" if transfer.watermark else transfer.fingerprint,
         snapshot=snapshot,
         watermark_column=transfer.watermark,
+        greatest=transfer.incremental is not None,
     )
 
 

@@ -12,6 +12,7 @@ from assets.declaring.profiles import profile
 from assets.log.ledger import committed_schema
 from assets.log.records import Reason, State
 from assets.log.writer import Writer
+from assets.planning.decisions import Decision
 from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan
@@ -42,8 +43,12 @@ def execute(
         selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
         ready = _together(context, found, servers, selected) if transfer.placed else found
         plan = ready.plan
-        reasons = _reasons(context, ready, servers, selected)
-        work = _work(context, ready, servers, selected, reasons, caller)
+        decided = _decided(context, ready, servers, selected)
+        reasons = {
+            number: {name: one.reason for name, one in of_hop.items()}
+            for number, of_hop in decided.items()
+        }
+        work = _work(context, ready, servers, selected, decided, reasons, caller)
         if transfer.write == "swap":
             outcomes = _swap(work, selected, reasons, instance.get_dynamic_partitions(known))
         else:
@@ -69,16 +74,15 @@ def _together(
     return found.only(servers, [name for name in found.plan.ranges if name in names | along])
 
 
-def _reasons(
+def _decided(
     context: dg.AssetExecutionContext, ready: Prepared, servers: Servers, selected: Sequence[Hop]
-) -> dict[int, dict[str, Reason]]:
+) -> dict[int, dict[str, Decision]]:
     """Why each range of each hop is run, or that it is unchanged, by number of the hop."""
     force = context.run.tags.get(FORCE) == "true"
-    found = {}
-    for hop in ready.plan.hops:
-        decided = ready.decisions(hop, servers, context.instance, force=force and hop in selected)
-        found[hop.number] = {name: one.reason for name, one in decided.items()}
-    return found
+    return {
+        hop.number: ready.decisions(hop, servers, context.instance, force=force and hop in selected)
+        for hop in ready.plan.hops
+    }
 
 
 def _work(
@@ -86,6 +90,7 @@ def _work(
     ready: Prepared,
     servers: Servers,
     selected: Sequence[Hop],
+    decided: Mapping[int, Mapping[str, Decision]],
     reasons: Mapping[int, Mapping[str, Reason]],
     caller: Caller,
 ) -> Work:
@@ -127,6 +132,7 @@ def _work(
         workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
+        decided=decided,
         refused=_stale_sources(plan, selected, reasons),
         writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
         on_progress=caller.on_progress,

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from assets.log.records import Reason, State
 from assets.running.in_flight import flight_of
+from assets.running.increment import proven_whole, with_whole_range
 from assets.running.prefetch import Prefetch
 from assets.running.range_attempt import RangeAttempt
 from assets.running.source_state import SourceMoved
@@ -47,6 +48,7 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     Raises:
         CheckFailed: a blocking check of the staged rows is not green.
         SourceMoved: the source is no longer what was read.
+        RangeDiffers: only the newer rows were moved, and the range is not as its source has it.
     """
     try:
         return _move(attempt, reason)
@@ -122,8 +124,13 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             record = replace(record, moving_seconds=moving)
     reached("after_commit")
     attempt.writer.progress(replace(record, state=State.FINALISED))
-    if hop.options.mode == "upsert" and (extra := visible - staged):
+    if attempt.reading.since:
+        record, verdicts = with_whole_range(attempt, record, verdicts)
+        return settle(attempt, record, reason, verdicts)
+    extra = visible - staged if hop.options.mode == "upsert" else 0
+    if extra:
         verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
+    record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
     return settle(attempt, record, reason, verdicts)
 
 

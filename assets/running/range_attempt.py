@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from assets.log.records import RangeRecord, State
+from assets.log.records import Proven, RangeRecord, State
 from assets.log.writer import Writer
 from assets.planning.drift import column_lineage, column_schema
 from assets.planning.resolve import Hop
@@ -27,6 +27,10 @@ class RangeAttempt:
     """What it reads of the hop's source."""
     number: int = 1
     """Which attempt of the run on this range and hop it is, from 1."""
+    proven: Proven | None = None
+    """`incremental`: what was recorded of the range, or is to be."""
+    whole_because: str | None = None
+    """`incremental`: why its newer rows were not enough."""
 
     @property
     def name(self) -> str:
@@ -94,6 +98,8 @@ class RangeAttempt:
             source_server=self.work.identities[plan.source.connection],
             target_server=self.work.identities[plan.target.connection],
             attempts=self.number,
+            since=self.reading.since,
+            whole_because=self.whole_because,
             **self._columns,
             **more,
         )
@@ -107,6 +113,7 @@ class RangeAttempt:
         return self.record(
             State.SKIPPED_UNCHANGED,
             rows=self.reading.fingerprint.rows,
+            proven=self.proven,
             **(self._columns if self.name in self.work.last_ranges else {}),
         )
 

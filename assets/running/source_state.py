@@ -44,6 +44,8 @@ class Reading:
     """Whether it is the transfer's source that is read."""
     taken: Taken | None = None
     """The checksum of the rows that are read, where it is known already."""
+    since: str | None = None
+    """The condition on their watermarks, where not all rows are read."""
 
     @property
     def may_move(self) -> bool:
@@ -52,8 +54,8 @@ class Reading:
 
     @property
     def rows(self) -> int | None:
-        """How many rows there must be; None where a write mode decides it."""
-        return self.fingerprint.rows if self.of_source else None
+        """How many rows there must be; None where a write mode or a watermark decides it."""
+        return self.fingerprint.rows if self.of_source and self.since is None else None
 
     @property
     def value(self) -> str | None:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from assets.log.records import RangeRecord, Reason, State
 from assets.log.writer import Writer
+from assets.planning.decisions import Decision
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan
 from assets.running.progress import OnProgress, Progress
@@ -59,6 +60,8 @@ class Work:
     """The servers that the run works with, for its records."""
     shadows: Mapping[int, str | None]
     """Identities of the tables that a swap gathers ranges in, by hop."""
+    decided: Mapping[int, Mapping[str, Decision]]
+    """What was planned of each range, by number of the hop and name."""
     refused: Mapping[tuple[int, str], str]
     """Why a range cannot go through a hop, by number of the hop and name."""
     on_progress: OnProgress
@@ -87,7 +90,7 @@ class Work:
                 here = table == hop.plan.target
                 plan = hop.found_plan if here else replace(hop.plan, target=table)
                 self._observed[key] = observed(plan, self.servers.endpoint(table))
-            return replace(self._observed[key], target=table)
+            return replace(self._observed[key], target=table, where=hop.plan.where)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
         """Say that a phase of a range begins, or how many more rows of it have gone."""

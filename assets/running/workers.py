@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from assets.log.records import RangeRecord, Reason, State
 from assets.planning.resolve import ALL_CHECKS, Hop
+from assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from assets.running.moving import move
 from assets.running.range_attempt import RangeAttempt
 from assets.running.work import Outcome, Work
@@ -23,6 +24,7 @@ from assets.verifying.audit import (
 from checks.verdict import CHECK_NAMES, Verdict
 from resources.crash_points import reached
 from resources.digest.fields import not_compared
+from resources.digest.measure import ROWS
 from resources.errors import InputError, TableferryError, describe
 from resources.retry import retrying
 
@@ -100,7 +102,8 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
         raise InputError(refused)
     key_range = work.plan.ranges[name]
     reading = work.source.reading(hop, key_range)
-    attempt = RangeAttempt(work, hop, key_range, reading, number)
+    decided = work.decided[hop.number][name]
+    attempt = RangeAttempt(work, hop, key_range, reading, number, decided.proven)
     in_place = replace(attempt, hop=hop.in_place)
     if reading.fingerprint == work.plan.fingerprints[name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
@@ -109,10 +112,11 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
             return _record_promoted(in_place)
         if reason is Reason.SHADOWED:
             return _check_gathered(attempt)
-        if reason is Reason.DIGEST_CHANGED and hop.options.mode != "swap":
-            if (outcome := _skip_if_equal(attempt)) is not None:
+        compared = reason in (Reason.DIGEST_CHANGED, Reason.FULL_CHECK)
+        if compared and hop.options.mode != "swap":
+            if (outcome := _skip_if_equal(attempt, reason)) is not None:
                 return outcome
-            reason = Reason.SOURCE_CHANGED
+            reason = Reason.SOURCE_CHANGED if reason is Reason.DIGEST_CHANGED else reason
     elif reason.settled or reason is Reason.SHADOWED:
         if reason.settled and hop.options.mode == "swap":
             raise TableferryError(
@@ -120,23 +124,35 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
                 "run it again"
             )
         reason = Reason.SOURCE_CHANGED
-    return move(attempt, reason)
+    if decided.since is None or reason is not Reason.SOURCE_CHANGED:
+        return move(attempt, reason)
+    try:
+        return move(newer_rows(attempt, decided.since), reason)
+    except (CheckFailed, RangeDiffers) as error:
+        # the audit of the whole range is the judge, and takes what was missed along
+        return move(replace(attempt, whole_because=str(error)), reason)
 
 
-def _skip_if_equal(attempt: RangeAttempt) -> Outcome | None:
-    """Record a range anew whose data version says nothing, if both sides agree; else None.
+def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
+    """Record a range anew whose data version does not say enough, if both sides agree; else None.
 
-    That is so where the row digest was defined otherwise when the range was committed.
+    That is so where the row digest was defined otherwise when the range was committed, and where
+    it is due to be compared as a whole.
     """
     if not_compared(attempt.hop.plan):
         return None
     target = attempt.hop.plan.target
     verdicts = verdicts_of(attempt, target)
     checksum = next((one for one in verdicts if one.check == CHECK_NAMES["checksum"]), None)
-    checksum = checksum or reconcile_range(attempt, "checksum", target)
-    if not all(verdict.passed for verdict in (*verdicts, checksum)):
+    found = verdicts if checksum else (*verdicts, reconcile_range(attempt, "checksum", target))
+    if not all(verdict.passed for verdict in found):
+        attempt.require_unmoved()
+        found = allowing_extra_rows_in(attempt, found, target)
+    if not all(verdict.passed for verdict in found):
         return None
-    return _skipped(attempt, Reason.DIGEST_CHANGED, verdicts)
+    extra = found[0].target[ROWS] != found[0].source[ROWS]
+    attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
+    return _skipped(attempt, reason, found[: len(verdicts)])
 
 
 def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:

@@ -26,6 +26,7 @@ SECTIONS = {
     "ColumnSpec": "columns",
     "CheckSpec": "checks",
     "ExpectationDeclared": "expectations",
+    "IncrementalSpec": "incremental",
     "ParallelSpec": "parallel",
 }
 """The models of the file's parts, by the key that has them."""
@@ -39,6 +40,7 @@ MORE = {
     "reconcile": "reconciliation.md#the-levels",
     "figures": "reconciliation.md#the-levels",
     "fingerprint": "concepts.md#fingerprints",
+    "incremental": "incremental.md",
     "checks": "checks.md#checks",
     "expectations": "checks.md#checks",
     "columns": "types.md",

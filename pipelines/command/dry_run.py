@@ -9,6 +9,7 @@ from typing import Any
 from assets.log.records import Reason
 from assets.planning.decisions import decisions
 from assets.planning.drift import new_columns
+from assets.planning.increments import from_watermark
 from assets.planning.resolve import Hop
 from assets.planning.transfer_plan import TransferPlan, plan_transfer
 from pipelines.command.runner import chosen_hops, meant_ranges, unsettled
@@ -123,11 +124,13 @@ def _hop(
     shown = []
     for name in running if every else running[:1]:
         key_range = planned.ranges[name]
+        since = decided[name].since
+        plan = from_watermark(hop.plan, planned.transfer, since) if since else hop.plan
         shown.append(
             RangeStatements(
                 name,
                 str(decided[name]),
-                hop.plan.select(key_range, hop.wire),
+                plan.select(key_range, hop.wire),
                 target.publication(hop.plan, key_range, options, creates=creates),
             )
         )

@@ -18,7 +18,7 @@ from assets.verifying.on_demand import Checked, NotCommitted, closing_line
 
 SHOWN = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
-    *("attempts", "run_id", "timestamp", "checks", "error"),
+    *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
 )
 """What the `--json` form has of a range as it is here; other fields are in the event log."""
 

@@ -21,6 +21,7 @@ hops:
   - clickhouse://warehouse.orders
 key: id
 """
+UPSERT = "write: upsert\nfingerprint: {watermark: at}\n"
 
 NO_KEY = GOOD.replace("key: id", "ranges: {by: ctid, count: 4}")
 
@@ -176,6 +177,19 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + "checks:\n  row_count: {}\n  chekcsum: {}\n", 9, "there is no such check"),
         (GOOD + "expectations:\n  - {type: sql}\n", 8, "one argument, query"),
         (GOOD + "fingerprint: {watermark: }\n", 7, "should be one of content"),
+        (GOOD + "incremental: true\n", 7, "needs 'write: upsert'"),
+        (GOOD + "write: swap\nincremental: {}\n", 8, "swap cannot leave the older rows"),
+        (GOOD + "write: upsert\nincremental: true\n", 8, "content does not tell newer rows"),
+        (GOOD + UPSERT + "exclude: [at]\nincremental: true\n", 10, "which is not copied"),
+        (GOOD + UPSERT + "columns: [id]\nincremental: true\n", 10, "which is not copied"),
+        (
+            GOOD + UPSERT + "columns: {at: {on_overflow: clamp}}\nincremental: true\n",
+            10,
+            "without on_overflow",
+        ),
+        (GOOD + UPSERT + "incremental: {full_check: 0h}\n", 9, "longer than nothing"),
+        (GOOD + UPSERT + "incremental: {full_check: soon}\n", 9, "should be an age"),
+        (GOOD + UPSERT + "incremental: often\n", 9, "incremental"),
         (GOOD + "key: 2024-13-45\n", 1, "month must be in"),
         (GOOD + "? [a]\n: b\n", 7, "unhashable"),
         ("&a [*a]\n", 1, "should be a mapping"),

@@ -23,6 +23,7 @@ GOOD: dict[str, Any] = {
     "hops": ["sqlserver://dbo.orders", {"to": "clickhouse://warehouse.orders", "wire": "text"}],
     "key": "id",
 }
+WATERMARK = {"fingerprint": {"watermark": "updated_at"}}
 
 
 def problems(document: object, *, defaults: bool = False) -> list[str]:
@@ -43,6 +44,9 @@ def test_the_shipped_transfers_fit(path: Path) -> None:
         {"ranges": {"width": "month"}},
         {"ranges": {"count": 8, "bounds": [1, 100]}},
         {"fingerprint": {"watermark": "updated_at"}},
+        {"incremental": {"full_check": "24h"}, "write": "upsert", **WATERMARK},
+        {"incremental": True, "write": "upsert", **WATERMARK},
+        {"incremental": False},
         {"columns": ["id", {"note": {"rename": "remark"}}]},
         {"columns": {"note": {"type": {"clickhouse": "String"}, "on_overflow": None}}},
         {"checks": {"row_count": {"severity": "warn", "blocking": False}}},

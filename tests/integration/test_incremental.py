@@ -1,0 +1,274 @@
+"""`incremental`: of a changed range only the newer rows move, and the range is as its source is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from assets.asset_keys import asset_key
+from assets.log import ledger
+from assets.log.records import RangeRecord
+from assets.planning import increments
+from pipelines.command import runner
+from pipelines.command.dry_run import dry_run
+from resources.errors import InputError
+from resources.tables import TableRef
+from tests.integration import looking
+from tests.integration.conftest import Ferry
+from tests.integration.crashing import Command, Row, crash, reopen, staging_tables
+from tests.servers import own
+
+pytestmark = pytest.mark.integration
+
+COPIES = own("incremental_copies")
+TARGETS = {
+    "sqlserver": "sqlserver://dbo.{t}",
+    "clickhouse": "clickhouse://warehouse.{t}",
+    "postgres": f"postgres://{COPIES}.{{t}}",
+}
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text NOT NULL, at timestamptz)",
+    "INSERT INTO {t} SELECT g, 'name ' || g, timestamptz '2024-01-01 00:00Z' + g * interval '1 s'"
+    " FROM generate_series(2, 400, 2) g",
+    "INSERT INTO {t} VALUES (7, 'name 7', NULL)",
+)
+FIRST = "..0000000200"
+SELECT = "SELECT id, name FROM {t} ORDER BY id"
+DAY = 86_400.0
+Make = Callable[..., Ferry]
+
+
+@pytest.fixture
+def incremental(ferry: Make) -> Iterator[Make]:
+    """Makes a committed transfer of two ranges of a hundred rows, and an empty one."""
+    made: list[Ferry] = []
+
+    def make(*systems: str, **settings: str) -> Ferry:
+        hops = ", ".join(f"'{TARGETS[system]}'" for system in systems)
+        declared = {
+            "ranges": "{bounds: [200, 401]}",
+            "write": "upsert",
+            "fingerprint": "{watermark: at}",
+            "incremental": "true",
+            **settings,
+        }
+        one = ferry(f"[{hops}]", f"CREATE SCHEMA IF NOT EXISTS {COPIES}", *TABLE, **declared)
+        made.append(one)
+        first = one.run()
+        assert first.good, first.errors
+        return one
+
+    yield make
+    for one in made:
+        one.source(f"DROP SCHEMA IF EXISTS {COPIES} CASCADE")
+
+
+def shown(one: Ferry, system: str) -> list[Row]:
+    """Keys and names in a target."""
+    if system == "clickhouse":
+        sql = SELECT.format(t=f"warehouse.{one.table}")
+        return looking.ask_clickhouse(one.stack.clickhouse_url, sql)
+    if system == "sqlserver":
+        return looking.ask_sqlserver(one.stack.sqlserver_url, SELECT.format(t=f"dbo.{one.table}"))
+    return one.rows(SELECT.format(t=f"{COPIES}.{{t}}"))
+
+
+def plant(one: Ferry, system: str, key: int) -> None:
+    """Damage a row of the target: whatever writes it again mends it."""
+    if system == "clickhouse":
+        one.session.servers.endpoints["clickhouse"].execute(
+            f"ALTER TABLE warehouse.{one.table} UPDATE name = 'planted' WHERE id = {key}",
+            {"mutations_sync": 2},
+        )
+    elif system == "sqlserver":
+        one.session.servers.endpoints["sqlserver"].execute(
+            f"UPDATE dbo.{one.table} SET name = 'planted' WHERE id = {key}"
+        )
+    else:
+        one.source(f"UPDATE {COPIES}.{{t}} SET name = 'planted' WHERE id = {key}")
+
+
+def record(one: Ferry, system: str) -> RangeRecord:
+    """What the event log says of the first range."""
+    asset = asset_key(TableRef.parse(TARGETS[system].format(t=one.table)))
+    return ledger.records(one.session.instance, asset, [FIRST])[FIRST]
+
+
+def moves(one: Ferry) -> list[str]:
+    """Run, and tell which ranges were moved."""
+    view = one.run()
+    assert view.good, view.errors
+    return one.moved(view)
+
+
+@pytest.mark.parametrize("system", TARGETS)
+def test_only_newer_rows_move_and_nothing_is_lost(
+    incremental: Make, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = incremental(system)
+    assert len(shown(one, system)) == 201
+
+    # a row with the very watermark that was the greatest, committed late, and some newer ones
+    one.source(
+        "INSERT INTO {t} SELECT 15, 'late', max(at) FROM {t} WHERE id < 200",
+        "UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id IN (10, 12)",
+        "INSERT INTO {t} VALUES (9, 'new', '2024-01-02')",
+    )
+    plant(one, system, 20)
+    (planned,) = [row for row in one.plan().ranges if row.state == "run"]
+    assert (planned.range, planned.reason) == (FIRST, "source_changed")
+    assert planned.detail == "at >= 2024-01-01T00:03:18"
+    (statements,) = dry_run(one.session, one.table).hops[0].ranges
+    assert "2024-01-01 00:03:18" in statements.export and "IS NULL" in statements.export
+    assert moves(one) == [FIRST]
+    seen = record(one, system)
+    assert seen.since == "at >= 2024-01-01T00:03:18"
+    assert (seen.rows, seen.rows_moved) == (102, 6), "the row that had it, and the one with none"
+    source = one.rows(SELECT)
+    assert [row for row in shown(one, system) if row[0] != 20] == [
+        row for row in source if row[0] != 20
+    ]
+    assert (20, "planted") in shown(one, system), "an older row was moved"
+    assert not one.run().run_ids
+
+    # what a check finds is moved as a whole
+    found = runner.check(one.session, one.table).checks
+    assert {check.range for check in found if check.failed and check.range} == {FIRST}
+    assert moves(one) == [FIRST]
+    assert shown(one, system) == source
+    assert record(one, system).rows_moved is None
+
+    # a deleted row is noticed, and kept as `upsert` keeps it; so is what was written too late
+    for statements_ in (
+        ("DELETE FROM {t} WHERE id = 30",),
+        ("UPDATE {t} SET name = 'older', at = '2023-01-01' WHERE id = 32",),
+    ):
+        one.source(*statements_, "UPDATE {t} SET at = '2024-01-03' WHERE id = 40")
+        assert moves(one) == [FIRST]
+        whole = record(one, system)
+        assert whole.rows_moved is None and "older watermark" in (whole.whole_because or "")
+        assert [row for row in shown(one, system) if row[0] != 30] == one.rows(SELECT)
+    one.source("UPDATE {t} SET name = 'newest', at = '2024-01-04' WHERE id = 42")
+    assert moves(one) == [FIRST]
+    assert record(one, system).rows_moved == 3, "the kept row is known by now"
+    assert not any(check.failed for check in runner.check(one.session, one.table).checks)
+
+    # a change that leaves the watermark alone waits for the range to be compared as a whole
+    one.source("UPDATE {t} SET name = 'unseen' WHERE id = 44")
+    assert not one.run().run_ids
+    then = increments.now() + 8 * DAY
+    monkeypatch.setattr(increments, "now", lambda: then)
+    monkeypatch.setattr("assets.running.increment.now", lambda: then)
+    monkeypatch.setattr("assets.planning.decisions.now", lambda: then)
+    assert {row.reason for row in one.plan().ranges} == {"full_check"}
+    assert moves(one) == [FIRST]
+    assert [row for row in shown(one, system) if row[0] != 30] == one.rows(SELECT)
+    assert {row.state for row in one.plan().ranges} == {"skip"}, "the other range is proven anew"
+
+
+def test_each_hop_of_a_chain_moves_its_newer_rows(incremental: Make) -> None:
+    one = incremental("sqlserver", "clickhouse")
+    for system in ("sqlserver", "clickhouse"):
+        plant(one, system, 20)
+    one.source("UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id IN (10, 12)")
+    assert moves(one) == [FIRST]
+    for system in ("sqlserver", "clickhouse"):
+        assert record(one, system).rows_moved == 4
+        assert {(12, "newer"), (20, "planted")} <= set(shown(one, system))
+
+    # the first hop is mended as a whole; the second follows by the next run
+    assert not runner.check(one.session, one.table).good
+    one.run()
+    assert {row.state for row in one.plan().ranges if row.hop == 1} == {"skip"}
+    assert moves(one) in ([], [FIRST])
+    for system in ("sqlserver", "clickhouse"):
+        assert shown(one, system) == one.rows(SELECT)
+    assert {row.state for row in one.plan().ranges} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    ("system", "point"),
+    [
+        ("sqlserver", "inside_finalise"),
+        ("clickhouse", "after_commit"),
+        ("clickhouse", "after_load"),
+    ],
+)
+def test_killed_between_newer_rows_and_their_record(
+    incremental: Make, tmp_path: Path, system: str, point: str
+) -> None:
+    one = incremental(system)
+    one.source(
+        "UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id IN (10, 12)",
+        "INSERT INTO {t} VALUES (9, 'new', '2024-01-02')",
+    )
+    crash(Command(tmp_path), one.table, point)
+    reopen(one)
+    assert moves(one) == [FIRST]
+    assert shown(one, system) == one.rows(SELECT)
+    assert staging_tables(one, system) == []
+    assert not one.run().run_ids
+
+
+def test_switched_on_later_it_goes_on_from_what_is_there(incremental: Make) -> None:
+    """What was committed before has no watermark on record: it is compared once, not moved."""
+    one = incremental("clickhouse", incremental="false")
+    one.declare(
+        f"['{TARGETS['clickhouse']}']",
+        ranges="{bounds: [200, 401]}",
+        write="upsert",
+        fingerprint="{watermark: at}",
+        incremental="{full_check: 24h}",
+    )
+    assert {row.reason for row in one.plan().ranges} == {"full_check"}
+    assert moves(one) == []
+    plant(one, "clickhouse", 20)
+    one.source("UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id = 10")
+    assert moves(one) == [FIRST]
+    assert record(one, "clickhouse").rows_moved == 3
+    assert (20, "planted") in shown(one, "clickhouse")
+
+
+@pytest.mark.parametrize("type_", ["datetime2(7)", "datetimeoffset(7)", "bigint"])
+def test_sql_server_as_the_source(ferry: Make, type_: str) -> None:
+    """It has no snapshot to share, and its times may have a seventh digit."""
+    hops = f"['{TARGETS['clickhouse']}']"
+    one = ferry(hops)
+    source = f"dbo.{one.table}"
+    older, newer = ("1", "2") if type_ == "bigint" else ("'2024-01-01'", "'2024-01-02 10:00:00.25'")
+    server = one.session.servers.endpoints["sqlserver"]
+    server.execute(f"CREATE TABLE {source} (id int PRIMARY KEY, name nvarchar(9), at {type_} NULL)")
+    try:
+        rows = ", ".join(f"({key}, N'row {key}', {older})" for key in range(1, 31))
+        server.execute(f"INSERT INTO {source} VALUES {rows}")
+        one.declare(
+            hops,
+            source=f"sqlserver://{source}",
+            ranges="{bounds: [200, 401]}",
+            write="upsert",
+            fingerprint="{watermark: at}",
+            incremental="true",
+        )
+        assert moves(one) == [FIRST, "0000000200..0000000401", "0000000401.."]
+        for key, rows_moved in ((3, 30), (4, 2)):
+            server.execute(f"UPDATE {source} SET name = N'newer', at = {newer} WHERE id = {key}")
+            assert moves(one) == [FIRST]
+            assert record(one, "clickhouse").rows_moved == rows_moved
+            plant(one, "clickhouse", 20)
+        assert {(3, "newer"), (4, "newer"), (20, "planted")} <= set(shown(one, "clickhouse"))
+    finally:
+        server.execute(f"DROP TABLE {source}")
+
+
+def test_a_watermark_without_order_is_refused_by_name(ferry: Make) -> None:
+    one = ferry(
+        f"['{TARGETS['clickhouse']}']",
+        *TABLE,
+        write="upsert",
+        fingerprint="{watermark: name}",
+        incremental="true",
+    )
+    with pytest.raises(InputError, match="watermark column 'name' is of type text"):
+        one.run()
