@@ -190,11 +190,7 @@ def test_each_hop_of_a_chain_moves_its_newer_rows(incremental: Make) -> None:
 
 @pytest.mark.parametrize(
     ("system", "point"),
-    [
-        ("sqlserver", "inside_finalise"),
-        ("clickhouse", "after_commit"),
-        ("clickhouse", "after_load"),
-    ],
+    [("sqlserver", "inside_finalise"), ("clickhouse", "after_commit")],
 )
 def test_killed_between_newer_rows_and_their_record(
     incremental: Make, tmp_path: Path, system: str, point: str
@@ -229,6 +225,19 @@ def test_switched_on_later_it_goes_on_from_what_is_there(incremental: Make) -> N
     assert moves(one) == [FIRST]
     assert record(one, "clickhouse").rows_moved == 3
     assert (20, "planted") in shown(one, "clickhouse")
+
+
+def test_what_only_the_newer_rows_fail_is_judged_by_the_whole_range(incremental: Make) -> None:
+    query = "SELECT count() AS n FROM {table} WHERE {range} HAVING n BETWEEN 1 AND 50"
+    expectation = f'[{{type: sql, kwargs: {{query: "{query}"}}}}]'
+    one = incremental("clickhouse", expectations=expectation)
+    plant(one, "clickhouse", 20)
+    one.source("UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id = 10")
+    assert moves(one) == [FIRST]
+    whole = record(one, "clickhouse")
+    assert whole.rows_moved is None and "expectations FAILED" in (whole.whole_because or "")
+    assert shown(one, "clickhouse") == one.rows(SELECT)
+    assert staging_tables(one, "clickhouse") == []
 
 
 @pytest.mark.parametrize("type_", ["datetime2(7)", "datetimeoffset(7)", "bigint"])
