@@ -91,7 +91,7 @@ def system_of(connection: str) -> str:
 def is_path(connection: str) -> bool:
     """Whether a connection leads to files, whose tables are named by folder and pattern."""
     try:
-        return system(system_of(connection.lower())).by_path
+        return system(system_of(connection.lower())).by_path is not None
     except InputError:
         return False
 

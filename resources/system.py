@@ -10,7 +10,7 @@ import datetime as dt
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from resources.connection import Scheme, ServerResource
 from resources.digest.definition import Algorithm
@@ -18,7 +18,7 @@ from resources.digest.fields import Field
 from resources.errors import InputError
 from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind
-from resources.plan import CopyPlan, Format, WireFormat
+from resources.plan import CopyPlan, Format, WireFormat, WriteMode
 from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.target import Target
@@ -141,7 +141,7 @@ class Dialect:
         return query
 
     def add_column(self, table: str, name: str, column: Column) -> str:
-        """ALTER TABLE with a new column, nullable.
+        """ALTER TABLE with a new column, nullable; '' where there is nothing to do.
 
         Args:
             table: the quoted table.
@@ -218,6 +218,10 @@ class Loader:
     """The load target of a resource."""
     accepts: Sequence[Format]
     """The formats that it takes."""
+    modes: Sequence[WriteMode] = get_args(WriteMode)
+    """The ways in which it writes."""
+    table_problem: Callable[[TableRef], str | None] = lambda table: None
+    """Why a table cannot be written to, by its name alone, to be put after it; None if it can."""
     options: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
     """Of a hop: which of `engine`, `order_by`, `partition_by` mean something there, each with what
     says why a value cannot be, or None."""
@@ -246,8 +250,9 @@ class System:
     types: TypeMap
     digest: DigestWriter
     record_digest: RecordDigest | None = None
-    by_path: bool = False
-    """A table is `name://folder/pattern`, the files of a folder whose names match."""
+    by_path: str | None = None
+    """A table is `name://folder/pattern`, the files of a folder whose names match; and the pattern
+    that is meant where none is given."""
     verdict: Callable[[BaseException], bool | None] = lambda error: None
     """Whether what failed with a driver's error may succeed later; None for what is not one of the
     system's drivers."""

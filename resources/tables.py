@@ -22,7 +22,8 @@ class TableRef:
     doubled, as in
     `sqlserver://"my.schema"."the ""best"" orders"`.
 
-    Of files, the schema is a folder and the table a pattern: `files://folder/*.parquet`.
+    Of files, the schema is a folder and the table a pattern: `files://folder/*.parquet`, which
+    `files://folder/` means, too.
     """
 
     system: str
@@ -45,8 +46,9 @@ class TableRef:
         found = _REFERENCE.fullmatch(text)
         connection, _, path = text.partition("://")
         if path and is_path(connection):
-            folder, _, pattern = path.rpartition("/")
-            return cls(system_of(connection.lower()), folder or ".", pattern, connection.lower())
+            system, (folder, _, pattern) = system_of(connection.lower()), path.rpartition("/")
+            pattern = pattern or str(registry.system(system).by_path)
+            return cls(system, folder or ".", pattern, connection.lower())
         if found is None:
             raise InputError(
                 f"{text!r} should have the form system://schema.table, with a system or a "

@@ -211,6 +211,15 @@ class Transfer(Section):
             )
         return value
 
+    @field_validator("write")
+    @classmethod
+    def check_write(cls, value: WriteMode, info: ValidationInfo) -> WriteMode:
+        for hop in info.data.get("hops", ()):
+            loader = system(hop.to.system).loader
+            if loader is not None and value not in loader.modes:
+                raise ValueError(f"{value} is not for {hop.to}, only {', '.join(loader.modes)}")
+        return value
+
     @field_validator("on_missing")
     @classmethod
     def check_on_missing(cls, value: MissingPolicy, info: ValidationInfo) -> MissingPolicy:

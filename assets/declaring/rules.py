@@ -31,14 +31,19 @@ class Several(ValueError):
 def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
     """What is wrong with the way of the hops."""
     before, seen = source, {str(source)}
+    by_path = source if source is not None and system(source.system).by_path else None
     for number, hop in enumerate(hops):
+        loader = system(hop.to.system).loader
         if str(hop.to) in seen:
             yield (number,), f"{hop.to} stands twice in source and hops"
-        elif system(hop.to.system).loader is None or (
-            before is not None and system(before.system).source is None
-        ):
+        elif loader is not None and (why := loader.table_problem(hop.to)):
+            yield (number,), f"{hop.to} {why}"
+        elif by_path is not None and system(hop.to.system).by_path:
+            yield (number,), f"a transfer has to do with one folder of files, and has {by_path}"
+        elif loader is None or (before is not None and system(before.system).source is None):
             yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
         seen.add(str(hop.to))
+        by_path = hop.to if system(hop.to.system).by_path else by_path
         before = hop.to
 
 

@@ -41,7 +41,8 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
     for column in columns:
         name = quote(table.system, column.name)
         sql = system(table.system).dialect.add_column(qualified(table), name, column)
-        endpoint.execute(sql)
+        if sql:
+            endpoint.execute(sql)
         notes.append(f"{table}: added column {column.name!r} ({column.type})")
     return notes
 

@@ -174,13 +174,13 @@ def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
     for to in systems():
         if to.loader is None or to.name == source.system:
             continue
+        target = TableRef(to.name, "doctor", "types")
+        wires = {WIRES[one] for one in formats_between(own, target)} & set(sending.probed)
+        if not wires:
+            continue
         # a release without the long calendar has values to refuse
-        plan = plan_copy(
-            own, columns, TableRef(to.name, "doctor", "types"), key="c0", target_version="26.7"
-        )
-        for wire in dict.fromkeys(WIRES[one] for one in formats_between(own, plan.target)):
-            if wire not in sending.probed:
-                continue
+        plan = plan_copy(own, columns, target, key="c0", target_version="26.7")
+        for wire in sorted(wires):
             try:
                 sending.require_tools(source, wire)
                 if to.name in servers.endpoints:

@@ -150,10 +150,11 @@ def _hop(
 
 def _added(hop: Hop) -> list[str]:
     of, table = hop.plan.target.system, qualified(hop.plan.target)
-    return [
+    found = [
         system(of).dialect.add_column(table, quote(of, column.name), column)
         for column in new_columns(hop.plan, hop.existing)
     ]
+    return [one for one in found if one]
 
 
 def _ended(statement: str) -> str:

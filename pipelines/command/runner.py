@@ -253,7 +253,7 @@ def check(
         run_config={**_logging(log_level), "ops": {compare_op_name(name): {"config": config}}},
     )
     view = CheckView(name, caller.checked, not_committed(transfer, session.instance, ranges))
-    if not result.success and view.good:
+    if not result.success and (view.good or not caller.checked):
         raise TableferryError("; ".join(_failures(result)))
     return view
 

@@ -13,6 +13,8 @@ are opened."""
 class FilesDialect(Dialect):
     """See `Dialect`."""
 
+    ordered_texts = ("VARCHAR",)
+
     def of_file(self, name: str, file: str, column: Column) -> str:
         """The condition that a row is of a file."""
         return f"{OF_FILE}({name}, {self.literal(file)})"
@@ -24,3 +26,11 @@ class FilesDialect(Dialect):
     def text(self, value: str) -> str:
         """A value as DuckDB prints it."""
         return f"CAST({value} AS VARCHAR)"
+
+    def folded(self, name: str) -> str:
+        """Names that differ in case are one column."""
+        return name.casefold()
+
+    def add_column(self, table: str, name: str, column: Column) -> str:
+        """Nothing: the files that are written from now on have it, the others NULL."""
+        return ""

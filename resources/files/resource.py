@@ -15,7 +15,7 @@ import pyarrow as pa
 from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError, TableferryError
+from resources.errors import InputError, TableferryError, TableMissing
 from resources.files.dialect import OF_FILE
 from resources.files.errors import translated
 from resources.files.folder import (
@@ -94,13 +94,13 @@ class FilesResource(ServerResource):
         all of its texts. Files that cannot be read are left out.
 
         Raises:
-            TableMissing: there are no files.
+            TableMissing: there are no files, or none that can be read.
             InputError: the types of a column have no type in common.
         """
         files = self.files(table)
         whole = self._readable(files)
         if not whole:
-            raise self._why_unreadable(files[0])
+            raise TableMissing(str(self._why_unreadable(files[0])))
         own: dict[str, tuple[str, list[tuple[File, str]]]] = {}
         for file, names in whole:
             for name, type_ in names.items():
@@ -128,12 +128,12 @@ class FilesResource(ServerResource):
             return database.execute(sql).fetchall()
 
     def execute(self, sql: str) -> None:
-        """Files are read only.
+        """Files know no statements.
 
         Raises:
             InputError: always.
         """
-        raise InputError("files are read, never written")
+        raise InputError("files take no statements")
 
     @contextmanager
     def read_arrow(

@@ -1,4 +1,4 @@
-"""Files: a source of rows."""
+"""Files: a source of rows, and a target of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from resources.connection import Scheme
 from resources.files import digest
 from resources.files.dialect import FilesDialect
 from resources.files.errors import verdict
+from resources.files.exports import PATTERN
 from resources.files.resource import FilesResource
 from resources.files.source import FilesSource
+from resources.files.target import FilesTarget, folder_problem
 from resources.files.types import TYPES
-from resources.system import System
+from resources.system import Loader, System
 
 SYSTEM = System(
     name="files",
@@ -20,8 +22,10 @@ SYSTEM = System(
     dialect=FilesDialect(),
     types=TYPES,
     digest=digest,
-    by_path=True,
+    by_path=PATTERN,
     verdict=verdict,
     source=FilesSource(),
-    no_loader="files are read, never written",
+    loader=Loader(
+        FilesTarget, accepts=("arrow",), modes=("replace",), table_problem=folder_problem
+    ),
 )

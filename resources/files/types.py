@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
+
 from resources.errors import InputError
 from resources.types import declared as reader
 from resources.types.export import Export, Refusal
 from resources.types.kinds import (
+    MICROSECONDS_PER_DAY,
     Array,
     Binary,
     Boolean,
@@ -27,6 +30,7 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
+from resources.types.slot import Slot
 from resources.types.type_map import ColumnType, TypeMap
 
 FILE, ROW = "_file", "_row"
@@ -63,6 +67,12 @@ ALIASES = {
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
 }
 DATES = Date(-(2**31), 2**31 - 1)
+FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
+"""4713-11-24 BC and 5874897-12-31: the calendar of servers, away from the infinities of DuckDB and
+of those whose infinities wrap around in Arrow."""
+LAST_MICROSECOND = 106_751_982 * MICROSECONDS_PER_DAY - 1
+"""Of 294246, the last year that has all of its microseconds in 64 bits; the last number of these is
+infinity to DuckDB."""
 INSTANT = "TIMESTAMP WITH TIME ZONE"
 _CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6}0*)?)?"
 TEXTS = {
@@ -311,4 +321,94 @@ def plain(declared: str) -> str:
     return re.sub(r"\s+", " ", declared.strip())
 
 
-TYPES = TypeMap(read=read, export=export, plain=plain)
+ARROW: dict[str, pa.DataType] = {
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "UTINYINT": pa.uint8(),
+    "USMALLINT": pa.uint16(),
+    "UINTEGER": pa.uint32(),
+    "UBIGINT": pa.uint64(),
+    "BOOLEAN": pa.bool_(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "VARCHAR": pa.string(),
+    "BLOB": pa.binary(),
+    "TIME": pa.time64("us"),
+    "UUID": pa.binary(16),
+}
+MOST_DIGITS = 38
+
+
+def slot(declared: str, long_calendar: bool = False) -> Slot | None:
+    """What a Parquet file's column holds that DuckDB reads as a type, and how it is written.
+
+    Returns:
+        None if we do not write such columns.
+    """
+    if declared.endswith(FROM_TEXT):
+        return None
+    type_ = read(declared)
+    match type_.kind:
+        case Decimal(precision, scale) as kind if type_.name == "DECIMAL":
+            digits, decimals = precision or 0, scale or 0
+            fits = 0 <= decimals <= digits and 1 <= digits <= MOST_DIGITS
+            return Slot(kind, pa.decimal128(digits, decimals)) if fits else None
+        case Date():
+            return Slot(Date(FIRST_DAY, LAST_DAY), pa.date32())
+        case Timestamp(zone=zone) if type_.name in ("TIMESTAMP", INSTANT):
+            low = FIRST_DAY * MICROSECONDS_PER_DAY
+            arrow = pa.timestamp("us", tz="UTC" if zone == "utc" else None)
+            return Slot(Timestamp(6, low, LAST_MICROSECOND, zone), arrow)
+        case Array():
+            item = slot(str(type_.item))
+            # what is written is to be read again
+            if item is None or isinstance(item.kind, Time | Uuid | Binary | Array):
+                return None
+            return Slot(Array(item.kind), pa.list_(item.arrow))
+    return Slot(type_.kind, ARROW[type_.name]) if type_.kind and type_.name in ARROW else None
+
+
+def default(kind: Kind) -> str | None:
+    """The type that holds a kind of values without loss, None if there is none.
+
+    A decimal of a second beyond the sixth is refused value by value.
+    """
+    match kind:
+        case Integer(low, high):
+            alike = [name for name, one in INTEGERS.items() if one == kind]
+            holding = [n for n, one in INTEGERS.items() if one.low <= low and high <= one.high]
+            return next(iter(alike or holding), "DECIMAL(20,0)")
+        case Decimal(precision, scale):
+            fits = precision and precision <= MOST_DIGITS
+            return f"DECIMAL({precision},{scale})" if fits else None
+        case Float(bits):
+            return "FLOAT" if bits == 32 else "DOUBLE"
+        case Timestamp(zone=zone):
+            return "TIMESTAMP" if zone == "none" else INSTANT
+        case Array(item):
+            inner = default(item)
+            return inner and f"{inner}[]"
+    simple = {
+        Boolean: "BOOLEAN",
+        Text: "VARCHAR",
+        Binary: "BLOB",
+        Date: "DATE",
+        Time: "TIME",
+        Uuid: "UUID",
+    }
+    return simple.get(type(kind))
+
+
+TYPES = TypeMap(
+    read=read,
+    export=export,
+    plain=plain,
+    slot=slot,
+    default=default,
+    text="VARCHAR",
+    most_digits=MOST_DIGITS,
+    decimal="DECIMAL({},{})".format,
+    second_digits=6,
+)

@@ -115,6 +115,24 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD.replace("orders\nsource", "my orders\nsource"), 1, "letters, digits"),
         (GOOD.replace("transfer: orders", "transfer: context"), 1, "Dagster keeps for itself"),
         (GOOD.replace("clickhouse://warehouse", "sqlserver://dbo"), 5, "stands twice"),
+        (
+            GOOD.replace("clickhouse://warehouse.orders", "files://out/") + "write: upsert\n",
+            7,
+            "write: upsert is not for files://out/*.parquet, only replace",
+        ),
+        (
+            GOOD.replace("clickhouse://warehouse.orders", "files://out/*.csv"),
+            5,
+            "files://out/*.csv is no folder to write to",
+        ),
+        (GOOD.replace("clickhouse://warehouse.orders", "files://a*/"), 5, "is no folder"),
+        (
+            GOOD.replace("postgres://public.orders", "files://in/*.csv")
+            .replace("clickhouse://warehouse.orders", "files://in/")
+            .replace("key: id\n", ""),
+            5,
+            "one folder of files, and has files://in/*.csv",
+        ),
         (GOOD + "ranges: {}\n", 7, "give one of rows, count, width and bounds"),
         (GOOD + "ranges: {rows: 5, bounds: [1, 10]}\n", 7, "not with rows"),
         (GOOD + "ranges: {width: 5, bounds: [1, 5, 10]}\n", 7, "found 3"),

@@ -1,0 +1,215 @@
+"""One key range on its way into a folder: staged as a Parquet file, then visible by its name."""
+
+from __future__ import annotations
+
+import os
+from binascii import unhexlify
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from resources import crash_points
+from resources.dialects import qualified
+from resources.errors import InputError, ReceiptMismatch, TableMissing
+from resources.files.errors import translated
+from resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
+from resources.files.resource import FilesResource
+from resources.files.types import read
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import TableRef, staging_name, staging_prefix
+from resources.target import MOST_REJECTED, REJECTED, LoadReceipt, require_staged
+from resources.types.kinds import Uuid
+
+ROW_GROUP_BYTES = 64 << 20
+"""Arrow bytes of a row group: what is kept in memory of a file that is being written."""
+
+
+@dataclass
+class FileLoad:
+    """A held range and its staged file; made by `FilesTarget.attempt`."""
+
+    resource: FilesResource
+    plan: CopyPlan
+    key_range: KeyRange
+    folder: ExportFolder
+    staged: Path
+    data_version: str
+    _sent: int = field(default=0, init=False)
+    _audited: int | None = field(default=None, init=False)
+    _inode: int | None = field(default=None, init=False)
+
+    def load_arrow(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
+    ) -> LoadReceipt:
+        """Stream batches into the staged file.
+
+        Args:
+            batches: columns named as in the target, of the plan's Arrow types.
+            schema: of the batches; the plan's if not given.
+        """
+        fields = schema or [pa.field(one.target.name, one.arrow_type) for one in self.plan.columns]
+        types = {one.name: read(one.type).kind for one in self.plan.target_columns}
+        stored = pa.schema(
+            [one.with_type(pa.uuid()) if types[one.name] == Uuid() else one for one in fields]
+        )
+        marks = {"tableferry.range": self.key_range.name, "tableferry.version": self.data_version}
+        with ParquetFile(self.staged, stored, marks) as file:
+            for batch in batches:
+                file.write(batch)
+            file.finish()
+        with translated():
+            self._inode = self.staged.stat().st_ino
+        self._sent += file.rows
+        return LoadReceipt(file.rows, file.bytes)
+
+    def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
+        """Raise `InputError`: record batches alone are written."""
+        raise InputError(f"{self.plan.target} takes record batches only")
+
+    def staged_rows(self) -> int:
+        """Rows in the staged file, counted by DuckDB."""
+        return count(self.resource, self._staged)
+
+    def audited_table(self) -> TableRef:
+        """The staged file. See `RangeLoad.audited_table`."""
+        if self._audited is None:
+            self._audited = require_staged(
+                self.plan.target, self.key_range, self.staged_rows(), self._sent, "sent"
+            )
+        return self._staged
+
+    def keep_rejected(self) -> TableRef:
+        """Rename the staged file, so that the attempt's end does not remove it."""
+        prefix, kept = staging_prefix(self.plan.target), rejected(self.plan.target, self.key_range)
+        ending = f"{REJECTED}{SUFFIX}"
+        with translated():
+            others = [name for name in self.folder.staged(prefix) if name.endswith(ending)]
+            for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+                (self.folder.staging / name).unlink(missing_ok=True)
+            os.replace(self.staged, self.folder.staging / kept.name)
+        return kept
+
+    def finalise(self) -> int:
+        """Give the file its name, in the place of the range's former one, and see that it is there.
+
+        Files of ranges that are no more go with the last of those that have their rows.
+        """
+        self.audited_table()
+        name = file_name(self.key_range)
+        path = self.folder.path / name
+        crash_points.reached("inside_finalise")
+        with translated():
+            if self.staged.exists() or not path.exists() or path.stat().st_ino != self._inode:
+                os.replace(self.staged, path)
+            self.folder.sync()
+            for old in self.folder.replaced_by(self.key_range, self.plan):
+                (self.folder.path / old).unlink(missing_ok=True)
+        shown = published_rows(self.resource, self.plan, self.key_range)
+        if shown != self._audited:
+            raise ReceiptMismatch(
+                f"{self.plan.target} range {self.key_range.name}: {self._audited} rows were "
+                f"audited, but {path} shows {shown}"
+            )
+        return shown
+
+    @property
+    def _staged(self) -> TableRef:
+        return staged_table(self.plan.target, self.staged.name)
+
+
+def staged_table(target: TableRef, name: str) -> TableRef:
+    """A file of the staging folder, as a table."""
+    return replace(target, schema=f"{target.schema}/{STAGING}", name=name)
+
+
+def rejected(target: TableRef, key_range: KeyRange) -> TableRef:
+    """Where the rows of a range are kept that failed their audit."""
+    name = f"{staging_name(target, key_range.name)}{REJECTED}{SUFFIX}"
+    return staged_table(target, name)
+
+
+def count(resource: FilesResource, table: TableRef, where: str = "true") -> int:
+    """The rows of a table that meet a condition."""
+    return int(resource.query(f"SELECT count(*) FROM {qualified(table)} WHERE {where}")[0][0])
+
+
+def published_rows(resource: FilesResource, plan: CopyPlan, key_range: KeyRange) -> int:
+    """The rows of a range in its own file."""
+    table = replace(plan.target, name=file_name(key_range))
+    try:
+        return count(resource, table, plan.target_range(key_range))
+    except TableMissing:
+        return 0
+
+
+class ParquetFile:
+    """A Parquet file that is written in row groups of about the same size, and then on the disk.
+
+    Args:
+        path: where.
+        schema: of the file; uuids may come as 16 bytes each, or as texts.
+        marks: key-value metadata of the file.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, marks: dict[str, str]) -> None:
+        self._schema = schema.with_metadata(marks)
+        self._pending: list[pa.RecordBatch] = []
+        self._size = self.rows = self.bytes = 0
+        with translated():
+            self._file = path.open("wb")
+            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # a failure that is under way is not to be replaced by that of closing a torn file
+        try:
+            self._writer.close()
+        except (pa.ArrowException, OSError):
+            pass
+        finally:
+            self._file.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch's rows."""
+        arrays = [
+            _uuids(array) if field.type == pa.uuid() else array
+            for field, array in zip(self._schema, batch.columns, strict=True)
+        ]
+        self._pending.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        self._size += batch.nbytes
+        if self._size >= ROW_GROUP_BYTES:
+            self._write()
+
+    def finish(self) -> None:
+        """Write the rest, and wait until it is on the disk."""
+        self._write()
+        with translated():
+            self._writer.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _write(self) -> None:
+        if self._pending:
+            table = pa.Table.from_batches(self._pending, self._schema)
+            with translated():
+                self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._pending, self._size = [], 0
+
+
+def _uuids(array: pa.Array) -> pa.Array:
+    if not pa.types.is_fixed_size_binary(array.type):
+        digits = pc.replace_substring(pc.fill_null(array, "0" * 32), "-", "").cast(pa.string())
+        data = unhexlify(digits.buffers()[2] or b"")
+        bits = pa.Array.from_buffers(pa.binary(16), len(array), [None, pa.py_buffer(data)])
+        array = pc.if_else(array.is_valid(), bits, pa.scalar(None, pa.binary(16)))
+    return pa.ExtensionArray.from_storage(pa.uuid(), array)

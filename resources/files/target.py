@@ -1,0 +1,197 @@
+"""Loads key ranges into a folder: one range is one Parquet file."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+
+from resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
+from resources.files.errors import translated
+from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
+from resources.files.load import FileLoad, published_rows, rejected
+from resources.files.resource import FilesResource
+from resources.files.types import FILE, ROW
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import Column, TableRef, staging_name, staging_prefix
+from resources.target import ATTEMPT, REJECTED, Alive, TargetOptions, nobody_else
+from resources.types.planner import compatible
+
+
+def folder_problem(table: TableRef) -> str | None:
+    """Why a table cannot be written to, to be put after its name; None if it can."""
+    if table.name != PATTERN or glob.has_magic(table.schema):
+        return f"is no folder to write to: it should look like files://folder/ or /{PATTERN}"
+    return None
+
+
+class FilesTarget:
+    """A folder as a load target.
+
+    A range is staged in a hidden folder within, and renamed in one step. A range's lock ends with
+    the process that holds it, so that nobody has to be asked whether that is alive.
+
+    Args:
+        resource: where relative folders begin.
+    """
+
+    def __init__(self, resource: FilesResource) -> None:
+        self.resource = resource
+
+    def __repr__(self) -> str:
+        return f"FilesTarget({self.resource.settings()})"
+
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse a folder with files of others, and columns that files have no room for.
+
+        See `Target.require`.
+        """
+        taken = [one.name for one in plan.target_columns if one.name in (FILE, ROW)]
+        if taken:
+            raise InputError(
+                f"{plan.target}: the column {taken[0]!r} should be renamed: a table of files has "
+                "one of this name already"
+            )
+        folder = self._folder(plan.target)
+        if folder.path.exists() and not folder.path.is_dir():
+            raise InputError(f"{plan.target}: {folder.path} is no folder")
+        foreign = [name for name in folder.names() if range_of(name, plan) is None]
+        if foreign:
+            more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+            raise InputError(
+                f"{plan.target}: {folder.path / foreign[0]}{more} is no range of this table, and "
+                "is left alone: move it away, or take another folder"
+            )
+
+    def prepare(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
+    ) -> list[str]:
+        """Make the folder; verify the columns of the files in it. See `Target.prepare`.
+
+        A file that lacks a column has NULL there, until its range is written anew.
+        """
+        self.require(plan, options)
+        folder = self._folder(plan.target)
+        with translated():
+            folder.staging.mkdir(parents=True, exist_ok=True)
+        try:
+            there = {one.name: one for one in found or self.resource.columns(plan.target)}
+        except TableMissing:
+            return []
+        problems = [
+            f"column {one.name!r}: {why}"
+            for one in plan.target_columns
+            if one.name in there and (why := compatible("files", one, there[one.name]))
+        ]
+        if problems:
+            raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")
+        return []
+
+    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
+        """See `Target.creation`."""
+        folder = self._folder(plan.target)
+        return [] if folder.staging.is_dir() else [f"mkdir -p {folder.staging}"]
+
+    def publication(
+        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
+    ) -> list[str]:
+        """See `Target.publication`."""
+        folder = self._folder(plan.target)
+        staged = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}{SUFFIX}"
+        return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
+
+    @contextlib.contextmanager
+    def attempt(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+    ) -> Iterator[FileLoad]:
+        """Hold the range by a lock on a file, with a staged file of its own. See `Target.attempt`.
+
+        What dead attempts on the range left is removed.
+        """
+        file_name(key_range)
+        folder, lock = self._folder(plan.target), staging_name(plan.target, key_range.name)
+        with contextlib.ExitStack() as stack:
+            with translated():
+                held = stack.enter_context(folder.held(lock))
+                if held:
+                    _remove(folder, lock)
+            if not held:
+                raise RangeBusy(
+                    f"{plan.target} range {key_range.name} is being loaded by another run"
+                )
+            staged = folder.staging / f"{lock}_{uuid.uuid4().hex[:12]}{SUFFIX}"
+            try:
+                yield FileLoad(self.resource, plan, key_range, folder, staged, data_version)
+            finally:
+                with contextlib.suppress(OSError):
+                    staged.unlink(missing_ok=True)
+
+    def identity(self, table: TableRef) -> str | None:
+        """None: folders are not swapped."""
+        return None
+
+    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Nothing: folders are not swapped."""
+
+    def retire(
+        self,
+        plan: CopyPlan,
+        ranges: Sequence[KeyRange],
+        into: Sequence[KeyRange],
+        options: TargetOptions,
+    ) -> None:
+        """Remove the files of ranges that nothing covers. See `Target.retire`.
+
+        Others stay until the ranges in their place are there, see `FileLoad.finalise`.
+        """
+        folder = self._folder(plan.target)
+        with translated():
+            for key_range in () if into else ranges:
+                (folder.path / file_name(key_range)).unlink(missing_ok=True)
+
+    def clean(
+        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+    ) -> list[str]:
+        """Remove the staged files of ranges that no process holds. See `Target.clean`."""
+        folder, length = self._folder(target), len(staging_name(target, ""))
+        removed: list[str] = []
+        with translated():
+            locks = {name[:length] for name in folder.staged(staging_prefix(target))}
+            for lock in sorted(locks):
+                with folder.held(lock) as held:
+                    removed += _remove(folder, lock, rejected=rejected) if held else []
+        return removed
+
+    def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
+        """The range's rows that failed their audit. See `Target.rejected_table`."""
+        kept = rejected(plan.target, key_range)
+        return kept if (self._folder(plan.target).staging / kept.name).exists() else None
+
+    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
+        """Rows of the range in its file."""
+        return published_rows(self.resource, plan, key_range)
+
+    def _folder(self, table: TableRef) -> ExportFolder:
+        return ExportFolder(self.resource.root, table)
+
+
+def _remove(folder: ExportFolder, lock: str, *, rejected: bool = True) -> list[str]:
+    """Remove what is staged under a lock that is held."""
+    found = [
+        name
+        for name in folder.staged(f"{lock}_")
+        if rejected or not name.endswith(f"{REJECTED}{SUFFIX}")
+    ]
+    for name in found:
+        os.unlink(folder.staging / name)
+    return found
