@@ -209,11 +209,6 @@ class Transfer(Section):
                 f"upsert needs a key that stays with its row, and 'ranges: {{by: "
                 f"{place.column.name}}}' has none: an updated row is stored elsewhere"
             )
-        return value
-
-    @field_validator("write")
-    @classmethod
-    def check_write(cls, value: WriteMode, info: ValidationInfo) -> WriteMode:
         for hop in info.data.get("hops", ()):
             loader = system(hop.to.system).loader
             if loader is not None and value not in loader.modes:

@@ -68,6 +68,9 @@ class FileLoad:
         self._sent += file.rows
         return LoadReceipt(file.rows, file.bytes)
 
+    def reader(self) -> None:
+        """Rows are always staged."""
+
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Raise `InputError`: record batches alone are written."""
         raise InputError(f"{self.plan.target} takes record batches only")
