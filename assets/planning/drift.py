@@ -10,7 +10,7 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import DriftPolicy
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
-from resources.errors import SchemaDrift, TableMissing
+from resources.errors import SchemaDrift, StatementFailed, TableMissing
 from resources.plan import ColumnPlan, CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -41,8 +41,13 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
     for column in columns:
         name = quote(table.system, column.name)
         sql = system(table.system).dialect.add_column(qualified(table), name, column)
-        if sql:
-            endpoint.execute(sql)
+        try:
+            if sql:
+                endpoint.execute(sql)
+        except StatementFailed:
+            # another run of the transfer may have been faster
+            if column.name not in (target_columns(endpoint, table) or {}):
+                raise
         notes.append(f"{table}: added column {column.name!r} ({column.type})")
     return notes
 

@@ -72,7 +72,6 @@ class TransactionalTarget(Generic[AnySession]):
         self._columns = {plan.target: plan.target_columns}
         with self._session() as session:
             if not session.query(self.sql.table_exists(plan.target)):
-                session.execute(self.sql.create_schema(plan.target))
                 self._create(session, plan)
             else:
                 columns = found or self.resource.columns(plan.target)
@@ -261,14 +260,19 @@ class TransactionalTarget(Generic[AnySession]):
         """Refuse to swap a table of which the shadow would not have everything."""
 
     def _create(self, session: AnySession, plan: CopyPlan) -> None:
-        try:
-            with self._transaction(session):
-                for statement in self.sql.create_table(plan, plan.target):
-                    session.execute(statement)
-        except StatementFailed:
-            # another run may have been faster; its table is as good
-            if not session.query(self.sql.table_exists(plan.target)):
-                raise
+        # another run may be faster with the schema, and then with the table: its are as good
+        for last in (False, True):
+            try:
+                session.execute(self.sql.create_schema(plan.target))
+                with self._transaction(session):
+                    for statement in self.sql.create_table(plan, plan.target):
+                        session.execute(statement)
+                return
+            except StatementFailed:
+                if session.query(self.sql.table_exists(plan.target)):
+                    return
+                if last:
+                    raise
 
     def _verify(
         self,

@@ -6,7 +6,9 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -59,6 +61,25 @@ def own_bench(request: pytest.FixtureRequest, own_stack: Stack) -> Iterator[Benc
     url = getattr(own_stack, f"{request.param}_url")
     with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         yield bench
+
+
+def test_of_several_runs_that_create_the_table_one_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if all of them have found that there is none yet."""
+    target, ready = bench.target, threading.Barrier(3, timeout=60)
+    create = type(target)._create
+
+    def created(self: Any, *arguments: Any) -> None:
+        ready.wait()
+        create(self, *arguments)
+
+    monkeypatch.setattr(type(target), "_create", created)
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(target.prepare, bench.plan, REPLACE) for _ in range(3)]:
+            done.result()
+    bench.load(OLD)
+    assert bench.rows() == OLD
 
 
 @pytest.mark.parametrize("mode", MODES)
