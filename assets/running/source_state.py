@@ -156,9 +156,18 @@ class SourceState:
 
 
 @contextmanager
-def shared_snapshot(transfer: Transfer, servers: Servers) -> Iterator[SharedSnapshot | None]:
-    """One consistent view of the source for a whole run, where it has one to share."""
+def shared_snapshot(
+    transfer: Transfer, servers: Servers, joined: str | None = None
+) -> Iterator[SharedSnapshot | None]:
+    """One consistent view of the source for a whole run, where it has one to share.
+
+    Args:
+        transfer: whose source.
+        servers: where it is.
+        joined: the name of the one that another process holds, to share that.
+    """
     sending = system(transfer.source.system).as_source()
     placed = transfer.source if transfer.placed else None
-    with sending.shared_snapshot(servers.endpoint(transfer.source), placed) as shared:
+    endpoint = servers.endpoint(transfer.source)
+    with sending.shared_snapshot(endpoint, placed, joined) as shared:
         yield shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -249,7 +250,9 @@ class PostgresResource(ServerResource):
             session.close()
 
     @contextmanager
-    def snapshot(self, placed: TableRef | None = None) -> Iterator[Snapshot]:
+    def snapshot(
+        self, placed: TableRef | None = None, joined: str | None = None
+    ) -> Iterator[Snapshot]:
         """Hold one consistent state of the database, which any number of readers can share.
 
         An own connection holds it open; as for every long transaction, VACUUM keeps the dead rows
@@ -258,6 +261,7 @@ class PostgresResource(ServerResource):
 
         Args:
             placed: a table that is read by the places of its rows: `check` also sees it rewritten.
+            joined: hold the state of this snapshot, which another process has exported and holds.
 
         Yields:
             The name to pass as `snapshot=`.
@@ -265,21 +269,28 @@ class PostgresResource(ServerResource):
         with self._connect() as connection:
             with self._translated():
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                if joined is not None:
+                    name = string_literal("postgres", joined)
+                    connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
                 stored = partial(self.query, storage_sql(placed)) if placed else lambda: None
                 snapshot = Snapshot.of(connection, stored)
             yield snapshot
 
     @contextmanager
-    def shared_snapshot(self, placed: TableRef | None = None) -> Iterator[SharedSnapshot]:
+    def shared_snapshot(
+        self, placed: TableRef | None = None, joined: str | None = None
+    ) -> Iterator[SharedSnapshot]:
         """A snapshot for a long run, which is replaced by a new one if it is lost.
 
         Args:
             placed: see `Source.shared_snapshot`.
+            joined: as for `snapshot`, of the first one.
 
         Yields:
             Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
         """
-        shared = SharedSnapshot(lambda: self.snapshot(placed), renewed=placed is None)
+        states = itertools.chain([joined], itertools.repeat(None))
+        shared = SharedSnapshot(lambda: self.snapshot(placed, next(states)), renewed=placed is None)
         try:
             yield shared
         finally:

@@ -127,10 +127,13 @@ class PostgresSource(Source):
         return {name: (whole, scale) for name, whole, scale in found if whole is not None}
 
     def shared_snapshot(
-        self, resource: PostgresResource, placed: TableRef | None = None
+        self,
+        resource: PostgresResource,
+        placed: TableRef | None = None,
+        joined: str | None = None,
     ) -> AbstractContextManager[SharedSnapshot | None]:
         """An exported snapshot, which is replaced by a new one if it is lost."""
-        return resource.shared_snapshot(placed)
+        return resource.shared_snapshot(placed, joined)
 
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str

@@ -331,6 +331,17 @@ def test_a_shared_snapshot_is_renewed_once_for_all_threads(source: PostgresResou
         assert count(source, "numbers", shared.name()) == 100_000
 
 
+def test_a_snapshot_that_another_process_holds_is_joined(source: PostgresResource) -> None:
+    source.query(f"CREATE TABLE {SCHEMA}.joined AS SELECT 1 AS n")
+    with source.snapshot() as held:
+        source.query(f"INSERT INTO {SCHEMA}.joined VALUES (2)")
+        with source.shared_snapshot(joined=str(held)) as shared:
+            assert count(source, "joined", shared.name()) == 1
+            end_snapshots(source)
+            assert count(source, "joined", shared.name()) == 2, "lost: a later state, of its own"
+            assert shared.renewals == 1
+
+
 def test_a_bad_snapshot_name_cannot_inject_sql(source: PostgresResource) -> None:
     with pytest.raises((StatementFailed, SnapshotLost)):
         count(source, "numbers", f"x'; DROP TABLE {SCHEMA}.numbers; --")
