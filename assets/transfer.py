@@ -14,6 +14,7 @@ from assets.declaring.yaml_lines import Location, YamlFile
 from assets.planning.resolve import Servers, checks_of, connections_of, resolve_hops
 from assets.running.caller import Caller
 from assets.running.execute import check_tables, execute
+from assets.running.launches import backfill_policy
 from assets.verifying.on_demand import summarise, verify
 from assets.verifying.whole_tables import whole_table_specs
 from checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -119,7 +120,7 @@ def transfer_assets(
         specs=specs,
         check_specs=check_specs,
         can_subset=True,
-        backfill_policy=dg.BackfillPolicy.single_run(),
+        backfill_policy=backfill_policy(transfer),
         pool=transfer.transfer,
         required_resource_keys=connections_of(transfer),
     )

@@ -66,7 +66,11 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         apply_growth(plan, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
         return run_requests(
-            transfer, order, todo, key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
+            transfer,
+            order,
+            todo,
+            key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}",
+            rows=plan.rows(),
         )
 
     return tick

@@ -122,7 +122,8 @@ class Transfer(Section):
     """Of a changed range, move only the rows whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
     parallel: ParallelSpec = ParallelSpec()
-    """Ranges read and written at the same time; the profile's, where it is not given."""
+    """Ranges read and written at the same time; the profile's, where it is not given. And the runs
+    that share a table."""
     profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
     """How much is in flight at once."""
     on_schema_drift: DriftPolicy = "fail"
@@ -151,6 +152,18 @@ class Transfer(Section):
                 named.update(item if isinstance(item, dict) else {str(item): {}})
             return {**data, "columns": named, "only": list(named)}
         return data
+
+    @field_validator("parallel")
+    @classmethod
+    def check_runs(cls, value: ParallelSpec, info: ValidationInfo) -> ParallelSpec:
+        ranges = info.data.get("ranges")
+        if value.runs > 1 and info.data.get("write") == "swap":
+            why = "is for one run alone with 'write: swap', which puts all ranges in place at once"
+        elif value.runs > 1 and ranges is not None and ranges.by is not None:
+            why = "is for one run alone with 'by: ctid', whose ranges are read under one snapshot"
+        else:
+            return value
+        raise Several([(("runs",), why)])
 
     @field_validator("profile")
     @classmethod

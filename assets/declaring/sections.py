@@ -158,15 +158,18 @@ class HopSpec(Section):
 
 
 class ParallelSpec(Section):
-    """Workers: how many ranges are exported, and how many loaded, at the same time.
+    """How many ranges a run exports and loads at the same time, and how many runs share the work.
 
-    What is not given is the profile's.
+    What is not given of `export` and `load` is the profile's.
     """
 
     export: Annotated[int, Field(ge=1, le=64)] | None = None
     """Ranges read at the same time."""
     load: Annotated[int, Field(ge=1, le=64)] | None = None
     """Ranges written at the same time."""
+    runs: Annotated[int, Field(ge=1, le=64)] = 1
+    """Runs that take a stretch of the ranges each, in processes of their own; at most so many go
+    at a time. Each has `export` and `load` workers of its own."""
 
 
 class IncrementalSpec(Section):

@@ -81,6 +81,8 @@ class Caller:
     on_progress: OnProgress = unwatched
     prepared: Prepared | None = None
     """What it has planned already."""
+    snapshot: str | None = None
+    """The one to read under, which another process holds."""
     checked: list[Checked] = field(default_factory=list)
     """Gets the verdicts about whole tables, and those of a check without a move."""
     last: bool = True
@@ -97,13 +99,14 @@ def prepared(
     servers: Servers,
     instance: dg.DagsterInstance,
     names: list[str],
-    handed: Prepared | None,
+    caller: Caller,
 ) -> Iterator[Prepared]:
     """The fingerprinted plan of some ranges: what was handed over if it holds, else a new one."""
+    handed = caller.prepared
     if handed is not None and handed.holds(instance, names):
         yield handed.only(servers, names)
         return
-    with shared_snapshot(transfer, servers) as shared:
+    with shared_snapshot(transfer, servers, caller.snapshot) as shared:
         plan = plan_transfer(transfer, servers, instance, names=names)
         snapshot = shared.name() if shared else None
         yield Prepared(plan, shared, snapshot).only(servers, names)

@@ -17,6 +17,7 @@ from assets.planning.drift import add_columns, new_columns, require_no_dropped, 
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan
 from assets.running.caller import Caller, Prepared, moved_along, prepared
+from assets.running.launches import ends_last, share_pool
 from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
 from assets.running.source_state import SourceState
 from assets.running.swap import promote
@@ -36,9 +37,11 @@ def execute(
     """
     instance = context.instance
     instance.add_run_tags(context.run.run_id, {PROCESS: this_process()})
+    if note := share_pool(instance, transfer):
+        context.log.warning(note)
     names, known = list(context.partition_keys), transfer.partitions_name
     read = list(instance.get_dynamic_partitions(known)) if transfer.placed else names
-    with prepared(transfer, servers, instance, read, caller.prepared) as found:
+    with prepared(transfer, servers, instance, read, caller) as found:
         hops = found.plan.hops
         selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
         ready = _together(context, found, servers, selected) if transfer.placed else found
@@ -53,7 +56,8 @@ def execute(
             outcomes = _swap(work, selected, reasons, instance.get_dynamic_partitions(known))
         else:
             outcomes = run_ranges(work, selected, reasons)
-        if caller.last and all(outcome.good for outcome in outcomes):
+        good = caller.last and all(outcome.good for outcome in outcomes)
+        if good and ends_last(instance, transfer, context.run):
             # a new one, should the run's have been lost with its server
             snapshot = ready.shared.name() if ready.shared else None
             check_tables(context, transfer, plan.hops, servers, caller, snapshot, moved=True)

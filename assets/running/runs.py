@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import dagster as dg
 import psutil
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.planning.stretches import stretches
 
 FORCE = "tableferry/force"
 """Run tag: move the ranges also where nothing changed."""
@@ -18,6 +19,8 @@ PROFILE = "tableferry/profile"
 """Run tag: name of the profile to use instead of the transfer's own."""
 PROCESS = "tableferry/process"
 """Run tag: host, process id and start time of the worker, by which it is seen whether it lives."""
+LAUNCH = "tableferry/launch"
+"""Run tag: `n:name` of the n runs that share the ranges of one command or tick."""
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 
@@ -83,7 +86,12 @@ def segments(
 
 
 def run_requests(
-    transfer: Transfer, order: Sequence[str], wanted: Collection[str], *, key: str
+    transfer: Transfer,
+    order: Sequence[str],
+    wanted: Collection[str],
+    *,
+    key: str,
+    rows: Mapping[str, int] | None = None,
 ) -> list[dg.RunRequest]:
     """Requests for the runs that move the wanted ranges.
 
@@ -92,14 +100,20 @@ def run_requests(
         order: all partition keys, in Dagster's order.
         wanted: those to move.
         key: what makes the request new; Dagster launches each run key once.
+        rows: of each range, where they are known, to share them evenly among several runs.
     """
+    todo = [name for name in order if name in wanted]
+    shares = stretches(todo, transfer.parallel.runs, rows or {})
+    most = max(1, MOST_RUNS // len(shares)) if shares else 0
+    found = [span for share in shares for span in segments(order, share, most)]
+    tags = {LAUNCH: f"{len(found)}:{key}"} if len(shares) > 1 else {}
     return [
         dg.RunRequest(
             run_key=f"{key}:{first}:{last}",
             job_name=move_job_name(transfer.transfer),
-            tags={RANGE_START: first, RANGE_END: last},
+            tags={RANGE_START: first, RANGE_END: last, **tags},
         )
-        for first, last in segments(order, wanted)
+        for first, last in found
     ]
 
 

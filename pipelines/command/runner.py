@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log import ledger
@@ -17,6 +14,7 @@ from assets.planning.decisions import decisions
 from assets.planning.key_order import order_notes
 from assets.planning.ranges import find_range
 from assets.planning.resolve import Hop, require_servers, resolve_hops
+from assets.planning.stretches import stretches
 from assets.planning.transfer_plan import (
     TransferPlan,
     apply_growth,
@@ -24,17 +22,15 @@ from assets.planning.transfer_plan import (
     plan_transfer,
 )
 from assets.running.caller import Caller, Prepared, moved_along
+from assets.running.launches import share_pool
 from assets.running.progress import OnProgress, Progress, unwatched
 from assets.running.runs import (
     FORCE,
     MOST_RUNS,
     PROCESS,
     PROFILE,
-    RANGE_END,
-    RANGE_START,
     check_job_name,
     compare_op_name,
-    move_job_name,
     run_is_alive,
     segments,
     this_process,
@@ -44,6 +40,15 @@ from assets.verifying.on_demand import not_committed
 from checks.drilldown import drill_down
 from checks.verdict import Differences, Level
 from pipelines.command.differences import difference_file
+from pipelines.command.launching import (
+    Carried,
+    Share,
+    built,
+    carry_out,
+    carry_out_together,
+    failures,
+    logging_config,
+)
 from pipelines.command.session import Session
 from pipelines.command.views import (
     CheckView,
@@ -53,15 +58,9 @@ from pipelines.command.views import (
     TransferView,
     range_views,
 )
-from pipelines.definitions import build
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
-
-
-def _logging(level: str | None) -> dict[str, Any]:
-    """Run config; without a level nothing is logged: the commands say themselves what is wrong."""
-    return {"loggers": {"console": {"config": {"log_level": level or "CRITICAL"}}}}
 
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
@@ -113,6 +112,7 @@ def run(
     """
     transfer = session.transfer(name)
     servers, instance = session.servers, session.instance
+    note = share_pool(instance, transfer)
     # what is planned now is out of date when a run that is waited for has ended
     waits = bool(waits_for(session, name))
     with nullcontext() if waits else shared_snapshot(transfer, servers) as shared:
@@ -133,42 +133,40 @@ def run(
         if todo != wanted:
             todo |= wanted & unsettled(session, transfer, hops)
         on_progress(Progress(name, "", "", "planned", total=len(todo) * len(hops)))
-        errors: list[str] = []
-        run_ids: list[str] = []
-        job = _built(session, name, caller).resolve_job_def(move_job_name(name)) if todo else None
         order = instance.get_dynamic_partitions(transfer.partitions_name)
+        # code that declares its servers itself has them in this process alone
+        runs = transfer.parallel.runs if session.resources is None else 1
+        parts = stretches([one for one in order if one in todo], runs, prepared.plan.rows())
         # a run that spans what it was not asked for may only find it unchanged
-        most = MOST_RUNS if stale <= todo and not force else len(order)
+        most = max(1, MOST_RUNS // max(1, len(parts)))
+        most = most if stale <= todo and not force else len(order)
         # what is read by places is read under the snapshot of one run
         most = 1 if transfer.placed else most
-        found = list(segments(order, todo, most))
-        for first, last in found:
-            assert job is not None, "there is a segment only where there is something to do"
-            tags = {RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
-            tags |= {FORCE: "true"} if force else {}
-            tags |= {PROFILE: profile} if profile else {}
-            caller.last = (first, last) == found[-1]
-            result = job.execute_in_process(
-                instance=instance,
-                tags=tags,
-                asset_selection=[one.asset for one in hops],
-                raise_on_error=False,
-                run_config=_logging(log_level),
+        tags = {FORCE: "true"} if force else {}
+        tags |= {PROFILE: profile} if profile else {}
+        shares = [
+            Share(
+                name,
+                tuple(one.asset for one in hops),
+                segments(order, part, most),
+                tags,
+                log_level,
+                str(shared.name()) if shared else None,
             )
-            run_ids.append(result.run_id)
-            errors += _failures(result)
-    errors += [
-        f"{one.hop.plan.target}: {one.verdict.summary()}" for one in caller.checked if one.failed
-    ]
+            for part in parts
+        ]
+        if len(shares) > 1:
+            carried = carry_out_together(session, shares, on_progress)
+        else:
+            carried = Carried()
+            for share in shares:
+                carried = carry_out(session, share, caller)
+    errors = carried.errors
     views = _results(session, planned, hops, wanted, todo)
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
-    return TransferView(name, views, not errors, errors, run_ids, _notes(planned))
-
-
-def _built(session: Session, name: str, caller: Caller) -> dg.Definitions:
-    """What the one transfer amounts to, on the servers of the session."""
-    return build(session.declared.only(name), {name: caller}, session.resources)
+    notes = [*([note] if note else []), *_notes(planned)]
+    return TransferView(name, views, not errors, errors, carried.run_ids, notes)
 
 
 def _notes(planned: TransferPlan) -> list[str]:
@@ -245,16 +243,19 @@ def check(
         known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
         ranges = meant_ranges(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
-    job = _built(session, name, caller).resolve_job_def(check_job_name(name))
+    job = built(session, name, caller).resolve_job_def(check_job_name(name))
     result = job.execute_in_process(
         instance=session.instance,
         tags={PROCESS: this_process()},
         raise_on_error=False,
-        run_config={**_logging(log_level), "ops": {compare_op_name(name): {"config": config}}},
+        run_config={
+            **logging_config(log_level),
+            "ops": {compare_op_name(name): {"config": config}},
+        },
     )
     view = CheckView(name, caller.checked, not_committed(transfer, session.instance, ranges))
     if not result.success and (view.good or not caller.checked):
-        raise TableferryError("; ".join(_failures(result)))
+        raise TableferryError("; ".join(failures(result)))
     return view
 
 
@@ -381,20 +382,3 @@ def _results(
         for hop in hops
         for view in range_views(session.instance, planned.transfer, hop.number, names)
     ]
-
-
-def _failures(result: dg.ExecuteInProcessResult) -> list[str]:
-    """The lines that say why a run failed, without Dagster's own wrapping."""
-    lines: list[str] = []
-    for event in result.all_events:
-        if not event.is_step_failure:
-            continue
-        data = event.step_failure_data
-        if data.user_failure_data and data.user_failure_data.description:
-            lines += data.user_failure_data.description.splitlines()
-        elif data.error:
-            cause = data.error.cause or data.error
-            lines.append(cause.message.strip().splitlines()[0])
-    if not result.success and not lines:
-        lines = ["the run failed before it began; see `ferry status`"]
-    return lines

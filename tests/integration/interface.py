@@ -77,12 +77,21 @@ class Interface:
 
 
 @contextmanager
-def served(make: Callable[[], Ferry], home: Path) -> Iterator[tuple[Ferry, Interface]]:
-    """A transfer on a Dagster instance without a queue: a run starts when it is asked for."""
+def served(
+    make: Callable[[], Ferry], home: Path, settings: str = ""
+) -> Iterator[tuple[Ferry, Interface]]:
+    """A transfer on a Dagster instance without a queue: a run starts when it is asked for.
+
+    Args:
+        make: makes the transfer.
+        home: where the instance is to be.
+        settings: more lines of its dagster.yaml.
+    """
     home.mkdir()
     (home / "dagster.yaml").write_text(
         "telemetry: {enabled: false}\n"
         "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
+        f"{settings}"
     )
     one = make()
     target = ModuleTarget(

@@ -1,0 +1,144 @@
+"""How the ranges of a transfer are shared among several runs, and which of them ends last."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import Transfer
+from assets.planning.stretches import stretches
+from assets.running.launches import (
+    BACKFILL,
+    RANGES_PER_RUN,
+    backfill_policy,
+    ends_last,
+    share_pool,
+)
+from assets.running.runs import LAUNCH, RANGE_END, RANGE_START, move_job_name, run_requests
+
+NAMES = [f"r{number:03d}" for number in range(100)]
+
+
+def transfer(runs: int = 3, **settings: object) -> Transfer:
+    given = {
+        "transfer": "orders",
+        "source": "postgres://public.orders",
+        "hops": ["clickhouse://warehouse.orders"],
+        "key": "id",
+        "parallel": {"runs": runs},
+        **settings,
+    }
+    return Transfer.model_validate(given)
+
+
+@given(
+    count=st.integers(0, 100),
+    most=st.integers(1, 70),
+    rows=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**9)),
+)
+def test_stretches_are_even_consecutive_parts(count: int, most: int, rows: dict[str, int]) -> None:
+    names = NAMES[:count]
+    parts = stretches(names, most, rows)
+    assert [name for part in parts for name in part] == names
+    assert len(parts) == min(most, count)
+    assert all(parts)
+    if set(names) <= set(rows) and names:
+        weights = {name: max(rows[name], 1) for name in names}
+        even = sum(weights.values()) / len(parts)
+        heaviest = max(sum(weights[name] for name in part) for part in parts)
+        assert heaviest <= even + max(weights.values())
+
+
+@given(count=st.integers(1, 100), most=st.integers(1, 20))
+def test_without_rows_the_ranges_are_counted(count: int, most: int) -> None:
+    sizes = [len(part) for part in stretches(NAMES[:count], most)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_range_of_unknown_rows_counts_as_the_average() -> None:
+    assert stretches(["a", "b", "c", "d"], 2, {"a": 30, "b": 10, "c": 10}) == [
+        ["a"],
+        ["b", "c", "d"],
+    ]
+
+
+def test_each_request_is_for_a_stretch_and_all_are_one_launch() -> None:
+    order = NAMES[:9]
+    found = run_requests(transfer(), order, set(order) - {"r004"}, key="k")
+    spans = [(one.tags[RANGE_START], one.tags[RANGE_END]) for one in found]
+    assert spans == [("r000", "r002"), ("r003", "r005"), ("r006", "r008")]
+    assert {one.tags[LAUNCH] for one in found} == {"3:k"}
+    (alone,) = run_requests(transfer(runs=1), order, order, key="k")
+    assert LAUNCH not in alone.tags
+    (left,) = run_requests(transfer(), order, ["r008"], key="k")
+    assert LAUNCH not in left.tags, "it shares the work with nobody"
+
+
+@pytest.mark.parametrize(
+    ("runs", "ranges", "most"),
+    [(1, {"count": 8}, None), (2, {"count": 8}, 5), (4, {"rows": 10}, RANGES_PER_RUN)],
+)
+def test_a_backfill_is_cut_as_declared(runs: int, ranges: object, most: int | None) -> None:
+    assert backfill_policy(transfer(runs, ranges=ranges)).max_partitions_per_run == most
+
+
+def limit(instance: dg.DagsterInstance) -> int | None:
+    limits = {one.name: one.limit for one in instance.event_log_storage.get_pool_limits()}
+    return limits.get("orders")
+
+
+def test_the_pool_has_a_slot_per_run_unless_somebody_has_set_its_limit() -> None:
+    with dg.instance_for_test() as instance:
+        assert share_pool(instance, transfer(runs=1)) is None
+        assert limit(instance) is None, "one run alone leaves the pool as it is"
+        assert share_pool(instance, transfer()) is None
+        assert limit(instance) == 3
+        instance.event_log_storage.set_concurrency_slots("orders", 2)
+        note = share_pool(instance, transfer())
+        assert limit(instance) == 2
+        assert note is not None
+        assert "2 of the 3 slots" in note
+        assert "dagster instance concurrency set orders 3" in note
+
+
+def started(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
+    status = dg.DagsterRunStatus.STARTED
+    return instance.add_run(
+        dg.DagsterRun(job_name=move_job_name("orders"), status=status, tags=tags)
+    )
+
+
+def test_the_last_run_of_a_launch_checks_the_tables() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        one = transfer()
+        launch = {LAUNCH: "3:k"}
+        first, second = (started(instance, **launch) for _ in range(2))
+        assert not ends_last(instance, one, first)
+        assert not ends_last(instance, one, second), "the third has not begun yet"
+        third = started(instance, **launch)
+        assert ends_last(instance, one, third)
+        assert ends_last(instance, one, started(instance)), "it shares its launch with nobody"
+        assert ends_last(instance, transfer(runs=1), first), "each run of it for itself"
+
+
+def test_a_failed_run_of_a_backfill_is_not_waited_for() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        one = transfer()
+        tags = {BACKFILL: "b"}
+        other = instance.add_run(
+            dg.DagsterRun(
+                job_name="another",
+                status=dg.DagsterRunStatus.STARTED,
+                tags=tags,
+                asset_selection=frozenset({dg.AssetKey("another")}),
+            )
+        )
+        first, second = (started(instance, **tags) for _ in range(2))
+        assert other.asset_selection is not None
+        assert asset_key(one.hops[0].to) not in other.asset_selection
+        assert not ends_last(instance, one, first)
+        instance.report_run_failed(second)
+        assert ends_last(instance, one, first)
