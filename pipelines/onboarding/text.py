@@ -104,11 +104,18 @@ def _key(proposal: Proposal) -> Iterator[str]:
     yield f"# DECIDE: the column that ranges are cut by; {undecided.why}."
     for choice in undecided.choices:
         yield f"# key: {block(choice.yaml)}  # {choice.meaning}"
+    if (place := system(proposal.source.system).as_source().place) is not None:
+        yield "# Or none: cut the table by its blocks instead, with this in the place of `ranges`."
+        yield f"# ranges: {{by: {place.column.name}, count: {_number_of_ranges(proposal)}}}"
+
+
+def _number_of_ranges(proposal: Proposal) -> int:
+    return max(1, -(-proposal.size.rows // proposal.range_rows))
 
 
 def _ranges(proposal: Proposal) -> Iterator[str]:
     size, rows = proposal.size, proposal.range_rows
-    number = max(1, -(-size.rows // rows))
+    number = _number_of_ranges(proposal)
     of = ""
     if size.bytes and size.rows:
         per_range = size.bytes * min(rows, size.rows) // size.rows

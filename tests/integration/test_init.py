@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +78,10 @@ def test_one_file_per_table_and_what_is_open_is_listed(output: Path) -> None:
     assert moved == named, "partitions and excluded tables have none"
     assert [one.path.name for one in found.invalid] == ["lines.yaml"], "it has no key yet"
     assert "lines.yaml:4: key: is needed" in str(found.invalid[0])
+    text = (output / "lines.yaml").read_text()
+    (by_blocks,) = re.findall(r"^# (ranges: {by: ctid, count: 1})$", text, re.MULTILINE)
+    (output / "lines.yaml").write_text(re.sub("(?m)^ranges: .*", by_blocks, text))
+    assert not load_transfers(output).invalid, "which none is needed for"
     assert "decide key: the primary key (country, no) begins with a column that" in result.stdout
     assert "decide price: numeric to sqlserver: it has no declared precision" in result.stdout
     assert f"left out postgres://{SCHEMA}.open_orders: a view" in result.stdout

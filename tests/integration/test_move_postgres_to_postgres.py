@@ -196,8 +196,13 @@ TYPES = [
 PLACES = range(max(len(values) for _, *values in TYPES))
 
 
-@pytest.mark.parametrize("wire", ["pgcopy", "text"])
-def test_every_type_keeps_type_and_values(ferry: Make, copies: str, wire: str) -> None:
+@pytest.mark.parametrize(
+    ("wire", "cut"),
+    [("pgcopy", {}), ("text", {}), ("pgcopy", {"key": "", "ranges": "{by: ctid, count: 2}"})],
+)
+def test_every_type_keeps_type_and_values(
+    ferry: Make, copies: str, wire: str, cut: dict[str, str]
+) -> None:
     columns = ", ".join(f"c{number} {type_}" for number, (type_, *_) in enumerate(TYPES))
     rows = [
         ", ".join(values[place] if place < len(values) else "NULL" for _, *values in TYPES)
@@ -212,6 +217,7 @@ def test_every_type_keeps_type_and_values(ferry: Make, copies: str, wire: str) -
             for insert in inserts
         ),
         reconcile="full_hash",
+        **cut,
     )
     view = one.run()
     assert view.good, view.errors
@@ -221,7 +227,7 @@ def test_every_type_keeps_type_and_values(ferry: Make, copies: str, wire: str) -
     )
     declared = (
         "SELECT format_type(atttypid, atttypmod), attnotnull FROM pg_attribute "
-        "WHERE attrelid = '{t}'::regclass AND attnum > 0 ORDER BY attnum"
+        "WHERE attrelid = '{t}'::regclass AND attnum > 0 AND attname <> '_ctid' ORDER BY attnum"
     )
     assert one.rows(declared.replace("{t}", f"{copies}.{{t}}")) == one.rows(declared)
 
