@@ -15,7 +15,7 @@ import pytest
 from pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import COPIES, Command
-from tests.servers import Servers
+from tests.servers import Servers, own
 
 ROUTES = {
     "direct": {"clickhouse": "warehouse"},
@@ -109,7 +109,7 @@ class Benches:
     def _make(self, route: str, mode: str) -> Bench:
         """A transfer whose ranges are all committed."""
         folder = Path(self._homes[route, mode]["TABLEFERRY_TRANSFERS"])
-        ferry = Ferry(self._stack, folder, f"crash_{route}_{mode}", open_session())
+        ferry = Ferry(self._stack, folder, own(f"crash_{route}_{mode}"), open_session())
         ferry.source(
             "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2) NOT NULL)",
             "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.5 "

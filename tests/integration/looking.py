@@ -67,8 +67,12 @@ def ask_clickhouse(url: str, sql: str) -> list[Row]:
     return [tuple(row) for row in _clickhouse(url).query(sql).result_rows]
 
 
+def with_options(url: str, **options: str) -> str:
+    """The URL with these options, whether or not it has others or other values of them."""
+    parts = urlsplit(url)
+    return parts._replace(query=urlencode({**dict(parse_qsl(parts.query)), **options})).geturl()
+
+
 def unencrypted(url: str) -> str:
     """The SQL Server URL, for a connection that a proxy can read along."""
-    parts = urlsplit(url)
-    options = {**dict(parse_qsl(parts.query)), "encrypt": "no"}
-    return parts._replace(query=urlencode(options)).geturl()
+    return with_options(url, encrypt="no")

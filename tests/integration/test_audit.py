@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.command import runner
 from pipelines.command.session import open_session
+from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import rows_of, staging_tables
 from tests.integration.proxy import Corrupts
@@ -48,8 +49,9 @@ def hop(system: str) -> str:
 @contextmanager
 def corrupted(one: Ferry, system: str) -> Iterator[Corrupts]:
     """Let the command reach a server through a wire that changes one letter of the new rows."""
-    text = "utf-16-le" if system == "sqlserver" else "utf-8"
-    url = os.environ[URLS[system]].replace("encrypt=yes", "encrypt=no")
+    text, url = "utf-8", os.environ[URLS[system]]
+    if system == "sqlserver":
+        text, url = "utf-16-le", looking.unencrypted(url)
     with (
         Corrupts(url, "fresh 1".encode(text), "frosh 1".encode(text)) as proxy,
         pytest.MonkeyPatch.context() as patch,

@@ -23,6 +23,7 @@ from resources.tables import TableRef
 from resources.target import TargetOptions
 from resources.types.conform import conform, schema
 from resources.types.planner import plan_copy
+from tests.integration import looking
 from tests.servers import own
 
 pytestmark = pytest.mark.integration
@@ -84,7 +85,7 @@ def measured(server: SqlServerResource) -> dict[int, Figures]:
 
 def test_the_client_gets_the_very_numbers_of_the_server(filled: str) -> None:
     by_server = measured(SqlServerResource(url=filled, digest_by="server"))
-    by_client = measured(SqlServerResource(url=f"{filled}&digest_by=client"))
+    by_client = measured(SqlServerResource(url=looking.with_options(filled, digest_by="client")))
     assert by_client == by_server
     assert [by_server[number]["rows"] for number in range(3)] == [10, 10, 1]
     assert len({by_server[number]["digest"] for number in range(3)}) == 3

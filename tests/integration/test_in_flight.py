@@ -31,6 +31,7 @@ from resources.tables import TableRef
 from resources.target import TargetOptions
 from resources.types.conform import conform
 from resources.types.planner import plan_copy
+from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import rows_of
 from tests.integration.test_audit import LAST, add_rows, corrupted, hop, moved
@@ -211,8 +212,8 @@ def test_the_second_hop_digests_what_it_exports_instead_of_reading_it_twice(
     """Where the client computes the digests of the server in the middle."""
     one = moved(ferry, f"[{hop('sqlserver')}, {hop('clickhouse')}]", "replace")
     add_rows(one)
-    url = os.environ["TABLEFERRY_SQLSERVER_URL"]
-    monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", f"{url}&digest_by=client")
+    url = looking.with_options(os.environ["TABLEFERRY_SQLSERVER_URL"], digest_by="client")
+    monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", url)
     one.session = open_session()
     read: list[TableRef] = []
     by_client = measuring._by_client
