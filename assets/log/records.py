@@ -214,10 +214,14 @@ class RangeRecord:
     proven: Proven | None = None
 
     @property
+    def rows_of_move(self) -> int | None:
+        """The rows that went from source to target."""
+        return self.rows if self.rows_moved is None else self.rows_moved
+
+    @property
     def rows_per_second(self) -> float | None:
         """See `rate`."""
-        moved = self.rows if self.rows_moved is None else self.rows_moved
-        return rate(moved, self.moving_seconds)
+        return rate(self.rows_of_move, self.moving_seconds)
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""

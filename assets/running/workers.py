@@ -47,7 +47,10 @@ def run_ranges(
         for hop in hops:
             if work.stop.is_set():
                 break
-            outcomes.append(_through(work, hop, name, reasons[hop.number][name]))
+            reason = reasons[hop.number][name]
+            if outcomes and reason is Reason.UNCHANGED and _mended(work, outcomes[-1]):
+                reason = Reason.FULL_CHECK
+            outcomes.append(_through(work, hop, name, reason))
             if not outcomes[-1].good:
                 break
             reached("between_hops")
@@ -62,6 +65,13 @@ def run_ranges(
             for future in futures:
                 future.cancel()
             raise
+
+
+def _mended(work: Work, outcome: Outcome) -> bool:
+    """Whether a range was moved whole, with rows perhaps that no watermark tells of."""
+    record = outcome.record
+    whole = record.state is State.COMMITTED and record.since is None
+    return whole and work.plan.transfer.incremental is not None
 
 
 def _share_arenas() -> None:

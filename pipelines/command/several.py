@@ -35,7 +35,7 @@ class OneOfSeveral:
     def rows(self) -> int:
         """That were moved: into every target."""
         moved = (one for one in self.view.ranges if one.state is State.COMMITTED)
-        return sum(one.rows or 0 for one in moved)
+        return sum(one.rows_of_move or 0 for one in moved)
 
 
 def chosen(

@@ -217,7 +217,7 @@ def _range(
         keys=_keys(transfer, key_range),
         rows_source=rows[0] if rows else record.rows,
         rows=rows[1] if rows else record.rows if committed else None,
-        rows_moved=_rows_moved(moved) if moved else None,
+        rows_moved=moved.rows_of_move if moved else None,
         bytes=moved.bytes if moved else None,
         wire=moved.wire if moved else None,
         seconds=dict(moved.seconds) if moved else {},
@@ -232,10 +232,6 @@ def _range(
         checks=checks,
         unchecked=_missing(checks_of(transfer), checks) if committed else (),
     )
-
-
-def _rows_moved(record: RangeRecord) -> int | None:
-    return record.rows if record.rows_moved is None else record.rows_moved
 
 
 def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
