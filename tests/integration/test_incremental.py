@@ -247,14 +247,15 @@ def test_what_only_the_newer_rows_fail_is_judged_by_the_whole_range(incremental:
     assert staging_tables(one, "clickhouse") == []
 
 
-@pytest.mark.parametrize("type_", ["datetime2(7)", "datetimeoffset(7)"])
-def test_sql_server_as_the_source(ferry: Make, type_: str) -> None:
+def test_sql_server_as_the_source(ferry: Make) -> None:
     """It has no snapshot to share, and its times may have a seventh digit."""
     hops = f"['{TARGETS['clickhouse']}']"
     one = ferry(hops)
     source = f"dbo.{one.table}"
     server = one.session.servers.endpoints["sqlserver"]
-    server.execute(f"CREATE TABLE {source} (id int PRIMARY KEY, name nvarchar(9), at {type_} NULL)")
+    server.execute(
+        f"CREATE TABLE {source} (id int PRIMARY KEY, name nvarchar(9), at datetimeoffset(7))"
+    )
     try:
         rows = ", ".join(f"({key}, N'row {key}', '2024-01-01')" for key in range(1, 31))
         server.execute(f"INSERT INTO {source} VALUES {rows}")
