@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from assets.running.progress import Progress
 from assets.running.runs import RANGE_END, RANGE_START, move_job_name
 from pipelines.command import runner
 from pipelines.definitions import build
@@ -219,6 +220,25 @@ def test_a_table_that_is_rewritten_under_a_run_ends_it(ferry: Make) -> None:
         shared.name()._connection.close()
         with pytest.raises(PlacesLost, match="run it again"):
             shared.name()
+
+
+def test_a_rewrite_in_the_middle_fails_what_is_left(ferry: Make, copies: str) -> None:
+    one = ferry(f"['postgres://{copies}.{{t}}']", *HALF_FULL, **BY_BLOCKS)
+    one.source("DELETE FROM {t} WHERE id % 7 = 0")
+    rewritten: list[str] = []
+
+    def rewrite(progress: Progress) -> None:
+        if progress.phase == "committed" and not rewritten:
+            rewritten.append(progress.range)
+            one.source("VACUUM FULL {t}")
+
+    broken = one.run(profile="safe", on_progress=rewrite)
+    assert rewritten and not broken.good
+    assert one.moved(broken) == rewritten, "nothing that was read afterwards is published"
+    assert all("the table was rewritten" in error for error in broken.errors)
+    again = one.run()
+    assert again.good, again.errors
+    assert rows(one, copies) == rows(one)
 
 
 def test_a_range_is_read_by_its_blocks_alone(ferry: Make) -> None:
