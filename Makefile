@@ -28,9 +28,9 @@ $(INSTALLED): pyproject.toml local/pyproject.toml bench/pyproject.toml constrain
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	@echo "Installing into .venv (about 1.5 GB)" >&2
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
-			--constraint constraints.txt --editable '.[expectations,kubernetes,docs,dev]' --editable ./local --editable ./bench \
+			--constraint constraints.txt --editable '.[expectations,kubernetes,s3,docs,dev]' --editable ./local --editable ./bench \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-			--constraint constraints.txt --editable '.[expectations,kubernetes,docs,dev]' --editable ./local --editable ./bench
+			--constraint constraints.txt --editable '.[expectations,kubernetes,s3,docs,dev]' --editable ./local --editable ./bench
 	@$(BIN)/python -m compileall -q $(ROOMS)
 	@touch $@
 

@@ -40,7 +40,9 @@ class ConnectionSettings:
 
     @property
     def address(self) -> str:
-        """`system at host:port`, as errors and logs name the server."""
+        """`system at host:port`, as errors and logs name the server; files have no port."""
+        if not self.port:
+            return f"{self.system} at {self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.system} at {host}:{self.port}"
 

@@ -63,6 +63,13 @@ class Source:
     snapshots = False
     """Whether all readers of a run can share one state of the database."""
 
+    def require_installed(self, table: TableRef) -> None:
+        """Find what reaches a declared table, as the environment addresses its connection.
+
+        Raises:
+            InputError: a package is not installed, or the address is none.
+        """
+
     def require_tools(self, resource: Any, wire: WireFormat) -> None:
         """Find what sends the wire format.
 

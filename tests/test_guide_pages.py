@@ -85,7 +85,11 @@ def test_every_command_that_is_mentioned_exists_with_its_options() -> None:
 def test_an_example_of_a_transfer_file_is_one(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, url in (("SALES_PG", "postgresql://h/d"), ("LAKE", "https://h/warehouse")):
+    for name, url in (
+        ("SALES_PG", "postgresql://h/d"),
+        ("LAKE", "https://h/warehouse"),
+        ("RAW", "s3://company-lake/raw"),
+    ):
         monkeypatch.setenv(f"TABLEFERRY_CONNECTION_{name}", url)
     monkeypatch.setenv("ROWS", "1000")
     given = yaml.safe_load(block.text)

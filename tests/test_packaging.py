@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("pipelines", "sensors", "assets", "checks", "resources")
 ROOMS = (*PRODUCT, "local/tableferry_local", "bench/tableferry_bench")
 # Imported where it is used, if the user asked for it; the message then names the extra.
-OPTIONAL = {"great-expectations", "pandas"}
+OPTIONAL = {"fsspec", "great-expectations", "pandas"}
 
 pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
 local = tomllib.loads((ROOT / "local/pyproject.toml").read_text())

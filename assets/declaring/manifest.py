@@ -177,9 +177,14 @@ class Transfer(Section):
     @field_validator("source")
     @classmethod
     def check_source(cls, value: TableRef) -> TableRef:
-        if system(value.system).source is None:
+        sending = system(value.system).source
+        if sending is None:
             names = [f"{one.name}://" for one in systems() if one.source]
             raise ValueError(f"the source should be {' or '.join(names)}")
+        try:
+            sending.require_installed(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
         return value
 
     @field_validator("key", mode="before")

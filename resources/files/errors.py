@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from resources.errors import StatementFailed
@@ -10,12 +10,15 @@ from resources.refusals import refused_in_query
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
     """Raise what DuckDB or its stream raises as `TableferryError`.
+
+    Args:
+        failures: what failed in reading an object store, of which DuckDB keeps the text only.
 
     Raises:
         ValueRefused: a guard of an export refused a value.
-        StatementFailed: all else; trying again does not help.
+        StatementFailed: all else; trying again helps only if a store says so.
     """
     import duckdb
     import pyarrow as pa
@@ -23,6 +26,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if failures:
+            raise failures[0] from None
         text = str(error)
         refused = refused_in_query(text)
         if refused is not None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import csv
-import glob
 import gzip
 import hashlib
 import io
 import os
-import stat
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import IO, Any, Literal, TypeVar, cast
 
 from resources.errors import InputError, TableferryError, TableMissing
+from resources.files.store import Store
 from resources.files.types import FILE, LONGEST_NAME, ROW
 from resources.tables import TableRef
 
@@ -36,10 +34,6 @@ FORMATS: dict[str, Format] = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = (",", ";", "\t", "|")
 PIECE = 1 << 20
-SETTLED_SECONDS = 2.0
-"""What was learned of a file that was written less long ago is not kept: within the resolution of
-its time it may have been written again."""
-
 Fact = TypeVar("Fact")
 
 
@@ -51,17 +45,18 @@ class FileUnreadable(TableferryError):
 class File:
     """One file of a table, as it was found."""
 
-    path: Path
+    store: Store = field(repr=False)
+    path: str
+    """As messages and DuckDB name it."""
     name: str
     """Below the folder, with `/`."""
     size: int
-    modified: int
-    """Nanoseconds since 1970."""
-    inode: int
+    version: str
+    """As the store tells it."""
 
     @cached_property
     def compression(self) -> str | None:
-        return COMPRESSIONS.get(self.path.suffix.lower())
+        return COMPRESSIONS.get(PurePosixPath(self.name).suffix.lower())
 
     @cached_property
     def format(self) -> Format:
@@ -70,8 +65,9 @@ class File:
         Raises:
             InputError: the name does not say.
         """
-        path = self.path.with_suffix("") if self.compression else self.path
-        found = FORMATS.get(path.suffix.lower())
+        name = PurePosixPath(self.name)
+        name = name.with_suffix("") if self.compression else name
+        found = FORMATS.get(name.suffix.lower())
         if found is None or (found == "parquet" and self.compression):
             known = ", ".join(f"*{one}" for one in FORMATS)
             raise InputError(
@@ -79,57 +75,38 @@ class File:
             )
         return found
 
+    def open(self) -> IO[bytes]:
+        """Its bytes, as they lie there."""
+        return self.store.open(self.path)
+
     def unreadable(self, why: object) -> FileUnreadable:
         """The error that names the file."""
         text = next((line for line in str(why).splitlines() if line.strip()), "it is damaged")
         return FileUnreadable(f"{self.path} cannot be read: {text}")
 
 
-def matching(root: Path, table: TableRef) -> list[File]:
+def matching(store: Store, table: TableRef) -> list[File]:
     """The files of a table, by name.
 
     Args:
-        root: what a relative folder is relative to.
+        store: what a relative folder is relative to.
         table: its schema is the folder, and its name the pattern; `**` stands for any folders.
 
     Raises:
         TableMissing: there is no such folder, or no file in it that matches.
-        InputError: a file's name is too long, or two differ in case only.
+        ConnectionFailed: the store cannot be asked.
+        InputError: a file's name is too long.
     """
-    pattern = root / table.schema / table.name
-    fixed = [part for part in _before_wildcards(pattern)]
-    folder = Path(*fixed)
-    if not folder.is_dir():
-        raise TableMissing(f"{table}: there is no folder {folder}")
     found: dict[str, File] = {}
-    for path in glob.glob(str(pattern), recursive=True):
-        try:
-            status = os.stat(path)
-        except FileNotFoundError:
-            continue  # it vanished meanwhile
-        if stat.S_ISREG(status.st_mode):
-            name = Path(path).relative_to(folder).as_posix()
-            if len(name.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_NAME:
-                raise InputError(f"{path}: names should have at most {LONGEST_NAME} characters")
-            found[name] = File(Path(path), name, status.st_size, status.st_mtime_ns, status.st_ino)
+    for path, name, size, version in store.found(table):
+        if len(name.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_NAME:
+            raise InputError(f"{path}: names should have at most {LONGEST_NAME} characters")
+        found[name] = File(store, path, name, size, version)
     if not found:
+        folder = "" if table.schema == "." else f"{table.schema}/"
+        pattern = os.path.join(store.url, f"{folder}{table.name}")
         raise TableMissing(f"{table}: no file matches {pattern}")
     return [found[name] for name in sorted(found)]
-
-
-def _before_wildcards(pattern: Path) -> Iterator[str]:
-    for part in pattern.parts[:-1]:
-        if glob.has_magic(part):
-            return
-        yield part
-
-
-def names(root: Path, table: TableRef) -> set[str]:
-    """The names of a table's files; none if there are none."""
-    try:
-        return {one.name for one in matching(root, table)}
-    except TableMissing:
-        return set()
 
 
 _known: dict[tuple[object, ...], Any] = {}
@@ -138,19 +115,19 @@ _lock = threading.Lock()
 
 def remembered(file: File, what: str, learn: Callable[[], Fact]) -> Fact:
     """What is known of a file for as long as its size and time stay; learned if it is not."""
-    key = (what, file.path, file.inode, file.size, file.modified)
+    key = (what, file.path, file.size, file.version)
     with _lock:
         if key in _known:
             return cast(Fact, _known[key])
     found = learn()
-    if time.time() - file.modified / 1e9 > SETTLED_SECONDS:
+    if file.store.settled(file.version):
         with _lock:
             _known[key] = found
     return found
 
 
 def content_hash(file: File) -> str:
-    """The hash of a file's bytes; a compressed one is seen to be whole.
+    """The hash of a file's bytes, or what its store has for it; compressed ones are seen whole.
 
     Raises:
         FileUnreadable: it is torn, or changes while it is read.
@@ -159,35 +136,39 @@ def content_hash(file: File) -> str:
 
 
 def _hashed(file: File) -> str:
+    named = file.store.by_contents
+    if named and not file.compression:
+        return file.version
     digest = hashlib.blake2b(digest_size=16)
     try:
-        with file.path.open("rb") as stream:
-            while piece := stream.read(PIECE):
-                digest.update(piece)
+        if not named:
+            with file.open() as stream:
+                while piece := stream.read(PIECE):
+                    digest.update(piece)
         if file.compression:
             with opened(file) as text:
                 while text.read(PIECE):
                     pass
-        now = file.path.stat()
+        now = file.store.version(file.path)
     except (OSError, EOFError, ValueError) as error:
         raise file.unreadable(error) from None
-    if (now.st_size, now.st_mtime_ns) != (file.size, file.modified):
+    if now != (file.size, file.version):
         raise file.unreadable("it is being written")
-    return digest.hexdigest()
+    return file.version if named else digest.hexdigest()
 
 
 @contextmanager
 def opened(file: File) -> Iterator[IO[bytes]]:
     """A text file's bytes, unpacked."""
-    if file.compression == "gzip":
-        with gzip.open(file.path) as stream:
-            yield cast(IO[bytes], stream)
-    elif file.compression == "zstd":
-        with _zstd().open(file.path) as stream:
-            yield cast(IO[bytes], stream)
-    else:
-        with file.path.open("rb") as stream:
-            yield stream
+    with file.open() as raw:
+        if file.compression == "gzip":
+            with gzip.open(raw) as stream:
+                yield cast(IO[bytes], stream)
+        elif file.compression == "zstd":
+            with _zstd().open(raw) as stream:
+                yield cast(IO[bytes], stream)
+        else:
+            yield raw
 
 
 def _zstd() -> Any:

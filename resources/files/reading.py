@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from resources.dialects import quote, string_literal
 from resources.files.folder import File, header
+from resources.files.object_store import ObjectStore
 
 LONGEST = 1 << 24
 """Bytes of a line of text, or of a JSON object."""
@@ -61,9 +62,9 @@ def _ndjson(file: File, names: Iterable[str]) -> str:
         "ELSE coalesce(TRY_CAST(t AS BIGINT)::VARCHAR, TRY_CAST(t AS UBIGINT)::VARCHAR) "
         "IS DISTINCT FROM t END)[1]"
     )
-    message = f"{_literal(str(file.path))} || ': the number ' || changed || "
+    message = f"{_literal(file.path)} || ': the number ' || changed || "
     message += "' has too many digits; write it as a string'"
-    kind = f"error({_literal(str(file.path))} || ': a line is no JSON object')"
+    kind = f"error({_literal(file.path)} || ': a line is no JSON object')"
     selected = ", ".join(
         f"json_extract_string(json, {_literal(_member(name))}) AS {quote('files', name)}"
         for name in names
@@ -85,5 +86,7 @@ def _literal(text: str) -> str:
 
 
 def _path(file: File) -> str:
-    """Without what DuckDB takes for a pattern."""
-    return _literal(re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", str(file.path)))
+    """Without what DuckDB takes for a pattern; a store's reader takes nothing for one."""
+    if isinstance(file.store, ObjectStore):
+        return _literal(file.path)
+    return _literal(re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", file.path))

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -26,8 +25,11 @@ from resources.files.folder import (
     remembered,
     require_distinct,
 )
+from resources.files.object_store import ObjectStore, store_at
 from resources.files.reading import objects, parquet, reading
+from resources.files.store import Folder
 from resources.files.types import FILE, FILE_TYPE, ROW, WIDTH, inferred, shape, united
+from resources.retry import is_transient
 from resources.tables import Column, TableRef
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
@@ -41,7 +43,8 @@ Names = dict[str, str]
 
 
 class FilesResource(ServerResource):
-    """Files below a folder: `file:///srv/incoming`, or the working directory without a URL.
+    """Files below a folder: `file:///srv/incoming`, or the working directory without a URL; or the
+    objects of a bucket: `s3://bucket/prefix`.
 
     Every query has a database of its own, in memory, with a view of the files that it is about.
     """
@@ -54,38 +57,51 @@ class FilesResource(ServerResource):
         return True
 
     def settings(self) -> ConnectionSettings:
-        """Where relative folders begin: the database is that path.
+        """Where relative folders begin: the host has the bucket, and the database is the path.
 
         Raises:
-            InputError: the URL is not one of a local folder.
+            InputError: as `store`.
         """
-        url = self._value("url")
-        parts = urlsplit(url or "file:")
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise InputError("a files URL should look like file:///folder")
-        folder = Path(unquote(parts.path) or ".").absolute()
-        return ConnectionSettings("files", "localhost", 0, str(folder))
+        at = self.store
+        if isinstance(at, Folder):
+            return ConnectionSettings("files", "localhost", 0, str(at.root))
+        return ConnectionSettings("files", f"{at.scheme}://{at.bucket}", 0, at.prefix)
+
+    @property
+    def store(self) -> Folder | ObjectStore:
+        """Where the files are.
+
+        Raises:
+            InputError: the URL names neither a local folder nor a bucket, or what reaches it is not
+                installed.
+        """
+        return store_at(self._secret("url"))
 
     @property
     def root(self) -> Path:
-        """What relative folders are relative to."""
-        return Path(self.settings().database)
+        """What relative folders to write to are relative to.
+
+        Raises:
+            InputError: it is an object store.
+        """
+        at = self.store
+        if not isinstance(at, Folder):
+            raise InputError(f"{at.url} is an object store, which is read, never written")
+        return at.root
 
     def ping(self) -> str:
         """DuckDB's version.
 
         Raises:
-            ConnectionFailed: there is no such folder.
+            ConnectionFailed: there is no such folder or bucket, or it refuses us.
         """
         import duckdb
 
-        if not self.root.is_dir():
-            raise self.settings().failed(f"there is no folder {self.root}")
-        return f"DuckDB {duckdb.__version__}"
+        return f"DuckDB {duckdb.__version__}, {self.store.reached()}"
 
     def files(self, table: TableRef) -> list[File]:
         """The files of a table, by name. Raises as `folder.matching`."""
-        return matching(self.root, table)
+        return matching(self.store, table)
 
     def columns(self, table: TableRef) -> list[Column]:
         """The columns of all files together, by name, and those with the file's name and row.
@@ -120,6 +136,14 @@ class FilesResource(ServerResource):
             found.append(Column(name, common))
         return found
 
+    def declared_rows(self, file: File) -> int:
+        """The rows of a Parquet file as its footer has them; the view's would read a column."""
+        self._names(file)
+        with self._database() as database:
+            row = database.execute(f"SELECT count(*) FROM {parquet(file)}").fetchone()
+        assert row is not None
+        return int(row[0])
+
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of a small result."""
         refuse_snapshot(self.system, snapshot)
@@ -141,25 +165,31 @@ class FilesResource(ServerResource):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result."""
         refuse_snapshot(self.system, snapshot)
-        with self._database() as database:
+        failures: list[Exception] = []
+        with self._database(failures) as database:
             self._attach(database, sql)
             reader = database.execute(sql).to_arrow_reader(batch_rows)
 
             def batches() -> Iterator[pa.RecordBatch]:
-                with translated():
+                with translated(failures):
                     yield from reader
 
             yield pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     @contextmanager
-    def _database(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _database(
+        self, failures: list[Exception] | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A database of its own; `failures` gets what fails in an object store."""
         import duckdb
 
         config = {"threads": "2", "TimeZone": "UTC", "autoinstall_known_extensions": "false"}
-        with translated(), duckdb.connect(":memory:") as database:
+        failures = [] if failures is None else failures
+        with translated(failures), duckdb.connect(":memory:") as database:
             for name, value in config.items():
                 database.execute(f"SET {name} = '{value}'")
             database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
+            self.store.attach(database, failures)
             yield database
 
     def _attach(self, database: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -251,7 +281,7 @@ class FilesResource(ServerResource):
             with self._database() as database:
                 rows = database.execute(f"DESCRIBE SELECT * FROM {parquet(file)}").fetchall()
         except TableferryError as error:
-            raise file.unreadable(error) from None
+            raise _of(file, error) from None
         require_distinct(file, [row[0] for row in rows])
         return {row[0]: row[1] for row in rows}
 
@@ -266,7 +296,7 @@ class FilesResource(ServerResource):
             with self._database() as database:
                 names = [row[0] for row in database.execute(sql).fetchall()]
         except TableferryError as error:
-            raise file.unreadable(error) from None
+            raise _of(file, error) from None
         require_distinct(file, names)
         return dict.fromkeys(names, "VARCHAR")
 
@@ -276,7 +306,9 @@ class FilesResource(ServerResource):
         for file, names in whole:
             try:
                 figures = remembered(file, "shapes", partial(self._shapes, file, names))
-            except TableferryError:
+            except TableferryError as error:
+                if is_transient(error):
+                    raise
                 continue  # what cannot be read is refused when its range is
             for number, name in enumerate(names):
                 own = figures[number * WIDTH : (number + 1) * WIDTH]
@@ -289,3 +321,8 @@ class FilesResource(ServerResource):
             row = database.execute(f"SELECT {selected} FROM {reading(file, names)}").fetchone()
         assert row is not None
         return row
+
+
+def _of(file: File, error: TableferryError) -> TableferryError:
+    """What fails for good is the file's fault."""
+    return error if is_transient(error) else file.unreadable(error)

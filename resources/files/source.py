@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from resources.connections import connection_url
 from resources.dialects import filtered, predicate, qualified, string_literal
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableferryError
 from resources.files.folder import content_hash
+from resources.files.object_store import store_at
 from resources.files.resource import FilesResource
 from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, from_text, read, text_type
 from resources.fingerprint import SourceFingerprint
 from resources.keys.range import KeyRange
 from resources.refusals import MARK, SHOWN, Where
+from resources.retry import is_transient
 from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.types.conversions import holds
@@ -26,6 +29,10 @@ class FilesSource(Source):
     """See `Source`."""
 
     own_key = FILE
+
+    def require_installed(self, table: TableRef) -> None:
+        """An object store needs a package that not everybody installs."""
+        store_at(connection_url(table.connection))
 
     def own_ranges(self, endpoint: Endpoint, table: TableRef) -> Sequence[KeyRange]:
         """One per file."""
@@ -44,11 +51,16 @@ class FilesSource(Source):
         condition = filtered(predicate(KEY, key_range, "files"), where)
         try:
             hashed = content_hash(file)
-            sql = f"SELECT count(*) FROM {qualified(table)} WHERE {condition}"
-            rows = int(resource.query(sql)[0][0])
+            if file.format == "parquet" and where is None:
+                rows = resource.declared_rows(file)
+            else:
+                sql = f"SELECT count(*) FROM {qualified(table)} WHERE {condition}"
+                rows = int(resource.query(sql)[0][0])
         except TableferryError as error:
-            why = str(error) if str(file.path) in str(error) else str(file.unreadable(error))
-            return SourceFingerprint(0, f"file:{file.size}:{file.modified}", refused=why)
+            if is_transient(error):
+                raise
+            why = str(error) if file.path in str(error) else str(file.unreadable(error))
+            return SourceFingerprint(0, f"file:{file.size}:{file.version}", refused=why)
         return SourceFingerprint(rows, f"file:{rows}:{hashed}")
 
     def declared(self, column: Column, type_: str) -> Column:

@@ -7,6 +7,7 @@ from resources.files import digest
 from resources.files.dialect import FilesDialect
 from resources.files.errors import verdict
 from resources.files.exports import PATTERN
+from resources.files.object_store import KINDS
 from resources.files.resource import FilesResource
 from resources.files.source import FilesSource
 from resources.files.target import FilesTarget, folder_problem
@@ -17,7 +18,7 @@ SYSTEM = System(
     name="files",
     title="files",
     resource=FilesResource,
-    schemes={"file": Scheme(0)},
+    schemes=dict.fromkeys(("file", *KINDS), Scheme(0)),
     database=".",
     dialect=FilesDialect(),
     types=TYPES,

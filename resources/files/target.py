@@ -8,10 +8,12 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 
+from resources.connections import connection_url
 from resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from resources.files.errors import translated
 from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
 from resources.files.load import FileLoad, published_rows, rejected
+from resources.files.object_store import KINDS
 from resources.files.resource import FilesResource
 from resources.files.types import FILE, ROW
 from resources.keys.range import KeyRange
@@ -25,6 +27,8 @@ def folder_problem(table: TableRef) -> str | None:
     """Why a table cannot be written to, to be put after its name; None if it can."""
     if table.name != PATTERN or glob.has_magic(table.schema):
         return f"is no folder to write to: it should look like files://folder/ or /{PATTERN}"
+    if (connection_url(table.connection) or "").partition("://")[0].lower() in KINDS:
+        return "is in an object store, which is read, never written"
     return None
 
 

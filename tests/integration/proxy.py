@@ -111,6 +111,40 @@ class Corrupts(_Proxy):
         _hang_up(client, server)
 
 
+class CutsAnswers(_Proxy):
+    """A proxy that hangs up in the middle of the answers to requests that hold a marker.
+
+    Args:
+        url: of the server behind.
+        marker: bytes of these requests.
+        times: how many of them are cut; all, if not given.
+    """
+
+    def __init__(self, url: str, marker: bytes, times: float = float("inf")) -> None:
+        super().__init__(url)
+        self._marker, self.left = marker, times
+        self.cut = 0
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        cutting = threading.Event()
+
+        def answers() -> None:
+            while data := _receive(server):
+                if cutting.is_set():
+                    client.sendall(data[: len(data) // 2])
+                    break
+                client.sendall(data)
+            _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            if self._marker in data and self.cut < self.left:
+                self.cut += 1
+                cutting.set()
+            server.sendall(data)
+        _hang_up(client, server)
+
+
 def _hang_up(*ends: socket.socket) -> None:
     for end in ends:
         with contextlib.suppress(OSError):

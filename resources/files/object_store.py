@@ -1,0 +1,316 @@
+"""Object stores that fsspec reaches, and the URLs that lead to files."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import io
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
+from resources.files.store import Folder, Found, before_wildcards
+from resources.tables import TableRef
+
+if TYPE_CHECKING:  # imported where an object store is used
+    import duckdb
+
+BLOCK = 4 << 20
+"""Bytes of a text that are asked for at once."""
+
+
+class Kind(NamedTuple):
+    """A kind of object store."""
+
+    package: str
+    """What fsspec reaches it with."""
+    extra: str
+    """Of this distribution, which brings it."""
+    options: tuple[str, ...]
+    """What the query of its URL may say; it goes to the package as it is."""
+
+
+KINDS = {
+    "s3": Kind("s3fs", "s3", ("endpoint_url", "profile", "anon")),
+    "gs": Kind("gcsfs", "gcs", ("endpoint_url", "project", "token")),
+    "az": Kind("adlfs", "azure", ("account_name", "anon")),
+}
+"""By scheme of their URLs."""
+
+_VERSIONS = ("md5Hash", "ETag", "etag")
+"""What stores call a version; of Google's `etag` changes with the metadata, too."""
+
+_MOVED = getattr(errno, "EREMCHG", errno.EINVAL)
+"""s3fs's, of a bucket of another region."""
+_REFUSED = {errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOENT, _MOVED}
+_REFUSALS = {
+    "ClientAuthenticationError",
+    "CredentialRetrievalError",
+    "DefaultCredentialsError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "RefreshError",
+}
+"""Errors of the packages' that do not pass by themselves; most others are of the network."""
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """The objects of a bucket whose names begin alike."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    by_contents = True
+
+    @property
+    def url(self) -> str:
+        return "/".join(filter(None, (f"{self.scheme}://{self.bucket}", self.prefix)))
+
+    @property
+    def _filesystem(self) -> Any:
+        with _lock:
+            return _connected(self.scheme, tuple(sorted(self.options.items())), os.getpid())
+
+    def reached(self) -> str:
+        try:
+            self._filesystem.info(self.bucket)
+        except FileNotFoundError:
+            raise ConnectionFailed(f"cannot reach {self.url}: there is no such bucket") from None
+        except Exception as error:
+            raise self._unreached(error) from None
+        return KINDS[self.scheme].package
+
+    def found(self, table: TableRef) -> Iterator[Found]:
+        from fsspec.utils import glob_translate
+
+        inside = [one for one in table.schema.split("/") if one not in ("", ".")]
+        if table.schema.startswith("/") or ".." in inside:
+            raise InputError(f"{table}: the folder should be one below {self.url}, without '..'")
+        base = [self.bucket, *filter(None, self.prefix.split("/"))]
+        fixed = [*base, *before_wildcards((*inside, table.name))]
+        folder, parts = "/".join(fixed), (*base, *inside, table.name)[len(fixed) :]
+        wanted = re.compile(glob_translate("/".join(parts)))
+        depth = None if "**" in parts else len(parts)
+        try:
+            for one in self._listed(folder, depth):
+                name = str(one["name"])[len(folder) + 1 :]
+                hidden = any(part.startswith(".") for part in name.split("/"))
+                if name and wanted.match(name) and not hidden:
+                    path = f"{self.scheme}://{one['name']}"
+                    yield Found(path, name, *_size_and_version(one))
+        except FileNotFoundError:
+            raise TableMissing(f"{table}: there is no folder {self.scheme}://{folder}") from None
+        except Exception as error:
+            raise self._unreached(error) from None
+
+    def _listed(self, folder: str, depth: int | None) -> Iterator[Mapping[str, Any]]:
+        """Files down to a depth. fsspec's own walk takes a folder below that it could not list for
+        an empty one, and the rows of files that are gone may be deleted."""
+        for one in self._filesystem.ls(folder, detail=True):
+            if one["type"] != "directory":
+                yield one
+            elif depth != 1 and one["name"].rstrip("/") != folder:
+                yield from self._listed(one["name"].rstrip("/"), depth and depth - 1)
+
+    def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
+        return cast(IO[bytes], _Object(self, path, [], scattered=scattered))
+
+    def version(self, path: str) -> tuple[int, str]:
+        try:
+            return _size_and_version(self._filesystem.info(path))
+        except Exception as error:
+            raise _failed(path, error) from None
+
+    def settled(self, version: str) -> bool:
+        return True
+
+    def attach(self, database: duckdb.DuckDBPyConnection, failures: list[Exception]) -> None:
+        database.execute("SET enable_external_file_cache = false")  # it would grow with the files
+        database.register_filesystem(_reader(self, failures))
+
+    def _unreached(self, error: Exception) -> ConnectionFailed:
+        reason, transient = _told(error)
+        return ConnectionFailed(f"cannot reach {self.url}: {reason}", transient=transient)
+
+
+def store_at(url: str | None) -> Folder | ObjectStore:
+    """What a URL names: `file:///folder`, `s3://bucket/prefix`; no URL is the working directory.
+
+    Raises:
+        InputError: it names none, or one whose package is not installed.
+    """
+    parts = urlsplit(url or "file:")
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Folder(Path(unquote(parts.path) or ".").absolute())
+    kind = KINDS.get(parts.scheme)
+    if kind is None or not parts.netloc:
+        known = ", ".join(f"{one}://bucket/prefix" for one in KINDS)
+        raise InputError(f"a files URL should look like file:///folder, {known}")
+    if "@" in parts.netloc or ":" in parts.netloc:
+        raise InputError(
+            f"a files URL should look like {parts.scheme}://bucket/prefix; credentials are those "
+            f"of the environment, as {kind.package} takes them"
+        )
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(set(options) - set(kind.options))
+    if unknown:
+        raise InputError(
+            f"a URL of {parts.scheme}:// has no option {', '.join(unknown)}; "
+            f"there are {', '.join(kind.options)}"
+        )
+    if find_spec(kind.package) is None:
+        raise InputError(
+            f"{parts.scheme}:// needs the package {kind.package}: "
+            f"pip install 'tableferry[{kind.extra}]'"
+        )
+    prefix = str(PurePosixPath(unquote(parts.path).strip("/")))
+    return ObjectStore(parts.scheme, parts.netloc, "" if prefix == "." else prefix, options)
+
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _connected(scheme: str, options: tuple[tuple[str, str], ...], process: int) -> Any:
+    """fsspec's file system: one for all threads of a process, which keeps its connections."""
+    import fsspec
+
+    flags = {"true": True, "false": False}
+    given = {name: flags.get(value, value) for name, value in options}
+    return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **given)
+
+
+def _size_and_version(details: Mapping[str, Any]) -> tuple[int, str]:
+    version = next((str(details[one]) for one in _VERSIONS if details.get(one)), "")
+    if not version:
+        raise OSError(errno.ENOSYS, f"the store tells no version of {details.get('name')}")
+    return int(details["size"]), version.strip('"')
+
+
+def _failed(path: str, error: Exception) -> StatementFailed:
+    if isinstance(error, StatementFailed):
+        return error
+    reason, transient = _told(error)
+    return StatementFailed("files", f"{path}: {reason}", transient=transient)
+
+
+def _told(error: Exception) -> tuple[str, bool]:
+    """Why a package failed, on one line, and whether it may pass; the addresses may hold keys."""
+    refused = (
+        isinstance(error, FileNotFoundError | PermissionError | ValueError | TypeError)
+        or (isinstance(error, OSError) and error.errno in _REFUSED)
+        or type(error).__name__ in _REFUSALS
+    )
+    text = "it is there no more" if isinstance(error, FileNotFoundError) else str(error)
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return re.sub(r"(https?://[^/\s\"']*)[^\s\"']*", r"\1", first), not refused
+
+
+class _Object(io.RawIOBase):
+    """An object that is open; all of it is read in one version.
+
+    Args:
+        store: where it is.
+        path: its URL.
+        failures: gets what fails, since DuckDB keeps only the text of it.
+        version: the one that it must have.
+        scattered: see `Store.open`.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        path: str,
+        failures: list[Exception],
+        version: str | None = None,
+        *,
+        scattered: bool = False,
+    ) -> None:
+        super().__init__()
+        self._path, self._failures = path, failures
+        caching = {"cache_type": "none" if scattered else "readahead", "block_size": BLOCK}
+        self._stream = self._tried(store._filesystem.open, path, "rb", **caching)
+        self.size, self.version = self._tried(_size_and_version, self._stream.details)
+        if version not in (None, self.version):
+            self._tried(self._changed)
+
+    def _changed(self) -> None:
+        raise StatementFailed("files", f"{self._path}: it changed meanwhile", transient=True)
+
+    def _tried(self, call: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return call(*arguments, **named)
+        except Exception as error:
+            self._failures.append(_failed(self._path, error))
+            raise self._failures[-1] from None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._stream.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def read(self, size: int = -1) -> bytes:
+        found: bytes = self._tried(self._stream.read, size)
+        return found
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        if not self.closed and hasattr(self, "_stream"):
+            self._stream.close()
+        super().close()
+
+
+def _reader(store: ObjectStore, failures: list[Exception]) -> Any:
+    """What DuckDB reads objects through: exactly those that it is told of, each in one version."""
+    from fsspec import AbstractFileSystem
+
+    opened: dict[str, _Object] = {}
+
+    class Reader(AbstractFileSystem):
+        protocol = store.scheme
+        cachable = False
+
+        def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+            known = opened.get(path)
+            scattered = path.lower().endswith((".parquet", ".pq"))
+            found = _Object(
+                store, path, failures, known.version if known else None, scattered=scattered
+            )
+            return opened.setdefault(path, found) if known is None else found
+
+        def glob(self, path: str, **_: Any) -> list[str]:
+            return [path]
+
+        def exists(self, path: str, **_: Any) -> bool:
+            return True
+
+        def info(self, path: str, **_: Any) -> dict[str, Any]:
+            return {"name": path, "size": opened[path].size, "type": "file"}
+
+        def modified(self, path: str) -> datetime:
+            return datetime(1970, 1, 1, tzinfo=UTC)  # asked for a cache, which is off
+
+    return Reader()
