@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import Field, declared
+from resources.digest.fields import DigestedType, Field, declared
 from resources.files.types import FROM_TEXT, value
 from resources.tables import Column
+
+CHEAP_DIGITS, MOST_DIGITS = 18, 38
+"""Of decimals, see `_digits`."""
 
 ENCODINGS = ("plain",)
 """How a text becomes UTF-8 bytes: it is UTF-8 already."""
@@ -53,7 +56,10 @@ def text(field: Field, column: Column, x: str) -> str:
         case "text":
             return f"rtrim({x}, ' ')" if field.padded else x
         case "decimal":
-            return f"CAST(CAST({value(column.type, x)} AS DECIMAL(38,{field.scale})) AS VARCHAR)"
+            digits = _digits(declared("files", column.type), field.scale)
+            return (
+                f"CAST(CAST({value(column.type, x)} AS DECIMAL({digits},{field.scale})) AS VARCHAR)"
+            )
         case "integer":
             if declared("files", column.type).kind in ("integer", "decimal"):
                 return f"CAST(CAST({value(column.type, x)} AS HUGEINT) AS VARCHAR)"
@@ -62,7 +68,10 @@ def text(field: Field, column: Column, x: str) -> str:
             bits = f"CAST(CAST({x} AS BIT) AS BIGINT)"
             return f"CAST(CASE WHEN isnan({x}) THEN {NAN_BITS} ELSE {bits} END AS VARCHAR)"
         case "uuid":
-            return f"lower(CAST({value(column.type, x)} AS VARCHAR))"
+            written = f"CAST({value(column.type, x)} AS VARCHAR)"
+            # a UUID is written in lower case, a text as it is
+            own = declared("files", column.type).kind
+            return written if own == "uuid" else f"lower({written})"
     found = whole(field, column, x)
     assert found is not None, f"{field.kind} has no text of its own"
     return f"CAST({found} AS VARCHAR)"
@@ -81,6 +90,14 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding:
         items = f"list_transform({x}, lambda ferry__e: coalesce({item}, '{NULL}'))"
         return f"len({x}) || ':' || array_to_string({items}, ',')"
     return text(field, column, x)
+
+
+def _digits(own: DigestedType, scale: int) -> int:
+    """Those of a decimal that holds all values of a column with a scale: DuckDB writes one that
+    fits into 64 bits at a seventh of the cost."""
+    if own.kind != "decimal" or own.precision is None or own.scale > scale:
+        return MOST_DIGITS
+    return CHEAP_DIGITS if own.precision - own.scale + scale <= CHEAP_DIGITS else MOST_DIGITS
 
 
 def sent_exactly(field: Field, column: Column) -> bool:
