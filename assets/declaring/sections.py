@@ -132,7 +132,8 @@ class HopSpec(Section):
     """One hop: its target, and how it is reached."""
 
     to: Table
-    """The target: system://schema.table. A hop that is nothing but its target is a text."""
+    """The target: system://schema.table, or files://folder/. A hop that is nothing but its target
+    is a text."""
     wire: WireChoice = "auto"
     """How the rows travel: `auto` takes the first way that is believed."""
     engine: str | None = None

@@ -67,13 +67,18 @@ def names(stack: Servers) -> Iterator[dict[str, str]]:
 
 
 def test_every_route_has_an_example() -> None:
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_moves_its_rows(
-    ferry: Callable[..., Ferry], names: dict[str, str], example: str
+    ferry: Callable[..., Ferry],
+    names: dict[str, str],
+    example: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("TABLEFERRY_FILES_URL", f"file://{tmp_path}")
     one = ferry("['clickhouse://warehouse.{t}']")
     pattern = re.compile(rf"\b({'|'.join((*TABLES, *SCHEMAS))})(?=[._\"]|$)")
 
