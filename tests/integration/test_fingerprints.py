@@ -342,6 +342,24 @@ def test_row_version_refuses_a_view(source: PostgresResource) -> None:
         fingerprints(source, plan, RANGES, "row_version")
 
 
+def test_the_greatest_watermark_is_one_that_can_be_gone_on_from(source: PostgresResource) -> None:
+    make(source)
+    source.execute(
+        f"UPDATE {T} SET at = '2024-02-03 04:05:06.789' WHERE id = 150;"
+        f"UPDATE {T} SET at = 'infinity' WHERE id = 250;"
+        f"UPDATE {T} SET at = NULL WHERE id IS NULL"
+    )
+    plan = plan_of(source, TABLE)
+    found = fingerprints(source, plan, RANGES, "watermark", watermark_column="at", greatest=True)
+    assert {name: one.greatest for name, one in found.items()} == {
+        FIRST: "2024-01-01T00:00:00",
+        SECOND: "2024-02-03T04:05:06.789000",
+        THIRD: None,
+        NULL: None,
+    }
+    assert found == read(source, "watermark", watermark="at"), "it is no part of the fingerprint"
+
+
 def test_a_missing_watermark_and_an_unknown_method_are_refused(source: PostgresResource) -> None:
     make(source)
     with pytest.raises(InputError, match="the watermark column 'nope' does not exist"):
