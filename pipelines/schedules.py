@@ -17,6 +17,7 @@ from assets.running.runs import (
     check_schedule_name,
     move_job_name,
     run_requests,
+    run_under_way,
     schedule_name,
 )
 
@@ -50,6 +51,9 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
     def tick(
         context: dg.ScheduleEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
+        if transfer.parallel.runs > 1 and (running := run_under_way(context.instance, transfer)):
+            # else the pool might let both go at a time, and both move the same ranges
+            return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources)
         plan = plan_transfer(transfer, servers, context.instance)
         plan = plan.fingerprinted(servers, plan.ranges)

@@ -73,7 +73,7 @@ def run(
         return
 
     def move(name: str) -> TransferView:
-        tell_of_waiting(runner.waits_for(session, name))
+        tell_of_waiting(runner.waits_for(session, name, moves=True))
         shown = not as_json and not log_level and sys.stderr.isatty()
         with live_progress(shown=shown) as on_progress:
             return runner.run(

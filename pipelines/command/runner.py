@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -61,6 +62,7 @@ from pipelines.command.views import (
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
+from sensors.reaper import reap
 
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
@@ -113,6 +115,9 @@ def run(
     transfer = session.transfer(name)
     servers, instance = session.servers, session.instance
     note = share_pool(instance, transfer)
+    while transfer.parallel.runs > 1 and waits_for(session, name, moves=True):
+        time.sleep(1)
+        reap(instance)
     # what is planned now is out of date when a run that is waited for has ended
     waits = bool(waits_for(session, name))
     with nullcontext() if waits else shared_snapshot(transfer, servers) as shared:
@@ -205,10 +210,16 @@ def _prepared(
     return Prepared(planned, shared, snapshot, decided, newest)
 
 
-def waits_for(session: Session, name: str) -> list[str]:
-    """The runs that a run of a transfer has to wait for now: those that hold all of its pool."""
-    info = session.instance.event_log_storage.get_concurrency_info(session.transfer(name).transfer)
-    return sorted(info.active_run_ids) if 0 < info.slot_count <= info.active_slot_count else []
+def waits_for(session: Session, name: str, *, moves: bool = False) -> list[str]:
+    """The runs that a run of a transfer has to wait for now: those that hold all of its pool.
+
+    One that moves rows waits for any of them where several share the table: it would plan what
+    these are about to commit.
+    """
+    info = session.instance.event_log_storage.get_concurrency_info(name)
+    full = 0 < info.slot_count <= info.active_slot_count
+    any_one = moves and session.transfer(name).parallel.runs > 1
+    return sorted(info.active_run_ids) if full or any_one else []
 
 
 def status(session: Session, name: str) -> TransferView:
