@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from assets.log.ledger import evaluations
 from resources import fingerprints
 from resources.clickhouse.resource import ClickHouseResource
-from resources.digest import definition
+from resources.digest import definition, placement
 from resources.errors import InputError
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
@@ -25,6 +26,12 @@ TABLE = (
 )
 LAST = "0000000201..0000000301"
 Make = Callable[..., Ferry]
+
+
+@pytest.fixture(autouse=True)
+def _digests_by_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # how many rows this process has digested before does not matter
+    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
 
 
 def as_an_earlier_release(one: Ferry, version: int | None) -> None:

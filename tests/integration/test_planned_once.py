@@ -56,6 +56,12 @@ def counting(found: Asked, system: str, query: Callable[..., Any]) -> Callable[.
     return counted
 
 
+@pytest.fixture(autouse=True)
+def _digests_by_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # how many rows this process has digested before does not matter
+    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
+
+
 def repeated(found: Asked, *systems: str) -> dict[tuple[str, str], int]:
     """What was asked more than once."""
     return {
@@ -76,12 +82,8 @@ def test_a_plan_asks_each_question_once(ferry: Make) -> None:
     assert found and not repeated(found)
 
 
-def test_a_run_asks_its_source_each_question_once(
-    ferry: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_asks_its_source_each_question_once(ferry: Make) -> None:
     """Of targets, what does not depend on how many ranges there are."""
-    # how many rows this process has digested before does not matter
-    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
     one = ferry(CHAIN, *TABLE, ranges="{rows: 20}")
     with asked() as found:
         assert one.run().good
