@@ -194,10 +194,11 @@ def test_the_doctor_lists_servers_and_wires(configured: list[str]) -> None:
         ("arrow", "postgres"),
         ("arrow", "clickhouse"),
         ("text", "clickhouse"),
+        ("arrow", "files"),
     ]
     plain = CliRunner().invoke(main, ["doctor"])
     assert plain.exit_code == 0
-    assert plain.stdout.count("exact") == 5 - 2 * (shutil.which("freebcp") is None)
+    assert plain.stdout.count("exact") == 6 - 2 * (shutil.which("freebcp") is None)
     assert not any(secret in done.output + plain.output for secret in configured)
 
 
