@@ -25,8 +25,9 @@ LONGEST = MOST_CHARACTERS + 1
 
 _FIRST, _BEYOND = " ", "\ud800"
 
-_ESCAPED = re.compile(r"[%\x7f-\x9f]|^ | (?=[ -.])|\.(?=\.)")
-"""What has to be percent-encoded in a name: Dagster forbids `...`, and ` ..` ends a bound."""
+_ESCAPED = re.compile(r"[%\x7f-\xa0]|^ | (?=[ -.])|\.(?=\.)")
+"""What has to be percent-encoded in a name: Dagster forbids `...`, ` ..` ends a bound, and a
+no-break space would be read as a blank."""
 
 _MARK = "./"
 """In front of a name whose first character would sort before the dots of the first range."""

@@ -57,6 +57,7 @@ def test_names_sort_as_text_in_key_order(bounds: set[str]) -> None:
         ("Züri West", None, "Züri West .."),
         ("-5", "100%", "./-5 .. 100%25"),
         ("a..b", "a. .b", "a%2E.b .. a.%20.b"),
+        ("a b", "a\xa0b", "a b .. a%C2%A0b"),
     ],
 )
 def test_names_can_be_read(lower: str | None, upper: str | None, name: str) -> None:
