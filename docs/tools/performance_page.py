@@ -12,14 +12,11 @@ from tableferry_bench.advice import shares
 from tableferry_bench.certification import Finding, certify, read_thresholds
 from tableferry_bench.charts import number_text
 from tableferry_bench.report import part_markdown
-from tableferry_bench.results import Case, Result
+from tableferry_bench.results import Result
 from tableferry_bench.sections import Section, sections
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGE, CHARTS, RESULTS = DOCS / "performance.md", DOCS / "images" / "performance", "performance"
-ABSOLUTE = ("seconds", "cpu_client")
-"""Figures that a busy machine makes worse without end."""
-
 NAMES = ("run", "lab", "staging", "tune")
 
 HEAD = """\
@@ -28,10 +25,11 @@ HEAD = """\
 Made by `python -m docs.tools.performance_page` from the results in `docs/performance/`, which
 `ferry bench` (`bench/README.md`) measured. Measure on your own servers before you rely on it.
 
-**How to read it.** Two cores were shared by client, all three servers, and other people's work. So
-seconds and rows per second are far worse than on an idle machine, and drift from row to row; what
-counts are *ratios of one round*. SQL Server is the [stand-in](standin.md), whose speed says nothing
-about SQL Server's. {runs} runs of each, without a warm-up, tell no small differences.
+**How to read it.** Client and servers share the two cores of one machine. *Moving* was measured
+while nothing else ran there; the other sections beside other work, so that their seconds are far
+worse than on an idle machine, and drift from row to row. What counts are *ratios of one round*. SQL
+Server is the [stand-in](standin.md), whose speed says nothing about SQL Server's. {runs} runs of
+each tell no small differences.
 """
 
 
@@ -68,29 +66,15 @@ def _held(run: Result) -> Section:
         case = run.find(threshold.of.workload, threshold.of.rows, threshold.of.contender)
         parts = sorted((shares(case) if case else {}).items(), key=lambda one: -one[1])
         went = ", ".join(f"{phase} {part:.0%}" for phase, part in parts if part >= 0.05)
-        outcome: str = "not measured" if finding.outcome == "elsewhere" else finding.outcome
-        if (
-            threshold.against is None
-            and threshold.of.metric in ABSOLUTE
-            and case
-            and _busy(run, case)
-        ):
-            outcome = "not judged"
+        outcome = "not measured" if finding.outcome == "elsewhere" else finding.outcome
         rows.append((finding.name, finding.limit, _measured(finding), outcome, went))
     columns = ("what", "goal", "measured: median (least to most)", "outcome", "where its time went")
     remark = (
-        "Goals are for an otherwise idle machine of two cores, which this one was not: those in "
-        "seconds are not judged here, and ratios suffer, too. `start` is the start of the process "
-        "and planning, "
+        "`start` is the start of the process and planning, "
         "`fingerprint` the one look at the source; the time of the ranges is shared out by how "
         "long their phases took in sum."
     )
     return Section("What it is held to", columns, tuple(rows), (remark,), words=5)
-
-
-def _busy(run: Result, case: Case) -> bool:
-    """Whether other processes wanted the machine's cores while it was measured."""
-    return any((one.machine_load or 0) > float(run.machine["cores"]) for one in case.runs)
 
 
 def _measured(finding: Finding) -> str:
