@@ -32,7 +32,11 @@ from tableferry_bench.workloads import Table
 
 EVERYTHING = KeyRange("integer")
 
-CURL = 'curl --silent --show-error --fail-with-body -K "$CURL_CONFIG" --data-binary @-'
+CURL = (
+    'curl --silent --show-error --fail-with-body -K "$CURL_CONFIG" '
+    # --data-binary would take all rows into memory first
+    "--request POST --header Expect: --upload-file -"
+)
 """Login and address are in a file for its owner's eyes: command lines are for all to see."""
 
 
