@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resources.keys.range import KeyRange
+from resources.keys.range import ROW, KeyRange
 from resources.registry import system as _system
 from resources.tables import Column, TableRef
 
@@ -19,6 +19,11 @@ def quote(system: str, identifier: str) -> str:
 def qualified(table: TableRef, name: str | None = None) -> str:
     """The quoted `schema.table`; `name` stands in for the table's own name (a staging table)."""
     return f"{quote(table.system, table.schema)}.{quote(table.system, name or table.name)}"
+
+
+def drop_table(table: TableRef, name: str | None = None) -> str:
+    """DROP TABLE, if it exists; `name` stands in for the table's own name (a staging table)."""
+    return _system(table.system).dialect.drop_table(qualified(table, name))
 
 
 def string_literal(system: str, text: str) -> str:
@@ -40,7 +45,13 @@ def predicate(column: Column, key_range: KeyRange, system: str) -> str:
     if key_range.null:
         return f"{name} IS NULL"
     if key_range.kind == "file":
-        return dialect.of_file(name, str(key_range.lower), column)
+        conditions = [dialect.of_file(name, str(key_range.lower), column)]
+        if key_range.rows is not None:
+            first, past = key_range.rows
+            row = quote(system, ROW)
+            conditions.append(f"{row} >= {first}")
+            conditions += [f"{row} < {past}"] if past is not None else []
+        return " AND ".join(conditions)
     conditions = []
     if key_range.lower is not None:
         conditions.append(dialect.not_below(name, column, key_range.kind, key_range.lower))

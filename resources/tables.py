@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from resources import registry
 from resources.connections import connection_names, is_path, system_of
@@ -125,8 +125,11 @@ def staging_name(target: TableRef, range_name: str) -> str:
 
 
 def staging_prefix(target: TableRef) -> str:
-    """What the names of all staging tables of a target begin with."""
-    return f"__ferry_{_digest(str(target))}_"
+    """What the names of all staging tables of a target begin with.
+
+    Whatever connection leads to the table: two names of one server mean the same staging tables.
+    """
+    return f"__ferry_{_digest(str(replace(target, connection=target.system)))}_"
 
 
 def _digest(text: str) -> str:

@@ -224,8 +224,3 @@ def lock_table(like: TableRef, lock: str, owner: Owner) -> str:
         f"CREATE TABLE {qualified(like, lock)} (nothing UInt8) ENGINE = Null "
         f"COMMENT {owner.comment()}"
     )
-
-
-def drop_table(like: TableRef, name: str) -> str:
-    """SYNC: the name is free, and no part is counted any more, when the answer comes."""
-    return f"DROP TABLE IF EXISTS {qualified(like, name)} SYNC"

@@ -64,3 +64,7 @@ class ClickHouseDialect(Dialect):
         """ALTER TABLE with a new column, nullable."""
         type_ = declared_type(replace(column, nullable=True))
         return f"ALTER TABLE {table} ADD COLUMN {name} {type_}"
+
+    def drop_table(self, table: str) -> str:
+        """SYNC: no part is counted any more, too, when the answer comes."""
+        return f"{super().drop_table(table)} SYNC"

@@ -9,7 +9,6 @@ from resources.clickhouse.ddl import (
     copy_columns,
     create_table,
     drop_known,
-    drop_table,
     not_in,
     plain_staging_table,
     range_hash,
@@ -18,7 +17,7 @@ from resources.clickhouse.ddl import (
     staging_table,
     take_in,
 )
-from resources.dialects import qualified
+from resources.dialects import drop_table, qualified
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.tables import staging_name

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from resources.child_processes import ending_with_us
 from resources.connection import ConnectionSettings
 from resources.errors import InputError, StatementFailed
 from resources.sqlserver.bcp import BcpTool, Result
@@ -135,7 +134,7 @@ def running(
     terminal, stdin = os.openpty() if tool.kind == "bcp" else (None, subprocess.PIPE)
     try:
         process = subprocess.Popen(
-            [*_ending_with_us(), *command],
+            [*ending_with_us("KILL"), *command],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -164,15 +163,6 @@ def running(
         yield work
     finally:
         _end(work)
-
-
-def _ending_with_us() -> list[str]:
-    """What to put before a command so that the kernel kills it when we are killed.
-
-    setpriv(1) of util-linux sets the signal of prctl(2), PR_SET_PDEATHSIG, and becomes the command.
-    """
-    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 
 
 def _environment(folder: Path) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from resources.counted import Counted
-from resources.dialects import qualified
+from resources.dialects import drop_table, qualified
 from resources.errors import ReceiptMismatch
 from resources.plan import ColumnPlan, CopyPlan
 from resources.probe import remembered
@@ -71,19 +71,22 @@ def bulk_copy(
             raise ReceiptMismatch(f"{into}: the driver copied {copied} of {source.rows} rows")
         return LoadReceipt(source.rows, source.bytes)
 
-    # the driver puts names into brackets, of which Babelfish reads no escape
-    brackets = any("]" in column.name for column in plan.target_columns)
+    # the driver puts names into brackets, of which Babelfish reads no escape; and it asks for the
+    # columns' names, of which Babelfish counts what is beyond U+FFFF once, against the protocol
+    names = (staging.name, *(column.name for column in plan.target_columns))
+    misread = any("]" in name or max(name) > "\uffff" for name in names)
     scratch = replace(staging, name=f"{staging.name}_times")
     times = _has_times(plan) and not keeps_times(resource, session, scratch)
-    if not brackets and not times:
+    if not misread and not times:
         return copy(plan, staging, Counted(batches), schema)
-    copied_table, copied_plan = replace(staging, name=f"{staging.name}_arrow"), numbered(plan)
+    copied_table = replace(staging, name=f"{staging.name.replace(']', '')}_arrow")
+    copied_plan = numbered(plan)
     selected = STATEMENTS.columns(copied_plan)
     if times:
         selected, copied_plan = _times_again(copied_plan), _in_timestamps(copied_plan)
         schema = _schema(copied_plan)
         batches = _converted(batches, schema)
-    session.execute(STATEMENTS.drop_table(copied_table))
+    session.execute(drop_table(copied_table))
     session.execute(STATEMENTS.create_staging(copied_plan, copied_table))
     try:
         receipt = copy(copied_plan, copied_table, Counted(batches), schema)
@@ -92,7 +95,7 @@ def bulk_copy(
             f"SELECT {selected} FROM {qualified(copied_table)}"
         )
     finally:
-        session.execute(STATEMENTS.drop_table(copied_table))
+        session.execute(drop_table(copied_table))
     return receipt
 
 
@@ -120,7 +123,7 @@ def _keeps(resource: SqlServerResource, session: SqlServerConnection, scratch: T
         )
         return int(same) == 1
     finally:
-        session.execute(STATEMENTS.drop_table(scratch))
+        session.execute(drop_table(scratch))
 
 
 def _has_times(plan: CopyPlan) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from resources.dialects import qualified, quote, string_literal
+from resources.dialects import drop_table, qualified, quote, string_literal
 from resources.errors import StatementFailed
 from resources.plan import CopyPlan
 from resources.sqlserver.dialect import BINARY, KEY_ORDER
@@ -75,7 +75,7 @@ class SqlServerStatements(Statements):
         """By renaming both."""
         old = replace(target, name=f"{staging_prefix(target)}old")
         renames = [self.rename(target, old.name), self.rename(shadow, target.name)]
-        return [*renames, self.drop_table(old)]
+        return [*renames, drop_table(old)]
 
     def object_id(self, table: TableRef) -> str:
         """sp_rename leaves it alone."""
@@ -86,8 +86,9 @@ class SqlServerStatements(Statements):
         )
 
     def rename(self, table: TableRef, name: str) -> str:
-        """Babelfish wants the object type."""
-        return f"EXEC sp_rename {_text(qualified(table))}, {_text(name)}, 'OBJECT'"
+        """Babelfish wants the object type, and its sp_rename reads no doubled quotes."""
+        path = ".".join(_without_doubled(part) for part in (table.schema, table.name))
+        return f"EXEC sp_rename {_text(path)}, {_text(name)}, 'OBJECT'"
 
     def take(self, session: Session, lock: str, seconds: float) -> bool:
         """An application lock; the server's answer is negative if somebody else holds it."""
@@ -190,6 +191,11 @@ def _primary_key(plan: CopyPlan) -> list[str]:
 
 def _is_text(column: Column) -> bool:
     return isinstance(read(column.type).kind, Text)
+
+
+def _without_doubled(name: str) -> str:
+    """A name in quotes or in brackets, whichever it does not hold itself."""
+    return f"[{name}]" if '"' in name and "]" not in name else quote("sqlserver", name)
 
 
 def _text(value: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from resources.artifacts import Artifact, ArtifactWriter
 from resources.delimited import Framing
-from resources.dialects import qualified, quote
+from resources.dialects import drop_table, qualified, quote
 from resources.errors import ReceiptMismatch
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
@@ -66,7 +66,7 @@ def load_files(
     definitions = ", ".join(
         f"{name} {column.type} NULL" for name, column in zip(columns, staged, strict=True)
     )
-    session.execute(STATEMENTS.drop_table(text_table))
+    session.execute(drop_table(text_table))
     session.execute(f"CREATE TABLE {qualified(text_table)} ({definitions})")
     try:
         artifacts: list[Artifact] = []
@@ -86,7 +86,7 @@ def load_files(
         )
         _same("staged", int(session.query(STATEMENTS.count(staging))[0][0]), rows, staging)
     finally:
-        session.execute(STATEMENTS.drop_table(text_table))
+        session.execute(drop_table(text_table))
     return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from resources import crash_points
+from resources.dialects import drop_table
 from resources.endpoint import Endpoint
 from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
 from resources.keys.range import KeyRange
@@ -13,10 +14,9 @@ from resources.plan import CopyPlan
 from resources.retry import retrying
 from resources.tables import TableRef, staging_prefix
 from resources.target import (
-    MOST_REJECTED,
     TargetOptions,
     appends,
-    is_rejected,
+    make_room,
     rejected_of,
     replaces,
     require_staged,
@@ -88,13 +88,15 @@ class TransactionalLoad(Generic[AnySession]):
                 self._audited = self.staged_rows()
         return self.staging
 
+    def shown_rows(self) -> None:
+        """Whoever commits looks by another session. See `RangeLoad.shown_rows`."""
+
     def keep_rejected(self) -> TableRef:
         """Rename the staging table, so that the attempt's end does not drop it."""
         target = self.plan.target
         rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
-        others = [name for (name,) in rows if is_rejected(target, name)]
-        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
-            self.session.execute(self.sql.drop_table(replace(target, name=name)))
+        for name in make_room(target, (name for (name,) in rows)):
+            self.session.execute(drop_table(replace(target, name=name)))
         kept = rejected_of(target, self.key_range.name)
         self.session.execute(self.sql.rename(self.staging, kept.name))
         return kept

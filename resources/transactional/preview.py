@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from resources.dialects import drop_table
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.tables import staging_name
@@ -47,4 +48,4 @@ def publication(
         yield from sql.writing(plan, options, table, staging, own)
     yield "-- a mark, by which a commit is known whose answer was lost"
     yield sql.commit
-    yield sql.drop_table(staging)
+    yield drop_table(staging)

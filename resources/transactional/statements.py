@@ -76,10 +76,6 @@ class Statements:
         """Rename a table, within its schema."""
         raise NotImplementedError
 
-    def drop_table(self, table: TableRef) -> str:
-        """DROP TABLE, if it exists."""
-        return f"DROP TABLE IF EXISTS {qualified(table)}"
-
     def table_exists(self, table: TableRef) -> str:
         """A query with one row if the table exists."""
         return (

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Generic
 
 from resources import crash_points
+from resources.dialects import drop_table
 from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, Format
@@ -85,6 +86,10 @@ class TransactionalTarget(Generic[AnySession]):
                 ]
         return notes
 
+    def expect(self, plan: CopyPlan) -> None:
+        """Take the plan's target to be as planned, without looking at it."""
+        self._columns[plan.target] = plan.target_columns
+
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """See `Target.creation`."""
         return list(preview.creation(self.sql, plan, options, creates=creates))
@@ -152,7 +157,7 @@ class TransactionalTarget(Generic[AnySession]):
                 with contextlib.suppress(TableferryError):
                     if load.unstaged:
                         load.rollback()
-                    load.session.execute(self.sql.drop_table(staging))
+                    load.session.execute(drop_table(staging))
                     load.session.execute(self.sql.release(lock))
                 load.session.close()
 
@@ -332,5 +337,5 @@ class TransactionalTarget(Generic[AnySession]):
         names = [str(row[0]) for row in session.query(self.sql.tables_like(table, prefix))]
         found = [name for name in names if rejected or not is_rejected(table, name)]
         for name in found:
-            session.execute(self.sql.drop_table(replace(table, name=name)))
+            session.execute(drop_table(replace(table, name=name)))
         return found

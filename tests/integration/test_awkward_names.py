@@ -138,6 +138,7 @@ def ferry(
         )
 
 
+@pytest.mark.usefixtures("text_into_sqlserver")
 @pytest.mark.parametrize("ferry", ["text"], indirect=True)
 def test_rows_travel_as_text(ferry: Callable[..., str]) -> None:
     ferry("run", "awkward")

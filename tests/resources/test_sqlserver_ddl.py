@@ -124,6 +124,10 @@ def test_names_are_quoted_as_literals_too() -> None:
     assert STATEMENTS.create_schema(odd) == (
         "IF SCHEMA_ID(N'it''s') IS NULL EXEC(N'CREATE SCHEMA \"it''s\"')"
     )
+    quoted = replace(odd, schema='s "1"', name='say "hi"')
+    assert STATEMENTS.rename(quoted, "x") == (
+        """EXEC sp_rename N'[s "1"].[say "hi"]', N'x', 'OBJECT'"""
+    )
     assert STATEMENTS.rename(odd, "new'") == (
         "EXEC sp_rename N'\"it''s\".\"o]\"\"\"', N'new''', 'OBJECT'"
     )
