@@ -12,6 +12,7 @@ from pydantic import Field
 
 from resources import registry, secret_files
 from resources.errors import ConnectionFailed, InputError
+from resources.tables import TableRef
 
 DigestsBy = Literal["auto", "server", "client"]
 """Who computes row digests; `auto` is whoever does at the lower cost."""
@@ -125,6 +126,10 @@ class ServerResource(dg.ConfigurableResource):
     def addressed(self) -> bool:
         """Whether it is said where the server is."""
         return bool(self.url or self.url_file or self.host)
+
+    def elsewhere(self, table: TableRef) -> str | None:
+        """Where a table is that another process may look for somewhere else; None for most."""
+        return None
 
     def settings(self) -> ConnectionSettings:
         """The merged settings.

@@ -29,6 +29,10 @@ class Endpoint(Protocol):
         """Whether it is said where the server is."""
         ...
 
+    def elsewhere(self, table: TableRef) -> str | None:
+        """Where a table is that another process may look for somewhere else; None for most."""
+        ...
+
     def settings(self) -> ConnectionSettings:
         """Where the server is.
 

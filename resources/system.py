@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, get_args
 
@@ -21,7 +22,7 @@ from resources.keys.range import Bound, KeyKind
 from resources.plan import CopyPlan, Format, WireFormat, WriteMode
 from resources.source import Source
 from resources.tables import Column, TableRef
-from resources.target import Target
+from resources.target import RangeLoad, Target, TargetOptions
 from resources.types.type_map import TypeMap
 
 
@@ -150,6 +151,14 @@ class Dialect:
         """
         return f"ALTER TABLE {table} ADD {name} {column.type} NULL"
 
+    def drop_table(self, table: str) -> str:
+        """DROP TABLE, if it exists; its name is free when the answer comes.
+
+        Args:
+            table: the quoted table.
+        """
+        return f"DROP TABLE IF EXISTS {table}"
+
 
 class DigestWriter(Protocol):
     """The canonical form of a row, and its digest, in a system's SQL: see `digest.definition`.
@@ -210,6 +219,9 @@ class RecordDigest(Protocol):
         """The digest of a row of these values, a 64-bit integer."""
 
 
+Rehearsal = Callable[[Any, CopyPlan, TargetOptions], AbstractContextManager[RangeLoad]]
+
+
 @dataclass(frozen=True)
 class Loader:
     """How rows enter a system."""
@@ -230,6 +242,9 @@ class Loader:
     text."""
     require_tools: Callable[[Any, WireFormat], None] = lambda resource, wire: None
     """Raises `InputError` if a tool that takes the wire format is not installed."""
+    rehearsals: Mapping[Format, Rehearsal] = field(default_factory=dict)
+    """By format that is believed only after edge values arrived by it, see `resources.wire_loads`:
+    how a load is opened whose rows nobody gets to see, for a table that need not be there."""
 
 
 @dataclass(frozen=True)

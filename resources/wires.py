@@ -2,54 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import cast
 
 import pyarrow.compute as pc
 
 from resources.connection import ServerResource
 from resources.delimited import END, Framing
-from resources.dialects import quote
 from resources.endpoint import Endpoint
 from resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
-from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, WireFormat
 from resources.probe import Wrong, remembered, shown
 from resources.refusals import refused_in_query
 from resources.registry import system as _system
 from resources.source import Source
-from resources.tables import Column, TableRef
+from resources.tables import TableRef
 from resources.types.conform import conform, conversion_of
-from resources.types.conversions import Conversion, plain_type
 from resources.types.kinds import Binary, Kind, Text
-from resources.types.planner import ColumnOverride, plan_copy
-from resources.types.samples import REFUSED, Sample, meaning, samples
-
-Row = tuple[Sample | None, ...]
-"""One value per column; None is NULL."""
-Arrivals = dict[int, list[str | None]]
-"""Rows as text, by their number."""
+from resources.types.samples import REFUSED, Sample
+from resources.wire_constants import (
+    EVERYTHING,
+    Arrivals,
+    Misshapen,
+    Row,
+    TypePair,
+    pairs_of,
+    plan_of,
+    require_rows,
+    rows_of,
+    samples_of,
+    table_of,
+    written,
+    wrong_arrivals,
+)
 
 SILENT_SECONDS = 60.0
 """How long a tool may take for a few constants."""
 
 WIDTH: dict[WireFormat, int] = {"text": 16, "arrow": 64, "pgcopy": 64}
 """Types that are asked for by one query; an argument of a command line has at most 128 KiB."""
-
-EVERYTHING = KeyRange("integer")
-KEY = "n"
-RELEASES = {True: "26.9", False: "26.7"}
-"""A ClickHouse that has the long calendar, and one that has not; both read floats exactly."""
-
-
-@dataclass(frozen=True)
-class TypePair:
-    """A source column's declared type, and the type of its target column."""
-
-    source: str
-    target: str
 
 
 def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wrong, ...]:
@@ -68,21 +60,16 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
         ConnectionFailed: the server is not there.
         StatementFailed: the connection broke, or the tool does not answer.
     """
-    target = plan.target.system
-    pairs = {
-        TypePair(column.source.type, plain_type(target, column.target.type))
-        for column in plan.columns
-    }
-    ordered = sorted(pairs, key=lambda pair: (pair.source, pair.target))
+    target, pairs = plan.target.system, pairs_of(plan)
 
     def ask() -> tuple[Wrong, ...]:
         found: list[Wrong] = []
-        for start in range(0, len(ordered), WIDTH[wire]):
+        for start in range(0, len(pairs), WIDTH[wire]):
             probe = _Probe(source, wire, target, plan.long_calendar)
-            found += probe.wrong(ordered[start : start + WIDTH[wire]])
+            found += probe.wrong(pairs[start : start + WIDTH[wire]])
         return tuple(found)
 
-    subject = (wire, target, plan.long_calendar, tuple(ordered))
+    subject = (wire, target, plan.long_calendar, pairs)
     return remembered(cast(ServerResource, source), subject, ask)
 
 
@@ -99,17 +86,12 @@ class _Probe:
 
     def wrong(self, pairs: Sequence[TypePair]) -> list[Wrong]:
         """What does not arrive; a failure of all is looked for type by type."""
-        plan = self._plan(pairs)
-        columns = plan.columns[1:]
-        style = self._sending.style
-        assert style is not None
-        found = [
-            samples(style, column.source.type, conversion_of(column, plan)) for column in columns
-        ]
-        good = [[one for one in some if one.expected != REFUSED] for some in found]
-        rows: list[Row] = list(zip_longest(*good))
+        target = TableRef(self.target, "probe", "constants")
+        plan = plan_of(pairs, self.source.system, target, long_calendar=self.long_calendar)
+        found = samples_of(plan)
+        rows = rows_of(found)
         bad: list[Row] = [
-            tuple(sample if other == position else None for other in range(len(columns)))
+            tuple(sample if other == position else None for other in range(len(found)))
             for position, some in enumerate(found)
             for sample in some
             if sample.expected == REFUSED
@@ -120,33 +102,17 @@ class _Probe:
             arrived, outcomes = (self._arrow if self.wire == "arrow" else self._text)(
                 plan, rows, bad
             )
-            if sorted(arrived) != list(range(1, len(rows) + 1)):
-                raise _Misshapen(f"{len(rows)} rows were asked for, and {len(arrived)} came")
-        except (StatementFailed, ReceiptMismatch, SchemaDrift, ValueRefused, _Misshapen) as error:
+            require_rows(rows, arrived)
+        except (StatementFailed, ReceiptMismatch, SchemaDrift, ValueRefused, Misshapen) as error:
             if isinstance(error, StatementFailed) and error.transient:
                 raise
             if len(pairs) > 1:
                 return [one for pair in pairs for one in self.wrong([pair])]
             return [Wrong(pairs[0].source, "its values", shown(error))]
         return [
-            *_wrong_arrivals(plan, rows, arrived),
+            *wrong_arrivals(plan, rows, arrived),
             *_wrong_refusals(plan, bad, outcomes),
         ]
-
-    def _plan(self, pairs: Sequence[TypePair]) -> CopyPlan:
-        """A plan like the hop's, of one column per pair of types."""
-        columns = {f"x{number}": pair for number, pair in enumerate(pairs, start=1)}
-        return plan_copy(
-            TableRef(self.source.system, "probe", "constants"),
-            [
-                Column(KEY, "integer", False),
-                *(Column(name, pair.source) for name, pair in columns.items()),
-            ],
-            TableRef(self.target, "probe", "constants"),
-            key=KEY,
-            overrides={name: ColumnOverride(type=pair.target) for name, pair in columns.items()},
-            target_version=RELEASES[self.long_calendar],
-        )
 
     def _arrow(
         self, plan: CopyPlan, rows: Sequence[Row], bad: Sequence[Row]
@@ -154,14 +120,14 @@ class _Probe:
         """All by one query: what cannot be held is refused on this side."""
         arrived: Arrivals = {}
         outcomes: dict[int, object] = {}
-        table = self._table(plan, [*rows, *bad])
+        table = table_of(plan, [*rows, *bad])
         with self.source.read_arrow(plan.select(EVERYTHING, "arrow", rows_of=table)) as batches:
             for batch in batches:
                 numbers = batch.column(0)
                 kept = batch.filter(pc.less_equal(numbers, len(rows)))
                 columns = (column.to_pylist() for column in conform(kept, plan, {}).columns)
                 for row in zip(*columns, strict=True):
-                    arrived[int(row[0])] = [_written(value) for value in row]
+                    arrived[int(row[0])] = [written(value) for value in row]
                 others = batch.filter(pc.greater(numbers, len(rows)))
                 for position in range(others.num_rows):
                     one = others.slice(position, 1)
@@ -179,7 +145,7 @@ class _Probe:
     ) -> tuple[Arrivals, list[object]]:
         arrived: Arrivals = {}
         if rows:
-            table = self._table(plan, rows)
+            table = table_of(plan, rows)
             read = self._framed if plan.framed("text") else self._tab_separated
             arrived = read(plan, table)
         return arrived, self._refusals(plan, bad) if bad else []
@@ -191,7 +157,7 @@ class _Probe:
             for row in rows:
                 position, sample = _only(row)
                 one = replace(plan, columns=(plan.columns[0], plan.columns[position + 1]))
-                sql = one.select(EVERYTHING, "text", rows_of=self._table(one, [(sample,)]))
+                sql = one.select(EVERYTHING, "text", rows_of=table_of(one, [(sample,)]))
                 try:
                     ask(sql)
                     found.append("the value")
@@ -230,39 +196,6 @@ class _Probe:
                     )
         return _numbered(plan, rows)
 
-    def _table(self, plan: CopyPlan, rows: Sequence[Row]) -> str:
-        """The constants as a table expression."""
-        system = self.source.system
-        types = [column.source.type for column in plan.columns]
-        lines = []
-        for number, row in enumerate(rows, start=1):
-            literals = [str(number), *("NULL" if one is None else one.literal for one in row)]
-            typed = (
-                f"CAST({literal} AS {type_})"
-                for literal, type_ in zip(literals, types, strict=True)
-            )
-            lines.append(list(typed))
-        names = [quote(system, column.source.name) for column in plan.columns]
-        return _system(system).dialect.constants(lines, names)
-
-
-class _Misshapen(Exception):
-    """The rows are not those that were asked for."""
-
-
-def _wrong_arrivals(plan: CopyPlan, rows: Sequence[Row], arrived: Arrivals) -> Iterator[Wrong]:
-    for number, row in enumerate(rows, start=1):
-        for column, sample, text in zip(plan.columns[1:], row, arrived[number][1:], strict=True):
-            type_ = column.source.type
-            if sample is None:
-                if text is not None:
-                    yield Wrong(f"{type_}: NULL", shown(None), shown(text))
-            elif text is None:
-                if not sample.optional:
-                    yield Wrong(f"{type_}: {sample.what}", shown(sample.expected), shown(None))
-            elif not _same(conversion_of(column, plan), text, sample.expected):
-                yield Wrong(f"{type_}: {sample.what}", shown(sample.expected), shown(text))
-
 
 def _wrong_refusals(
     plan: CopyPlan, bad: Sequence[Row], outcomes: Sequence[object]
@@ -276,25 +209,6 @@ def _wrong_refusals(
 
 def _only(row: Row) -> tuple[int, Sample]:
     return next((position, one) for position, one in enumerate(row) if one is not None)
-
-
-def _same(conversion: Conversion, text: str, expected: str) -> bool:
-    if isinstance(conversion.slot.kind, Text):
-        return text == expected
-    try:
-        return meaning(conversion.source.kind, text) == meaning(conversion.source.kind, expected)
-    except ValueError:
-        return False
-
-
-def _written(value: object) -> str | None:
-    """An Arrow value as text."""
-    if isinstance(value, bool):
-        return str(int(value))
-    isoformat: Callable[[], str] | None = getattr(value, "isoformat", None)
-    if isoformat is not None:
-        return isoformat().removesuffix("+00:00")
-    return None if value is None else str(value)
 
 
 def _lines(data: bytes) -> list[bytes]:
@@ -340,6 +254,6 @@ def _numbered(plan: CopyPlan, rows: Iterable[list[str | None]]) -> Arrivals:
     found: Arrivals = {}
     for row in rows:
         if len(row) != len(plan.columns) or not (row[0] or "").isdigit():
-            raise _Misshapen(f"a row is {row}")
+            raise Misshapen(f"a row is {row}")
         found[int(row[0] or 0)] = row
     return found

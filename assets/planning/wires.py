@@ -1,12 +1,16 @@
-"""Which wire format a hop takes: the declared one, or one that its source is believed with."""
+"""Which wire format a hop takes: the declared one, or one that its servers are believed with."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.formats import UNREAD, WIRES, format_of, formats_between
 from resources.plan import CopyPlan, WireChoice, WireFormat
+from resources.probe import Wrong
 from resources.registry import system
+from resources.wire_loads import wrong_loads
 from resources.wires import wrong_values
 
 
@@ -21,7 +25,8 @@ def chosen_wire(
     """The wire format that a hop will use: the declared one, or the first of those that both ends
     have, in the order of `resources.formats`.
 
-    A source is believed only after a probe of edge values, see `resources.wires`.
+    Servers are believed only after a probe of edge values, out of the source (see
+    `resources.wires`) and into the target (see `resources.wire_loads`).
 
     Args:
         declared: the hop's.
@@ -33,7 +38,7 @@ def chosen_wire(
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`
             none does; names what kind of value came out wrong, and what came.
-        ConnectionFailed: the source is away.
+        ConnectionFailed: a server is away.
     """
     both = [
         WIRES[one]
@@ -71,7 +76,15 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
     if wire not in sending.probed or format_of(wire, plan.source, plan.target) in UNREAD:
         return None
     wrong = wrong_values(source, wire, plan)
-    if not wrong:
-        return None
+    if wrong:
+        return f"out of {source.settings()}: {_first(wrong)}"
+    try:
+        wrong = wrong_loads(source, target, wire, plan)
+    except InputError as error:
+        return f"into {target.settings()}: {error}"
+    return f"into {target.settings()}: {_first(wrong)}" if wrong else None
+
+
+def _first(wrong: Sequence[Wrong]) -> str:
     more = f" (and {len(wrong) - 1} more; ferry doctor lists them)" if len(wrong) > 1 else ""
-    return f"out of {source.settings()}: {wrong[0]}{more}"
+    return f"{wrong[0]}{more}"

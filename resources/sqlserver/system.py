@@ -10,7 +10,7 @@ from resources.sqlserver.errors import verdict
 from resources.sqlserver.health import findings
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.source import SqlServerSource, require_bcp
-from resources.sqlserver.target import SqlServerTarget
+from resources.sqlserver.target import SqlServerTarget, rehearsal
 from resources.sqlserver.types import TYPES
 from resources.system import Loader, System
 
@@ -31,5 +31,6 @@ SYSTEM = System(
         accepts=("arrow", "delimited"),
         orders_key=lambda plan: indexable(plan.key.target),
         require_tools=require_bcp,
+        rehearsals={"delimited": rehearsal},
     ),
 )

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
+from resources.dialects import string_literal
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import STATEMENTS
 from resources.sqlserver.load import SqlServerLoad
 from resources.sqlserver.resource import SqlServerResource
+from resources.target import TargetOptions
 from resources.transactional.target import TransactionalTarget
+
+REHEARSALS = 16
+"""Names that a rehearsal's staging table may have: few, so that each drops what a dead process has
+left under its own, and enough that processes seldom wait for each other."""
 
 
 class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
@@ -28,3 +39,31 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> SqlServerLoad:
         return SqlServerLoad(files=stack, **parts)
+
+
+@contextlib.contextmanager
+def rehearsal(
+    resource: SqlServerResource, plan: CopyPlan, options: TargetOptions
+) -> Iterator[SqlServerLoad]:
+    """A load whose staging table is dropped again; nothing else is made, or looked at.
+
+    It is in the schema of the plan's target, or in the user's own where that one is still missing.
+
+    Args:
+        resource: the server.
+        plan: what is loaded; its target need not be there.
+        options: how.
+
+    Raises:
+        StatementFailed: the user may not create tables.
+        RangeBusy: another process uses the name.
+    """
+    named = string_literal("sqlserver", plan.target.schema)
+    ((there, own),) = resource.query(f"SELECT SCHEMA_ID({named}), SCHEMA_NAME()")
+    schema = plan.target.schema if there is not None else str(own)
+    into = replace(plan.target, schema=schema, name=f"probe {os.getpid() % REHEARSALS}")
+    plan = replace(plan, target=into)
+    target = SqlServerTarget(resource)
+    target.expect(plan)
+    with target.attempt(plan, KeyRange("integer"), options, owner="", data_version="") as load:
+        yield load

@@ -51,6 +51,7 @@ def clickhouse(stack):
     end.close()
 
 
+@pytest.mark.usefixtures("text_into_sqlserver")
 @pytest.mark.parametrize("case", INTO, ids=lambda case: case.name)
 def test_every_value_gets_into_sqlserver_or_is_refused(
     postgres: PostgresEnd, sqlserver: SqlServerEnd, case: Case

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,16 +17,23 @@ from click.testing import CliRunner
 from assets.planning.wires import chosen_wire
 from pipelines.cli import main
 from resources import probe, wires
+from resources.artifacts import BYTES
 from resources.connection import parse_url
 from resources.errors import InputError
 from resources.plan import CopyPlan, WireFormat
 from resources.postgres.resource import PostgresResource
 from resources.registry import system
-from resources.sqlserver import tsv_text
+from resources.sqlserver import load_text, tsv_text
+from resources.sqlserver.bcp import find_tool
+from resources.sqlserver.ddl import STATEMENTS
 from resources.sqlserver.resource import SqlServerResource
-from resources.tables import Column, TableRef
+from resources.sqlserver.target import REHEARSALS
+from resources.sqlserver.text_staging import StagedText
+from resources.tables import Column, TableRef, staging_prefix
 from resources.types.planner import plan_copy
+from resources.wire_loads import wrong_loads
 from resources.wires import wrong_values
+from tests.servers import SQLSERVER, named
 
 needs_bcp = pytest.mark.skipif(
     shutil.which("freebcp") is None and shutil.which("bcp") is None,
@@ -149,6 +159,98 @@ def test_auto_names_both_where_both_are_wrong(sqlserver: SqlServerResource) -> N
         chosen_wire("auto", plan, sqlserver, sqlserver)
 
 
+def into(target: str = "sqlserver", *types: str) -> CopyPlan:
+    """A hop of PostgreSQL's columns into a schema that is there."""
+    columns = [Column("id", "integer", False)]
+    columns += [Column(f"c{number}", one) for number, one in enumerate(types)]
+    schema = "dbo" if target == "sqlserver" else "s"
+    return plan_copy(
+        TableRef("postgres", "s", "t"), columns, TableRef(target, schema, "t"), key="id"
+    )
+
+
+@pytest.fixture
+def postgres(pg_url: str) -> PostgresResource:
+    return PostgresResource(url=pg_url)
+
+
+def put_before_bcp(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a shell script run in its place: `$TOOL` is the tool."""
+    tool = find_tool()
+    path = folder / f"{tool.kind}-wrapper"
+    path.write_text(f"#!/bin/sh\nTOOL={tool.path}\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("TABLEFERRY_BCP", str(path))
+
+
+@needs_bcp
+@pytest.mark.usefixtures("text_into_sqlserver")
+def test_text_gets_into_sqlserver_exactly_once_asked_and_leaves_nothing(
+    postgres: PostgresResource,
+    sqlserver: SqlServerResource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = into("sqlserver", *system("postgres").as_source().examples)
+    put_before_bcp(tmp_path, f'echo >> {tmp_path}/asked; exec $TOOL "$@"', monkeypatch)
+    for _ in range(2):
+        assert [str(one) for one in wrong_loads(postgres, sqlserver, "text", plan)] == []
+    assert (tmp_path / "asked").read_text() == "\n"
+    table = replace(plan.target, name=f"probe {os.getpid() % REHEARSALS}")
+    assert sqlserver.query(STATEMENTS.tables_like(table, staging_prefix(table))) == []
+
+
+@needs_bcp
+def test_a_server_that_takes_no_bulk_load_is_refused_for_text(
+    postgres: PostgresResource,
+    sqlserver: SqlServerResource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What freebcp says of Babelfish, which wants an end that it does not send."""
+    said = "Trying to read more data than available in BCP request."
+    script = f'read password; printf "Msg 33557097, Level 16, State 1\n\t{said}\n" >&2'
+    put_before_bcp(tmp_path, script, monkeypatch)
+    with pytest.raises(InputError) as refused:
+        chosen_wire("text", into(), postgres, sqlserver)
+    text = str(refused.value)
+    assert text.startswith(f"cannot use the wire format text into {sqlserver.settings()}: ")
+    assert said in text
+    assert chosen_wire("auto", into(), postgres, sqlserver) == "arrow"
+    assert chosen_wire("text", into("clickhouse"), postgres, sqlserver) == "text"
+
+
+@needs_bcp
+@pytest.mark.usefixtures("text_into_sqlserver")
+def test_a_value_that_does_not_arrive_is_named(
+    postgres: PostgresResource, sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = load_text.text_staging
+
+    def cut(target_type: str) -> StagedText:
+        found = real(target_type)
+        return replace(found, cast=found.cast.replace("LEFT({}, LEN({}) - 1)", "RTRIM({})"))
+
+    monkeypatch.setattr(load_text, "text_staging", cut)
+    plan = into("sqlserver", "text")
+    with pytest.raises(
+        InputError, match=r"text into .*: an empty text: should be '', but '\.' came"
+    ):
+        chosen_wire("text", plan, postgres, sqlserver)
+    found = [str(one) for one in wrong_loads(postgres, sqlserver, "text", plan)]
+    assert "text: trailing blanks: should be 'a  ', but 'a  .' came" in found
+    assert wrong_loads(postgres, sqlserver, "text", into("sqlserver", "bigint", "date")) == ()
+
+
+@needs_bcp
+def test_what_cannot_be_tried_is_not_wrong_and_is_tried_again(
+    postgres: PostgresResource, sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BYTES, str(1 << 60))
+    assert wrong_loads(postgres, sqlserver, "text", into()) == ()
+    assert not probe._known
+
+
 def test_a_server_is_probed_once(
     sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +300,10 @@ def test_the_doctor_lists_servers_and_wires(configured: list[str]) -> None:
     ]
     plain = CliRunner().invoke(main, ["doctor"])
     assert plain.exit_code == 0
-    assert plain.stdout.count("exact") == 6 - 2 * (shutil.which("freebcp") is None)
+    exact, without = plain.stdout.count("exact"), plain.stdout.count("not available")
+    assert exact + without == 6
+    if not named(SQLSERVER):
+        assert without == 2 * (shutil.which("freebcp") is None)
     assert not any(secret in done.output + plain.output for secret in configured)
 
 
@@ -210,6 +315,21 @@ def test_the_doctor_ends_with_1_if_a_wire_is_wrong() -> None:
     assert "kinds of values come out wrong" in done.stdout
     assert "nvarchar(40): a backslash before a letter" in done.stdout
     assert "1 of 3 servers are not well: sqlserver" in done.stderr
+
+
+@needs_bcp
+@pytest.mark.usefixtures("configured")
+def test_the_doctor_shows_a_wire_that_gets_nothing_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_before_bcp(
+        tmp_path, '[ "$2" = in ] && exec echo "Msg 1, Level 16" >&2; exec $TOOL "$@"', monkeypatch
+    )
+    done = CliRunner().invoke(main, ["doctor", "--json"])
+    assert done.exit_code == 0, done.output
+    wires_of = {one["name"]: one["wires"] for one in json.loads(done.stdout)["servers"]}
+    (found,) = [one for one in wires_of["postgres"] if one["to"] == "sqlserver"]
+    assert found["ok"] and found["wire"] == "text" and "Msg 1, Level 16" in found["unavailable"]
 
 
 @pytest.mark.usefixtures("configured")
