@@ -90,7 +90,7 @@ def reconcile_all(
     columns: tuple[Field, ...] = ()
     left_out: dict[str, str] = {}
     if level in DIGESTED:
-        digests = Digests.of(plan, source, target, streamed=level == "in_flight")
+        digests = _digests(plan, source, target, level)
         columns = figure_fields(plan)
         left_out = _left_out(plan)
     verdicts: dict[str, Verdict] = {}
@@ -144,9 +144,12 @@ def taken_of(
 ) -> Taken:
     """What a check at a level of `DIGESTED` found out about the target's rows, for those who read
     them next."""
-    streamed = level == "in_flight"
-    digests = Digests.of(observed(plan, target), source, target, streamed=streamed)
+    digests = _digests(observed(plan, target), source, target, level)
     return Taken(str(digests.row["target"]), verdict.target, PROVEN)
+
+
+def _digests(plan: CopyPlan, source: Endpoint, target: Endpoint, level: Level) -> Digests:
+    return Digests.of(plan, source, target, streamed=level == "in_flight")
 
 
 def _how(ranges: Sequence[KeyRange], taken: Mapping[str, Taken] | None) -> str:

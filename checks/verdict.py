@@ -79,6 +79,8 @@ class Differences:
     """Target columns that name a row: the primary key's, then the key column if not among them."""
     primary_key: tuple[str, ...] = ()
     """Those of the primary key; none where it does not travel whole."""
+    range: str = ""
+    """Name of the key range, where somebody has asked for one by other words."""
 
     @property
     def rows(self) -> int:

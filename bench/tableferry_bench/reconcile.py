@@ -2,19 +2,20 @@
 
 Compares a wide table in PostgreSQL with its copy in ClickHouse at every level, then finds one
 damaged row: on the servers of the environment's URLs, or on a local stack of its own. Next to the
-wall-clock time stands the CPU time of each server: PostgreSQL's where its data directory is on this
-machine, ClickHouse's out of its query log. Measured, nothing asserted.
+wall-clock time stands the CPU time of each server: PostgreSQL's where it is on this
+machine, ClickHouse's out of its query log. What PostgreSQL spent before there was a row digest (the
+checksum of `reconcile_before.sql`, and two fingerprints by its own hash) is measured beside it, and
+so is a digest between two PostgreSQL servers. Measured, nothing asserted.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
+from importlib.resources import files
 
 from checks.drilldown import drill_down
 from checks.in_flight import Flight
@@ -35,6 +36,7 @@ from resources.target import TargetOptions
 from resources.types.conform import conform, schema
 from resources.types.planner import plan_copy
 from tableferry_bench.guards import EVERYTHING
+from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
 from tableferry_bench.servers import servers
 
 CREATE = """
@@ -50,6 +52,8 @@ CREATE TABLE wide AS SELECT i AS id, (i::bigint * 7919 % 100000)::int AS custome
 FROM generate_series(1, {rows}) i
 """
 RANGES = 40
+BEFORE = files("tableferry_bench") / "reconcile_before.sql"
+"""PostgreSQL's query for that table."""
 
 
 def main() -> None:
@@ -83,18 +87,21 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     meter = _Meter(source, target, rows, repeat)
     print(f"{rows} rows, {len(plan.columns)} columns; least of {repeat}; CPU s per million rows")
     # takes 0.47 on idle cores: how much dearer it is here, the other figures are, too
-    meter(
+    yardstick = meter(
         "yardstick: PostgreSQL's hash",
         lambda: source.query("SELECT sum(hash_record_extended(wide, 0)::numeric) FROM wide"),
     )
+    before = meter("checksum, before", lambda: source.query(BEFORE.read_text("utf-8")))
     step = max(1, rows // RANGES)
     ranges = [KeyRange("integer", low, low + step) for low in range(1, rows + 1, step)]
-    meter(f"fingerprints, {RANGES} ranges", lambda: fingerprints(source, plan, ranges))
+    now = meter(f"fingerprints, {RANGES} ranges", lambda: fingerprints(source, plan, ranges))
     taken = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].taken
-    meter(
+    now += meter(
         "checksum after them",
         lambda: reconcile(plan, source, target, EVERYTHING, "checksum", taken=taken),
     )
+    between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
+    meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))
     for level in LEVELS:
         meter(level, lambda: reconcile(plan, source, target, EVERYTHING, level))  # noqa: B023
     meter("in_flight: digests of batches", lambda: _flown(source, target, plan))
@@ -104,6 +111,11 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
         "SETTINGS mutations_sync = 2"
     )
     meter("drill_down, 1 row", lambda: drill_down(plan, source, target, EVERYTHING))
+    was = before + 2 * yardstick
+    if was:
+        print(
+            f"PostgreSQL's fingerprint and checksum: {now:.2f}, before {was:.2f}: {now / was:.2f}x"
+        )
     print(f"T-SQL of the checksum: {_tsql_size(source, plan)} characters")
     target.execute("DROP TABLE reconciled")
     source.execute("DROP TABLE wide")
@@ -131,14 +143,11 @@ class _Meter:
     def __init__(
         self, source: PostgresResource, target: ClickHouseResource, rows: int, repeat: int
     ) -> None:
-        self._source, self._target, self._rows, self._repeat = source, target, rows, repeat
-        self._postmaster: Path | None = None
-        with suppress(OSError):
-            data = Path(str(source.query("SHOW data_directory")[0][0]))
-            pid = (data / "postmaster.pid").read_text().splitlines()[0]
-            self._postmaster = Path("/proc") / pid / "stat"
+        self._target, self._rows, self._repeat = target, rows, repeat
+        self._clock = ServerClock(source.settings())
 
-    def __call__(self, name: str, run: Callable[[], object]) -> None:
+    def __call__(self, name: str, run: Callable[[], object]) -> float:
+        """PostgreSQL's CPU seconds per million rows."""
         found = [self._once(run) for _ in range(self._repeat)]
         seconds, postgres, clickhouse, client = (min(column) for column in zip(*found, strict=True))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -149,30 +158,29 @@ class _Meter:
             f"peak {peak} MB so far",
             flush=True,
         )
+        return postgres * per_million
 
     def _once(self, run: Callable[[], object]) -> tuple[float, float, float, float]:
-        began, postgres, client = time.perf_counter(), self._postgres(), time.process_time()
-        since = self._target.query("SELECT now64(6)")[0][0]
+        postgres, clickhouse = self._postgres(), self._clickhouse()
+        began, client = time.perf_counter(), time.process_time()
         run()
         seconds = time.perf_counter() - began
         client = time.process_time() - client
-        time.sleep(0.2)  # a backend's CPU time counts when it has ended
-        self._target.execute("SYSTEM FLUSH LOGS")
-        clickhouse = self._target.query(
-            "SELECT sum(ProfileEvents['UserTimeMicroseconds'] + "
-            "ProfileEvents['SystemTimeMicroseconds']) / 1e6 FROM system.query_log "
-            f"WHERE type = 'QueryFinish' AND query_start_time_microseconds > '{since}' "
-            "AND query LIKE '%ferry__%'"
-        )[0][0]
-        return seconds, self._postgres() - postgres, float(clickhouse or 0), client
+        time.sleep(SETTLE_SECONDS)
+        clickhouse = self._clickhouse() - clickhouse
+        return seconds, self._postgres() - postgres, clickhouse, client
+
+    def _clickhouse(self) -> float:
+        """CPU seconds of all queries so far."""
+        found = self._target.query(
+            "SELECT sum(value) / 1e6 FROM system.events "
+            "WHERE event IN ('UserTimeMicroseconds', 'SystemTimeMicroseconds')"
+        )
+        return float(found[0][0] or 0)
 
     def _postgres(self) -> float:
-        """CPU seconds of the backends that have ended so far."""
-        if self._postmaster is None:
-            return 0.0
-        # cutime and cstime of proc(5), after the name, which may hold blanks
-        times = self._postmaster.read_text().rpartition(")")[2].split()[13:15]
-        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+        """CPU seconds so far; 0 if it is elsewhere."""
+        return self._clock.seconds() or 0.0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.verdict import LEVELS, Level
+from resources.registry import system
 
 _BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
 
@@ -84,6 +85,20 @@ CLAIMS = (
 )
 
 
+SOURCES = ("postgres", "sqlserver", "clickhouse", "files")
+TARGETS = SOURCES
+
+NOT_FROM = {"clickhouse": ("bytes",)}
+"""Kinds of columns that no rows out of a system have: a String of ClickHouse is a text."""
+
+
+def claims_between(source: str, target: str) -> list[Claim]:
+    """What is claimed of a pair of systems; nothing where there is no such hop."""
+    if (source, target) == ("files", "files"):
+        return []
+    return [claim for claim in CLAIMS if claim.subject not in NOT_FROM.get(source, ())]
+
+
 PLACES = {
     "in the target's server, while it loads or later": "yes",
     "on the wire to the target, in the loader, in a file of bcp": "yes",
@@ -106,6 +121,18 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def pairs() -> str:
+    """How many kinds of damage are done and seen on each pair of systems, as a Markdown table."""
+    lines = [
+        f"| from \\ to | {' | '.join(system(one).title for one in TARGETS)} |",
+        "|---" * (len(TARGETS) + 1) + "|",
+    ]
+    for source in SOURCES:
+        counts = [str(len(claims_between(source, target)) or "") for target in TARGETS]
+        lines.append(f"| {system(source).title} | {' | '.join(counts)} |")
+    return "\n".join(lines) + "\n"
+
+
 def places() -> str:
     """What `in_flight` sees of damage on the way, as a Markdown table."""
     lines = [
@@ -117,10 +144,10 @@ def places() -> str:
 
 
 def render(page: str) -> str:
-    """A page with the table put between its markers."""
+    """A page with the tables put between its markers."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{table()}\n{places()}{_END}{after}"
+    return f"{before}{_BEGIN}\n{table()}\n{pairs()}\n{places()}{_END}{after}"
 
 
 if __name__ == "__main__":

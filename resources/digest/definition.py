@@ -31,6 +31,9 @@ from typing import Literal
 VERSION = 2
 """Of the definition above; 1 was each system's own hash of what it prints."""
 
+RECORD_VERSION = 3
+"""Of the digest by a system's own hash; 2 did not see two rows that exchange values."""
+
 Algorithm = Literal["md5", "sha256", "record"]
 RECORD: Algorithm = "record"
 """A system's own hash of a record, between two servers of the system that have one. What is said
@@ -55,4 +58,4 @@ LONG_DECIMAL = "-9876543210987654321098765432.109876543"
 
 def definition(algorithm: Algorithm) -> str:
     """What is stored with a fingerprint, to know whether another one can be compared with it."""
-    return f"{algorithm}-{VERSION}"
+    return f"{algorithm}-{RECORD_VERSION if algorithm == RECORD else VERSION}"

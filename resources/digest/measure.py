@@ -42,6 +42,11 @@ class Grouped:
     group: str
     where: str
 
+    @property
+    def one(self) -> bool:
+        """Whether all rows are in one group, so that a server need not look for theirs."""
+        return self.group.isdecimal()
+
     @classmethod
     def by_range(
         cls, ranges: Sequence[KeyRange], key: Column, system: str, where: str | None = None
@@ -55,7 +60,7 @@ class Grouped:
             where: a row filter.
         """
         rows = filtered(within(ranges, key, system), where)
-        return cls(range_number(ranges, key, system), rows)
+        return cls("0" if len(ranges) == 1 else range_number(ranges, key, system), rows)
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ def measure(
         return {
             int(row[0]): _figures(row, digest is not None, figures)
             for row in endpoint.query(sql, snapshot=snapshot)
+            if row[1]
         }
 
     def rows() -> int:
@@ -158,8 +164,10 @@ def measuring(
     """The query of `measure`, in the table's SQL."""
     system = table.system
     writer, dialect = _system(system).digest, _system(system).dialect
-    inner = [f"{grouped.group} AS {_ALIAS}g"]
-    outer = [f"{_ALIAS}g", dialect.count]
+    # figures of no rows at all are not NULL on every system: a group without rows has none
+    one = grouped.one and not figures
+    inner = [] if one else [f"{grouped.group} AS {_ALIAS}g"]
+    outer = [grouped.group if one else f"{_ALIAS}g", dialect.count]
     if digest is not None:
         inner.append(f"{digest} AS {_ALIAS}d")
         outer.append(dialect.exact_sum(f"{_ALIAS}d"))
@@ -169,10 +177,16 @@ def measuring(
         if field.kind in SUMMED:
             outer.append(writer.exact_sum(field, name))
         outer += [writer.text(field, field.column(side), f"{end}({name})") for end in _ENDS]
-    selected = ", ".join(f"{sql} AS {_ALIAS}c{index}" for index, sql in enumerate(outer))
+    names = [f"{_ALIAS}g" if one else f"{_ALIAS}c0"]
+    names += [f"{_ALIAS}c{number}" for number in range(1, len(outer))]
+    selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(outer, names, strict=True))
+    rows = f"{qualified(table)} WHERE {grouped.where}"
+    if one:
+        rows = f"(SELECT {inner[0]} FROM {rows}) q" if inner else rows
+        return f"SELECT {selected} FROM {rows}"
     return (
-        f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {qualified(table)} "
-        f"WHERE {grouped.where}{dialect.barrier}) q GROUP BY {_ALIAS}g"
+        f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) q "
+        f"GROUP BY {_ALIAS}g"
     )
 
 

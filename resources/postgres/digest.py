@@ -38,6 +38,10 @@ CONSTANTS = {
 END = {"date": "infinity", "timestamp": "294247-01-01"}
 """Before this, a date or timestamp has a 64-bit count of its units."""
 
+DOUBLE = ("1899-01-01", "2041-01-01")
+"""Between these, the seconds since 1970 as a double tell every microsecond: there are fewer than
+2^51, and a quotient and a product are each rounded by at most one part in 2^53."""
+
 
 def whole(field: Field, column: Column, x: str) -> str | None:
     """A bigint that stands for the value and sorts like it; None for kinds that have none."""
@@ -83,7 +87,8 @@ def text(field: Field, column: Column, x: str) -> str:
             # what is infinite, or later than 64 bits of microseconds reach, is written as it is
             value = x if field.kind == "timestamp" else f"({x})::date"
             finite = f"{value} > '-infinity' AND {value} < '{END[field.kind]}'"
-            return f"CASE WHEN {finite} THEN ({whole(field, column, x)})::text ELSE ({x})::text END"
+            usual = f"WHEN {finite} THEN ({whole(field, column, x)})::text ELSE ({x})::text END"
+            return f"CASE {_recent(field, column, x)}{usual}"
         case "integer" | "boolean" | "time":
             return f"({whole(field, column, x)})::text"
         case "uuid":
@@ -91,6 +96,17 @@ def text(field: Field, column: Column, x: str) -> str:
         case "text":
             return _text(field, column, x)
     raise AssertionError(f"{field.kind} has no text of its own")
+
+
+def _recent(field: Field, column: Column, x: str) -> str:
+    """The branch of CASE for the timestamps of these decades, at two thirds of `whole`'s cost."""
+    if field.kind != "timestamp":
+        return ""
+    moment = x if declared("postgres", column.type).zoned else f"({x})::timestamp"
+    micros = f"(date_part('epoch', {moment}) * 1000000)::bigint"
+    units = f"{micros} * 10" if field.scale > 6 else micros
+    first, last = DOUBLE
+    return f"WHEN {moment} >= '{first}' AND {moment} < '{last}' THEN ({units})::text "
 
 
 def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:

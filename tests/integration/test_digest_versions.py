@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +11,13 @@ import pytest
 from assets.log.ledger import evaluations
 from resources import fingerprints
 from resources.clickhouse.resource import ClickHouseResource
-from resources.digest import definition, placement
+from resources.digest import definition
 from resources.errors import InputError
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
+
+pytestmark = pytest.mark.usefixtures("digests_by_servers")
 
 DIRECT = "['clickhouse://warehouse.{t}']"
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
@@ -26,12 +27,6 @@ TABLE = (
 )
 LAST = "0000000201..0000000301"
 Make = Callable[..., Ferry]
-
-
-@pytest.fixture(autouse=True)
-def _digests_by_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    # how many rows this process has digested before does not matter
-    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
 
 
 def as_an_earlier_release(one: Ferry, version: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Whatever a table holds: after a transfer, every level says that both sides agree."""
+"""Whatever a table holds: after a hop between any two systems, all levels say that they agree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import decimal
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,29 +17,25 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from checks.drilldown import drill_down
-from checks.reconcile import reconcile, reconcile_all
-from checks.verdict import LEVELS
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.endpoint import Endpoint
+from checks.reconcile import reconcile
+from resources.digest.measure import ROWS
 from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import TableRef
-from resources.target import Target, TargetOptions
-from resources.types.conform import conform, schema
-from resources.types.planner import plan_copy
 from tests.integration.conftest import table_name
+from tests.integration.pairs import PAIRS, Hop, graph
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
-NAME = table_name()
 TABLES = 10
 """So many generated tables at a time, side by side as key ranges of one table."""
 
-RANGES = [KeyRange("integer", 1000 * i, 1000 * (i + 1)) for i in range(TABLES - 1)]
+KEYS = 1000
+"""Of each of them."""
+
+TOGETHER = 5
+"""So many times are moved and compared at once."""
+
+RANGES = [KeyRange("integer", KEYS * i, KEYS * (i + 1)) for i in range(TABLES * TOGETHER)]
 NO_KEY = KeyRange("integer", null=True)
 EVERYTHING = KeyRange("integer")
 
@@ -64,6 +61,7 @@ COLUMNS: dict[str, tuple[str, st.SearchStrategy[Any]]] = {
     "wide": ("numeric(38,10)", decimals(38, 10)),
     "tall": ("numeric(38,0)", decimals(38, 0)),
     "fine": ("numeric(38,38)", decimals(38, 38)),
+    "part": ("numeric(18,18)", decimals(18, 18)),
     "ratio": ("double precision", st.floats()),
     "single": ("real", st.floats(width=32)),
     "note": ("text", TEXTS),
@@ -127,93 +125,63 @@ def tables(
 
 
 @dataclass
-class Hop:
-    """One way that the generated tables go."""
-
-    plan: CopyPlan
-    source: Endpoint
-    target: Endpoint
-    loader: Target
-
-    def transfer(self) -> None:
-        """Move all rows, those without a key as a range of their own."""
-        for key_range in (EVERYTHING, NO_KEY):
-            with (
-                self.loader.attempt(
-                    self.plan, key_range, TargetOptions(), owner="test", data_version="1"
-                ) as attempt,
-                self.source.read_arrow(self.plan.select(key_range, "arrow")) as reader,
-            ):
-                attempt.load_arrow(
-                    (conform(batch, self.plan, {}) for batch in reader), schema(self.plan)
-                )
-                attempt.finalise()
-
-    def assert_agrees(self, count: int) -> None:
-        """At every level."""
-        for level in LEVELS:
-            grouped = level in ("count", "checksum")
-            ranges = [*(RANGES if grouped else [EVERYTHING]), NO_KEY]
-            verdicts = reconcile_all(self.plan, self.source, self.target, ranges, level)
-            for verdict in verdicts.values():
-                assert verdict.passed, (level, verdict.disagreeing, verdict.differences, verdict)
-            assert sum(verdict.source["rows"] for verdict in verdicts.values()) == count
-
-
 class Journey:
     """A source table that we fill, and the hops from it."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.postgres = url, PostgresResource(url=url)
-        declared = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
-        self.postgres.execute(
-            f"DROP TABLE IF EXISTS {NAME}; CREATE TABLE {NAME} (id int, {declared})"
-        )
-        self.hops: list[Hop] = []
-
-    def add(self, target: Endpoint, schema_name: str, loader: Target) -> None:
-        """One more hop, from where the last one went."""
-        table = TableRef(target.system, schema_name, NAME)
-        target.execute(f"DROP TABLE IF EXISTS {schema_name}.{NAME}")
-        last = self.hops[-1] if self.hops else None
-        source = last.plan.target if last else TableRef("postgres", "public", NAME)
-        endpoint: Endpoint = last.target if last else self.postgres
-        plan = plan_copy(source, endpoint.columns(source), table, key="id")
-        loader.prepare(plan, TargetOptions())
-        self.hops.append(Hop(plan, endpoint, target, loader))
+    url: str
+    hops: list[Hop]
 
     def transfer(self, rows: list[tuple[Any, ...]]) -> None:
-        """Fill the source by a client of our own, then go all hops."""
+        """Fill the source by a client of our own, then go all hops, rows without a key apart."""
+        table = self.hops[0].plan.source.name
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f"TRUNCATE {NAME}")
-            with connection.cursor().copy(f"COPY {NAME} FROM STDIN") as copy:
+            connection.execute(f"TRUNCATE {table}".encode())
+            with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
                 for row in rows:
                     copy.write_row(row)
         for hop in self.hops:
-            hop.transfer()
+            for key_range in (EVERYTHING, NO_KEY):
+                hop.move(key_range)
 
-    def close(self) -> None:
-        self.postgres.execute(f"DROP TABLE {NAME}")
-        for hop in self.hops:
-            hop.target.execute(f"DROP TABLE {hop.plan.target.schema}.{NAME}")
+
+def assert_agrees(hop: Hop, count: int) -> None:
+    """At every level."""
+    for level in hop.levels:
+        grouped = level in ("count", "checksum")
+        ranges = [*(RANGES if grouped else [EVERYTHING]), NO_KEY]
+        verdicts = hop.verdicts(level, ranges)
+        for verdict in verdicts.values():
+            assert verdict.passed, (hop.name, level, verdict.disagreeing, verdict)
+        assert sum(verdict.source[ROWS] for verdict in verdicts.values()) == count
+
+
+def journey(
+    stack: Servers,
+    folder: Path,
+    columns: dict[str, tuple[str, st.SearchStrategy[Any]]],
+    pairs: list[tuple[str, str]],
+) -> Iterator[Journey]:
+    declared = ", ".join(f"{name} {type_}" for name, (type_, _) in columns.items())
+    with graph(stack, folder, pairs, table_name(), declared, without=["raw"]) as hops:
+        yield Journey(stack.postgres_url, list(hops.values()))
+
+
+WITHOUT_SQLSERVER = [pair for pair in PAIRS if "sqlserver" not in pair]
+WITH_SQLSERVER = [
+    ("postgres", "clickhouse"),
+    ("postgres", "files"),
+    *(pair for pair in PAIRS if "sqlserver" in pair),
+]
 
 
 @pytest.fixture
-def direct(pg_url: str, ch_url: str) -> Iterator[Journey]:
-    journey, clickhouse = Journey(pg_url), ClickHouseResource(url=ch_url)
-    journey.add(clickhouse, "warehouse", ClickHouseTarget(clickhouse))
-    yield journey
-    journey.close()
+def without_sqlserver(stack: Servers, tmp_path: Path) -> Iterator[Journey]:
+    yield from journey(stack, tmp_path, COLUMNS, WITHOUT_SQLSERVER)
 
 
 @pytest.fixture
-def by_sqlserver(pg_url: str, mssql_url: str, ch_url: str) -> Iterator[Journey]:
-    journey, clickhouse = Journey(pg_url), ClickHouseResource(url=ch_url)
-    sqlserver = SqlServerResource(url=mssql_url)
-    journey.add(sqlserver, "dbo", SqlServerTarget(sqlserver))
-    journey.add(clickhouse, "warehouse", ClickHouseTarget(clickhouse))
-    yield journey
-    journey.close()
+def with_sqlserver(stack: Servers, tmp_path: Path) -> Iterator[Journey]:
+    yield from journey(stack, tmp_path, FOR_SQLSERVER, WITH_SQLSERVER)
 
 
 GENERATED = settings(
@@ -223,35 +191,54 @@ GENERATED = settings(
 )
 
 
-@pytest.mark.parametrize("times", [5, pytest.param(60, marks=pytest.mark.soak)])
-def test_clickhouse_agrees_after_a_transfer(direct: Journey, times: int) -> None:
+Rows = list[tuple[Any, ...]]
+
+
+def generated(columns: dict[str, tuple[str, st.SearchStrategy[Any]]], times: int) -> list[Rows]:
+    """So many times ten tables, some times together."""
+    found: list[Rows] = []
+
     @settings(GENERATED, max_examples=times)
-    @given(rows=tables(COLUMNS))
-    def agrees(rows: list[tuple[Any, ...]]) -> None:
-        direct.transfer(rows)
-        direct.hops[0].assert_agrees(len(rows))
+    @given(rows=tables(columns))
+    def keep(rows: Rows) -> None:
+        first = len(found) % TOGETHER * TABLES * KEYS
+        found.append([(None if key is None else first + key, *values) for key, *values in rows])
 
-    agrees()
-
-
-@pytest.mark.parametrize("times", [3, pytest.param(25, marks=pytest.mark.soak)])
-def test_both_hops_agree_by_way_of_sqlserver(by_sqlserver: Journey, times: int) -> None:
-    @settings(GENERATED, max_examples=times)
-    @given(rows=tables(FOR_SQLSERVER))
-    def agrees(rows: list[tuple[Any, ...]]) -> None:
-        by_sqlserver.transfer(rows)
-        for hop in by_sqlserver.hops:
-            hop.assert_agrees(len(rows))
-
-    agrees()
+    keep()
+    return [
+        [row for rows in found[start : start + TOGETHER] for row in rows]
+        for start in range(0, times, TOGETHER)
+    ]
 
 
-def test_nothing_is_found_where_nothing_differs(direct: Journey) -> None:
+TIMES = [TOGETHER, pytest.param(300 // TABLES, marks=pytest.mark.soak)]
+"""In the long test three hundred tables on every pair."""
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_every_pair_without_sqlserver_agrees(without_sqlserver: Journey, times: int) -> None:
+    assert_all_agree(without_sqlserver, generated(COLUMNS, times))
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_every_pair_with_sqlserver_agrees(with_sqlserver: Journey, times: int) -> None:
+    assert_all_agree(with_sqlserver, generated(FOR_SQLSERVER, times))
+
+
+def assert_all_agree(journey: Journey, moves: list[Rows]) -> None:
+    for rows in moves:
+        journey.transfer(rows)
+        for hop in journey.hops:
+            assert_agrees(hop, len(rows))
+
+
+def test_nothing_is_found_where_nothing_differs(without_sqlserver: Journey) -> None:
     edge: list[Any] = [[] if name in NEVER_NULL else None for name in COLUMNS]
     edge[list(COLUMNS).index("ratio")] = math.nan
-    direct.transfer([(1, *edge), (1, *edge), (None, *edge)])
-    hop = direct.hops[0]
-    for key_range in (EVERYTHING, NO_KEY):
-        found = drill_down(hop.plan, hop.source, hop.target, key_range)
-        assert found.rows == 0
-    assert reconcile(hop.plan, hop.source, hop.target, EVERYTHING, "full_hash").source["rows"] == 2
+    without_sqlserver.transfer([(1, *edge), (1, *edge), (None, *edge)])
+    for hop in without_sqlserver.hops:
+        source, target = hop.source.endpoint, hop.target.endpoint
+        for key_range in (EVERYTHING, NO_KEY):
+            assert drill_down(hop.plan, source, target, key_range).rows == 0, hop.name
+        verdict = reconcile(hop.plan, source, target, EVERYTHING, "full_hash")
+        assert verdict.source[ROWS] == 2

@@ -1,0 +1,246 @@
+"""Every pair of systems, and a table of one copied into the other as a hop does it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import get_args
+
+import pyarrow as pa
+
+from checks.in_flight import Flight
+from checks.reconcile import reconcile_all
+from checks.verdict import LEVELS, Level, Verdict
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.dialects import qualified
+from resources.digest.fields import observed
+from resources.digest.measure import Taken
+from resources.endpoint import Endpoint
+from resources.errors import TableMissing, TypeRefused
+from resources.files.resource import FilesResource
+from resources.files.target import FilesTarget
+from resources.files.types import FILE
+from resources.formats import formats_between
+from resources.keys.range import ROW, KeyRange
+from resources.plan import CopyPlan
+from resources.postgres.resource import PostgresResource
+from resources.postgres.target import PostgresTarget
+from resources.registry import system
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
+from resources.tables import TableRef
+from resources.target import RangeLoad, Target, TargetOptions
+from resources.types.conform import conform, schema
+from resources.types.planner import ColumnOverride, plan_copy
+from tests.servers import Servers
+
+PAIRS = [
+    (source, target)
+    for source in ("postgres", "sqlserver", "clickhouse", "files")
+    for target in ("postgres", "sqlserver", "clickhouse", "files")
+    if (source, target) != ("files", "files")
+]
+"""What goes from a folder into a folder is refused."""
+
+TEXT = {
+    "postgres": "text",
+    "sqlserver": "nvarchar(max)",
+    "clickhouse": "String",
+    "files": "VARCHAR",
+}
+
+OPTIONS = TargetOptions()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, or the folder of folders, and where in it the tables of a test are."""
+
+    endpoint: Endpoint
+    loader: Target
+    schema: str = ""
+
+    def table(self, name: str) -> TableRef:
+        if self.endpoint.system == "files":
+            return TableRef("files", name, "*.parquet")
+        return TableRef(self.endpoint.system, self.schema, name)
+
+    def drop(self, table: TableRef) -> None:
+        if self.endpoint.system == "files":
+            for path in self.paths(table):
+                path.unlink()
+        else:
+            self.endpoint.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
+
+    def paths(self, table: TableRef) -> list[Path]:
+        """The files of a folder."""
+        assert isinstance(self.endpoint, FilesResource)
+        return list((self.endpoint.root / table.schema).glob(table.name))
+
+
+def places(servers: Servers, folder: Path) -> dict[str, Place]:
+    """One for every system."""
+    postgres = PostgresResource(url=servers.postgres_url)
+    sqlserver = SqlServerResource(url=servers.sqlserver_url)
+    clickhouse = ClickHouseResource(url=servers.clickhouse_url)
+    files = FilesResource(url=f"file://{folder}")
+    return {
+        "postgres": Place(postgres, PostgresTarget(postgres), "public"),
+        "sqlserver": Place(sqlserver, SqlServerTarget(sqlserver), "dbo"),
+        "clickhouse": Place(clickhouse, ClickHouseTarget(clickhouse), "warehouse"),
+        "files": Place(files, FilesTarget(files)),
+    }
+
+
+@dataclass
+class Hop:
+    """One table copied into another, and what was known of the rows as they streamed."""
+
+    plan: CopyPlan
+    source: Place
+    target: Place
+    taken: dict[str, Taken] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.plan.source.system} -> {self.plan.target.system}"
+
+    @cached_property
+    def observed(self) -> CopyPlan:
+        """With the columns that the target has; a folder has none before its first file."""
+        try:
+            return observed(self.plan, self.target.endpoint)
+        except TableMissing:
+            return replace(self.plan, observed=True)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """What nobody reads on its way is not seen in flight."""
+        return get_args(Level) if self.taken else LEVELS
+
+    def move(self, key_range: KeyRange) -> None:
+        """By record batches, or what only the two servers read if some types need that."""
+        if all(one.arrow_sql for one in self.plan.columns):
+            with self.source.endpoint.read_arrow(self.plan.select(key_range, "arrow")) as reader:
+                self.load(key_range, (conform(batch, self.plan, {}) for batch in reader))
+            return
+        (format, *_) = formats_between(self.plan.source, self.plan.target)
+        sending = system(self.plan.source.system).as_source()
+        options = replace(OPTIONS, format=format)
+        with (
+            sending.read_bytes(self.source.endpoint, self.plan, key_range, format) as chunks,
+            self._attempt(key_range, options) as attempt,
+        ):
+            attempt.load_bytes(chunks)
+            attempt.finalise()
+
+    def load(self, key_range: KeyRange, batches: Iterator[pa.RecordBatch]) -> None:
+        flown = Flight(self.observed, self.source.endpoint, self.target.endpoint, "arrow")
+        with self._attempt(key_range, OPTIONS) as attempt:
+            attempt.load_arrow(flown.watched(batches), schema(self.plan))
+            attempt.finalise()
+        self.taken[key_range.name] = flown.taken()
+
+    def _attempt(
+        self, key_range: KeyRange, options: TargetOptions
+    ) -> AbstractContextManager[RangeLoad]:
+        return self.target.loader.attempt(
+            self.plan, key_range, options, owner="test", data_version="1"
+        )
+
+    def verdicts(self, level: Level, ranges: Sequence[KeyRange]) -> dict[str, Verdict]:
+        """The level's, by range; of `in_flight` against the rows as they streamed."""
+        return reconcile_all(
+            self.plan,
+            self.source.endpoint,
+            self.target.endpoint,
+            ranges,
+            level,
+            taken=self.taken if level == "in_flight" else None,
+        )
+
+
+def hop(
+    source: Place, table: TableRef, target: Place, name: str, *, without: Collection[str] = ()
+) -> Hop:
+    """Plan a hop into a new table.
+
+    Args:
+        source: where the rows are.
+        table: their table, with the key `id`.
+        target: where they go to.
+        name: of the table there.
+        without: columns to leave out where the source has texts only.
+
+    Arrays that have no form there travel as texts.
+    """
+    columns = source.endpoint.columns(table)
+    exclude = {FILE, ROW} & {one.name for one in columns}
+    if table.system == "clickhouse":
+        exclude |= set(without)
+    there = target.table(name)
+    try:
+        plan = plan_copy(table, columns, there, key="id", exclude=exclude)
+    except TypeRefused as refused:
+        types = {one.name: one.type for one in columns}
+        assert all("Array(" in types[one] or "[]" in types[one] for one in refused.problems)
+        text = ColumnOverride(type=TEXT[target.endpoint.system])
+        overrides = dict.fromkeys(refused.problems, text)
+        plan = plan_copy(table, columns, there, key="id", overrides=overrides, exclude=exclude)
+    target.drop(there)
+    target.loader.prepare(plan, OPTIONS)
+    return Hop(plan, source, target)
+
+
+@contextmanager
+def graph(
+    servers: Servers,
+    folder: Path,
+    pairs: Sequence[tuple[str, str]],
+    name: str,
+    create: str,
+    *,
+    without: Collection[str] = (),
+) -> Iterator[dict[tuple[str, str], Hop]]:
+    """The hops of some pairs, in the order in which rows get from one to the next.
+
+    The rows begin in a table of PostgreSQL; each other system has them from there first.
+
+    Args:
+        servers: where they are.
+        folder: for files.
+        pairs: source and target.
+        name: of the tables: the first's, and what those of the others begin with.
+        create: the columns of the first one, with their types, after `id`.
+        without: columns that have no way out of ClickHouse.
+    """
+    found = places(servers, folder)
+    postgres = found["postgres"]
+    sources = {"postgres": postgres.table(name)}
+    hops: dict[tuple[str, str], Hop] = {}
+    postgres.drop(sources["postgres"])
+    postgres.endpoint.execute(f"CREATE TABLE {name} (id integer, {create})")
+    try:
+        for pair in sorted(pairs, key=lambda pair: pair[0] != "postgres"):
+            source, target = pair
+            hops[pair] = hop(
+                found[source],
+                sources[source],
+                found[target],
+                f"{name}_{source}_{target}",
+                without=without,
+            )
+            if source == "postgres" != target:
+                sources[target] = hops[pair].plan.target
+                if target == "files":
+                    # a folder has columns when a file is in it
+                    hops[pair].move(KeyRange("integer", null=True))
+        yield hops
+    finally:
+        for one in hops.values():
+            one.target.drop(one.plan.target)
+        postgres.drop(sources["postgres"])
