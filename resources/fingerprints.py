@@ -73,9 +73,7 @@ def fingerprints(
     own = _system(endpoint.system)
     sending = own.as_source()
     if method == "content" and sending.own_key is not None:
-        return {
-            one.name: sending.fingerprint(endpoint, plan.source, one, plan.where) for one in ranges
-        }
+        return sending.fingerprints(endpoint, plan.source, ranges, plan.where)
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
     table, system = plan.source, endpoint.system

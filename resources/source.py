@@ -55,7 +55,7 @@ class Source:
 
     own_key: str | None = None
     """The key that tables have by themselves: the name of the file that a row is of. Each file is a
-    range then; None where a declared column is cut into ranges."""
+    range then, or some; None where a declared column is cut into ranges."""
 
     place: Place | None = None
     """Where a row is stored, for tables that have no key; None where rows have no place."""
@@ -123,23 +123,43 @@ class Source:
         """
         return numbered_quantiles(endpoint, table, column, kind, where)
 
-    def own_ranges(self, endpoint: Endpoint, table: TableRef) -> Sequence[KeyRange]:
+    def own_ranges(
+        self,
+        endpoint: Endpoint,
+        table: TableRef,
+        known: Sequence[KeyRange] = (),
+        rows: int | None = None,
+    ) -> Sequence[KeyRange]:
         """The ranges that there are by themselves, with an `own_key`, in the order of their names.
+
+        Args:
+            endpoint: where the table is.
+            table: the table.
+            known: those of before; a file that cannot be read now keeps its own.
+            rows: of a range, where files are cut; one takes more only if it cannot be cut there.
 
         Raises:
             InputError: there are none, or they cannot be told apart.
         """
         raise NotImplementedError
 
-    def fingerprint(
-        self, endpoint: Endpoint, table: TableRef, key_range: KeyRange, where: str | None
-    ) -> SourceFingerprint:
-        """Of the contents of a range, with an `own_key`; what cannot be read is told by it, too.
+    def require_cuttable(self, table: TableRef) -> None:
+        """Refuse a table, with an `own_key`, whose files cannot be cut by rows.
+
+        Raises:
+            InputError: says why.
+        """
+        raise InputError(f"are not declared of {table}: each file is a range")
+
+    def fingerprints(
+        self, endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], where: str | None
+    ) -> dict[str, SourceFingerprint]:
+        """Of the contents of ranges, by name, with an `own_key`; what cannot be read is told, too.
 
         Args:
             endpoint: where the table is.
             table: the table.
-            key_range: one of `own_ranges`, or what was one.
+            ranges: some of `own_ranges`, or what was one.
             where: the row filter.
         """
         raise NotImplementedError

@@ -95,7 +95,8 @@ class Transfer(Section):
     one that meets it no more leaves the target with the next run of its range. A view as `source`
     goes further: it may join and compute."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
-    """How the table is cut into key ranges, the unit of work, retry, proof and commit."""
+    """How the table is cut into key ranges, the unit of work, retry, proof and commit. Of Parquet
+    files `rows` alone, by whole row groups; without it each file is a range."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
     """Integer, date, timestamp, uuid or text column that the ranges are cut by; of a composite
     primary key the first. Of files, and with `ranges: {by: ctid}`, none."""
@@ -209,9 +210,14 @@ class Transfer(Section):
     @field_validator("ranges")
     @classmethod
     def check_ranges(cls, value: RangesSpec, info: ValidationInfo) -> RangesSpec:
-        if _own_key(info) is not None:
-            raise ValueError("are not declared of files: each file is a range")
         source = info.data.get("source")
+        if source is not None and _own_key(info) is not None:
+            try:
+                system(source.system).as_source().require_cuttable(source)
+            except InputError as error:
+                raise ValueError(str(error)) from None
+            if value.rows is None or value.bounds is not None:
+                raise ValueError("of files are cut by rows alone; else each file is a range")
         if value.by is not None and source is not None:
             places = [one for one in systems() if one.source and one.source.place]
             if source.system not in [one.name for one in places]:
@@ -295,7 +301,8 @@ class Transfer(Section):
     def check_in_flight(cls, value: Any, info: ValidationInfo) -> Any:
         if info.data.get("reconcile") != "in_flight":
             return value
-        if value == "content":
+        # that of files is a hash of their bytes
+        if value == "content" and _own_key(info) is None:
             raise ValueError(
                 "content reads and digests all rows of the source, so that 'reconcile: checksum' "
                 "costs no more; with in_flight declare row_version, {watermark: column}, "
@@ -383,6 +390,12 @@ class Transfer(Section):
     def placed(self) -> bool:
         """Whether the ranges are cut by where rows are stored, of a table without a key."""
         return self.ranges.by is not None
+
+    @property
+    def rows_of_stretch(self) -> int | None:
+        """At most how many rows a range of a file has; None: each file is one."""
+        own = system(self.source.system).as_source().own_key
+        return self.ranges.rows if own and "ranges" in self.model_fields_set else None
 
     @property
     def partitions_name(self) -> str:

@@ -9,6 +9,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,9 @@ def _explained(detail: Any) -> Iterator[tuple[Location, str]]:
         for inside, message in reason.found:
             yield (*location, *inside), _named((*location, *inside), message)
     elif detail["type"] == "extra_forbidden":
-        yield location, f"unknown key {_dotted(location)}"
+        like = get_close_matches(str(location[0]), Transfer.model_fields, n=1)
+        hint = f": did you mean {like[0]}?" if like and len(location) == 1 else ""
+        yield location, f"unknown key {_dotted(location)}{hint}"
     else:
         message = detail["msg"].removeprefix("Value error, ")
         given = detail["input"]

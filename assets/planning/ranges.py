@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import pairwise
 from statistics import median_low
 from typing import Any
@@ -12,7 +14,7 @@ from assets.planning.boundaries import MAX_RANGES, CutRules, first_cuts, growth_
 from assets.planning.text_boundaries import first_text_cuts, growth_text_cuts
 from resources.errors import InputError
 from resources.keys.kind import from_number, key_kind, to_bound, to_number
-from resources.keys.range import Bound, KeyKind, KeyRange
+from resources.keys.range import NULL_NAME, Bound, KeyKind, KeyRange
 from resources.keys.statistics import KeyStatistics
 
 __all__ = ["MAX_RANGES", "RangeGrowth", "extend_ranges", "key_kind", "plan_ranges", "top_bound"]
@@ -127,10 +129,12 @@ def own_growth(
         delete: what is not there any more goes from the targets, too.
     """
     names, known = {one.name for one in found}, {one.name for one in existing}
-    gone = tuple(one for one in existing if one.name not in names)
+    files = {one.lower for one in found}
+    gone = tuple(one for one in existing if one.lower not in files)
     return RangeGrowth(
         keep=tuple(one for one in existing if one.name in names),
-        retire=(),
+        # of a file that is cut otherwise now
+        retire=tuple(one for one in existing if one.lower in files and one.name not in names),
         add=tuple(one for one in found if one.name not in known),
         gone=() if delete else gone,
         remove=gone if delete else (),
@@ -173,12 +177,26 @@ def block_growth(
     return RangeGrowth(keep, (top,), tuple(_between([top.lower, *steps, None], top)))
 
 
+def find_ranges(text: str, ranges: Mapping[str, KeyRange]) -> list[str]:
+    """The names of the ranges that a user means: one, or all of a file that is cut.
+
+    Args:
+        text: as of `find_range`.
+        ranges: all ranges of a table, by name.
+    """
+    one = find_range(text, ranges)
+    if one is None or one == text or ranges[one].kind != "file":
+        return [] if one is None else [one]
+    return [name for name, key_range in ranges.items() if key_range.lower == ranges[one].lower]
+
+
 def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
     """The name of the range that a user means, or None.
 
     Args:
         text: a name; or bounds as in `1..250001`, without the padding or marks of a name; or one
             key, which stands for the range that holds it. Digits may be grouped by `_` or `,`.
+            The bound that an open range has not may be any that is beyond its other one.
         ranges: all ranges of a table, by name.
     """
     if text in ranges or not ranges:
@@ -190,17 +208,57 @@ def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
             return plain[text.replace(" .. ", "..")]
     if kind in ("text", "file"):
         return next((name for name, one in ranges.items() if one.contains(text)), None)
-    written = text.rpartition(":")[2].replace(",", "") if kind == "integer" else text
-    lower, dots, upper = written.partition("..")
+    text = text.strip()
+    if text in ranges or text.lower() == NULL_NAME:
+        return next((name for name in ranges if name in (text, text.lower())), None)
     try:
-        bounds = [to_bound(part, kind) if part else None for part in (lower, upper)]
+        meant = _meant(text, kind)
     except InputError:
         return None
-    for name, key_range in ranges.items():
-        same = [key_range.lower, key_range.upper] == bounds if dots else False
-        if not key_range.null and (same or (not dots and key_range.contains(bounds[0]))):
-            return name
-    return None
+    held = {name: one for name, one in ranges.items() if not one.null}
+    if not isinstance(meant, KeyRange):
+        return next((name for name, one in held.items() if one.contains(meant)), None)
+    bounds = (meant.lower, meant.upper)
+    same = next((name for name, one in held.items() if (one.lower, one.upper) == bounds), None)
+    return same or next((name for name, one in held.items() if _means_open(meant, one)), None)
+
+
+def like_range(text: str, ranges: Mapping[str, KeyRange]) -> list[str]:
+    """The names of the ranges that somebody may have meant who typed what `find_range` rejects.
+
+    Args:
+        text: bounds that are those of no range, for which it is the ranges that hold keys between
+            them; or a name that is nearly one.
+        ranges: all ranges of a table, by name.
+    """
+    kinds = {one.kind for one in ranges.values()}
+    for kind in kinds - {"text", "file"}:
+        with suppress(InputError):
+            meant = _meant(text.strip(), kind)
+            if isinstance(meant, KeyRange):
+                return [name for name, one in ranges.items() if meant.overlaps(one)]
+    return get_close_matches(text, ranges, cutoff=0.5)
+
+
+def _meant(text: str, kind: KeyKind) -> KeyRange | Bound:
+    """The bounds that somebody has typed, or the key.
+
+    Raises:
+        InputError: it is neither, of this kind of keys.
+    """
+    written = text.rpartition(":")[2].replace(",", "") if kind == "integer" else text
+    lower, dots, upper = (part.strip() for part in written.partition(".."))
+    if not dots:
+        return to_bound(lower, kind)
+    bounds = [to_bound(part, kind) if part else None for part in (lower, upper)]
+    return KeyRange(kind, bounds[0], bounds[1])
+
+
+def _means_open(meant: KeyRange, found: KeyRange) -> bool:
+    """Whether the bounds are those of an open range, with one for its open end."""
+    below = found.lower is None and meant.upper == found.upper and found.contains(meant.lower)
+    above = found.upper is None and meant.lower == found.lower and found.contains(meant.upper)
+    return below or above
 
 
 def _shown(bound: Bound | None) -> str:

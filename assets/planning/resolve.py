@@ -23,12 +23,14 @@ from resources.digest.fields import all_fields, with_columns
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
 from resources.errors import InputError, StatementFailed
+from resources.keys.range import ROW
 from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
 from resources.tables import Column, TableRef
 from resources.target import Target, TargetOptions, written_to
 from resources.types.conversions import source_export
 from resources.types.export import Refusal
+from resources.types.kinds import Integer
 from resources.types.planner import ColumnOverride, plan_copy
 
 ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
@@ -183,6 +185,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         plan = _plan_hop(
             transfer, number, source, columns, key, without, servers, existing=existing
         )
+        if transfer.rows_of_stretch:
+            _require_rows_numbered(plan)
         options = TargetOptions(
             mode=transfer.write,
             engine=spec.engine,
@@ -348,6 +352,17 @@ def _plan_hop(
     if number == 1:
         plan = replace(plan, where=transfer.where)
     return _with_figures(transfer, plan) if transfer.figures else plan
+
+
+def _require_rows_numbered(plan: CopyPlan) -> None:
+    """Refuse a hop that does not copy what tells the ranges of a file apart."""
+    types = system(plan.target.system).types
+    there = [one.target for one in plan.columns if one.source.name == one.target.name == ROW]
+    if not there or not isinstance(types.read(there[0].type).kind, Integer):
+        raise InputError(
+            f"{plan.target}: 'ranges' of files are found by the column {ROW!r}, which has to be "
+            "there as an integer of that name"
+        )
 
 
 def _require_filter(transfer: Transfer, servers: Servers) -> None:

@@ -16,15 +16,16 @@ from assets.planning.ranges import (
     block_growth,
     extend_ranges,
     own_growth,
+    plan_ranges,
     top_bound,
 )
 from assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
-from resources.errors import TableMissing
+from resources.errors import InputError, TableMissing
 from resources.fingerprint import SourceFingerprint
 from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
-from resources.keys.statistics import key_statistics
+from resources.keys.statistics import KeyStatistics, key_statistics
 from resources.registry import system
 
 
@@ -149,7 +150,8 @@ def present_ranges(
     if sending.own_key is None:
         return known
     found = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
-    return own_growth(known, found, delete=False).keep
+    files = {one.lower for one in found}
+    return tuple(one for one in known if one.lower in files)
 
 
 def _with_ranges(transfer: Transfer, hops: tuple[Hop, ...], growth: RangeGrowth) -> TransferPlan:
@@ -165,7 +167,7 @@ def _growth(
     source = servers.endpoint(transfer.source)
     sending = system(transfer.source.system).as_source()
     if sending.own_key is not None:
-        found = sending.own_ranges(source, transfer.source)
+        found = sending.own_ranges(source, transfer.source, known, transfer.rows_of_stretch)
         growth = own_growth(known, found, delete=transfer.on_missing == "delete")
         limit(len(growth.keep) + len(growth.add))
         return growth
@@ -176,7 +178,22 @@ def _growth(
     above = top_bound(known) if known else None
     stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
     spec = transfer.ranges.model_dump(exclude_none=True)
-    return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
+    try:
+        return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
+    except InputError as error:
+        raise InputError(f"{transfer.transfer}: ranges: {error}") from None
+
+
+def require_cuts(transfer: Transfer, first: Hop) -> None:
+    """Refuse ranges that no key of such a kind can be cut into; nothing is asked of the source.
+
+    Raises:
+        InputError: says why.
+    """
+    kind, digits = key_kind(first.plan.key.source, transfer.source.system)
+    own = system(transfer.source.system).as_source().own_key is not None
+    if not own and not transfer.placed:
+        plan_ranges(KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits)
 
 
 def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance) -> None:

@@ -35,7 +35,7 @@ from pipelines.reporting.report import (
     RunEntry,
 )
 from resources.errors import InputError, TableferryError
-from resources.keys.range import KeyRange
+from resources.keys.range import ROW, KeyRange
 
 PACKAGES = (
     "tableferry",
@@ -242,7 +242,9 @@ def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
     if key_range.null:
         return f"{key} is NULL"
     if key_range.kind == "file":
-        return f"{key} = {key_range.lower}"
+        first, past = key_range.rows or (None, None)
+        stretch = f", {first} ≤ {ROW}" if first else ""
+        return f"{key} = {key_range.lower}{stretch}{f' < {past}' if past else ''}"
     lower = "" if key_range.lower is None else f"{key_range.lower} ≤ "
     upper = "" if key_range.upper is None else f" < {key_range.upper}"
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from resources.errors import StatementFailed
 from resources.refusals import refused_in_query
+
+_ERRNO = re.compile(r"\A\[Errno \d+\] ")
+"""What Python puts before the system's words."""
 
 
 @contextmanager
@@ -28,7 +32,7 @@ def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if failures:
             raise failures[0] from None
-        text = str(error)
+        text = _ERRNO.sub("", str(error))
         refused = refused_in_query(text)
         if refused is not None:
             raise refused from None

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import PurePosixPath
@@ -19,7 +19,8 @@ from typing import IO, Any, Literal, TypeVar, cast
 
 from resources.errors import InputError, TableferryError, TableMissing
 from resources.files.store import Store
-from resources.files.types import FILE, LONGEST_NAME, ROW
+from resources.files.types import FILE, LONGEST_NAME
+from resources.keys.range import ROW
 from resources.tables import TableRef
 
 Format = Literal["parquet", "csv", "ndjson"]
@@ -74,6 +75,11 @@ class File:
                 f"{self.path}: files should be {known}, those of text also with .gz or .zst"
             )
         return found
+
+    def now(self) -> File:
+        """The same as it is now. Raises `FileNotFoundError`, and what its store does."""
+        size, version = self.store.version(self.path)
+        return replace(self, size=size, version=version)
 
     def open(self) -> IO[bytes]:
         """Its bytes, as they lie there."""

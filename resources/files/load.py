@@ -22,8 +22,8 @@ from resources.files.resource import FilesResource
 from resources.files.types import read
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
-from resources.tables import TableRef, staging_name, staging_prefix
-from resources.target import MOST_REJECTED, REJECTED, LoadReceipt, require_staged
+from resources.tables import TableRef, staging_prefix
+from resources.target import LoadReceipt, make_room, rejected_of, require_staged
 from resources.types.kinds import Uuid
 
 ROW_GROUP_BYTES = 64 << 20
@@ -43,6 +43,7 @@ class FileLoad:
     _sent: int = field(default=0, init=False)
     _audited: int | None = field(default=None, init=False)
     _inode: int | None = field(default=None, init=False)
+    _shown: int | None = field(default=None, init=False)
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -89,12 +90,11 @@ class FileLoad:
 
     def keep_rejected(self) -> TableRef:
         """Rename the staged file, so that the attempt's end does not remove it."""
-        prefix, kept = staging_prefix(self.plan.target), rejected(self.plan.target, self.key_range)
-        ending = f"{REJECTED}{SUFFIX}"
+        target, kept = self.plan.target, rejected(self.plan.target, self.key_range)
         with translated():
-            others = [name for name in self.folder.staged(prefix) if name.endswith(ending)]
-            for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
-                (self.folder.staging / name).unlink(missing_ok=True)
+            names = self.folder.staged(staging_prefix(target))
+            for name in make_room(target, (one.removesuffix(SUFFIX) for one in names)):
+                (self.folder.staging / f"{name}{SUFFIX}").unlink(missing_ok=True)
             os.replace(self.staged, self.folder.staging / kept.name)
         return kept
 
@@ -119,7 +119,12 @@ class FileLoad:
                 f"{self.plan.target} range {self.key_range.name}: {self._audited} rows were "
                 f"audited, but {path} shows {shown}"
             )
+        self._shown = shown
         return shown
+
+    def shown_rows(self) -> int | None:
+        """See `RangeLoad.shown_rows`."""
+        return self._shown
 
     @property
     def _staged(self) -> TableRef:
@@ -133,8 +138,7 @@ def staged_table(target: TableRef, name: str) -> TableRef:
 
 def rejected(target: TableRef, key_range: KeyRange) -> TableRef:
     """Where the rows of a range are kept that failed their audit."""
-    name = f"{staging_name(target, key_range.name)}{REJECTED}{SUFFIX}"
-    return staged_table(target, name)
+    return staged_table(target, rejected_of(target, key_range.name).name + SUFFIX)
 
 
 def count(resource: FilesResource, table: TableRef, where: str = "true") -> int:

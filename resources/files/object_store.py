@@ -70,7 +70,7 @@ class ObjectStore:
     scheme: str
     bucket: str
     prefix: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     by_contents = True
 
@@ -130,6 +130,8 @@ class ObjectStore:
     def version(self, path: str) -> tuple[int, str]:
         try:
             return _size_and_version(self._filesystem.info(path))
+        except FileNotFoundError:
+            raise FileNotFoundError("it is there no more") from None
         except Exception as error:
             raise _failed(path, error) from None
 

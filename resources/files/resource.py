@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from resources.connection import ConnectionSettings, ServerResource
 from resources.dialects import qualified, quote, string_literal
@@ -28,7 +30,8 @@ from resources.files.folder import (
 from resources.files.object_store import ObjectStore, store_at
 from resources.files.reading import objects, parquet, reading
 from resources.files.store import Folder
-from resources.files.types import FILE, FILE_TYPE, ROW, WIDTH, inferred, shape, united
+from resources.files.types import FILE, FILE_TYPE, WIDTH, inferred, shape, united
+from resources.keys.range import ROW
 from resources.retry import is_transient
 from resources.tables import Column, TableRef
 
@@ -37,6 +40,10 @@ if TYPE_CHECKING:  # it takes a tenth of a second to import
 
 _SELECTED = re.compile(rf"{OF_FILE}\(\"{FILE}\", '((?:[^']|'')*)'\)")
 _NAME = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+
+_listed: dict[tuple[Folder | ObjectStore, TableRef], list[File]] = {}
+"""The files of a table when they were last listed."""
+_lock = threading.Lock()
 
 Names = dict[str, str]
 """The columns of a file: name -> type in the file."""
@@ -55,6 +62,16 @@ class FilesResource(ServerResource):
     def addressed(self) -> bool:
         """A folder may be given by the table alone."""
         return True
+
+    def elsewhere(self, table: TableRef) -> str | None:
+        """A relative folder without a URL: the working directory differs between processes."""
+        if self._secret("url") or Path(table.schema).is_absolute():
+            return None
+        folder = self.root / ("" if table.schema == "." else table.schema)
+        return (
+            f"{table} is {folder}, below the working directory of this process; "
+            "TABLEFERRY_FILES_URL=file:///folder says for all where folders begin"
+        )
 
     def settings(self) -> ConnectionSettings:
         """Where relative folders begin: the host has the bucket, and the database is the path.
@@ -101,7 +118,29 @@ class FilesResource(ServerResource):
 
     def files(self, table: TableRef) -> list[File]:
         """The files of a table, by name. Raises as `folder.matching`."""
-        return matching(self.store, table)
+        store = self.store
+        found = matching(store, table)
+        with _lock:
+            _listed[store, table] = found
+        return found
+
+    def files_now(self, table: TableRef, names: Collection[str]) -> list[File]:
+        """The files of a table as they were last listed, but some as they are now.
+
+        A store takes a request per folder, and one for every thousand objects, to list them.
+
+        Args:
+            table: the files.
+            names: those that matter; if one was not among them, or is gone, all are listed anew.
+        """
+        with _lock:
+            files = _listed.get((self.store, table), [])
+        if not {one.name for one in files}.issuperset(names):
+            return self.files(table)
+        try:
+            return [one.now() if one.name in names else one for one in files]
+        except FileNotFoundError:
+            return self.files(table)
 
     def columns(self, table: TableRef) -> list[Column]:
         """The columns of all files together, by name, and those with the file's name and row.
@@ -136,13 +175,14 @@ class FilesResource(ServerResource):
             found.append(Column(name, common))
         return found
 
-    def declared_rows(self, file: File) -> int:
-        """The rows of a Parquet file as its footer has them; the view's would read a column."""
+    def row_groups(self, file: File) -> list[int]:
+        """The rows of each row group of a Parquet file, as its footer has them.
+
+        Raises:
+            FileUnreadable: it is not whole.
+        """
         self._names(file)
-        with self._database() as database:
-            row = database.execute(f"SELECT count(*) FROM {parquet(file)}").fetchone()
-        assert row is not None
-        return int(row[0])
+        return remembered(file, "row groups", partial(_row_groups, file))
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of a small result."""
@@ -205,7 +245,7 @@ class FilesResource(ServerResource):
             if len(parts) != 2:
                 continue
             table = TableRef("files", parts[0], parts[1])
-            files = self.files(table)
+            files = self.files_now(table, selected) if selected else self.files(table)
             wanted = [one for one in files if not selected or one.name in selected]
             if len(selected) == 1 and len(wanted) == 1:
                 self._names(wanted[0])
@@ -321,6 +361,17 @@ class FilesResource(ServerResource):
             row = database.execute(f"SELECT {selected} FROM {reading(file, names)}").fetchone()
         assert row is not None
         return row
+
+
+def _row_groups(file: File) -> list[int]:
+    try:
+        with file.store.open(file.path, scattered=True) as stream:
+            footer = pq.read_metadata(stream)
+    except TableferryError as error:
+        raise _of(file, error) from None
+    except (pa.ArrowException, OSError) as error:
+        raise file.unreadable(error) from None
+    return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
 
 
 def _of(file: File, error: TableferryError) -> TableferryError:

@@ -1,15 +1,17 @@
-"""How rows leave files: each file is a range."""
+"""How rows leave files: each file is a range, or each stretch of its row groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
 from typing import cast
 
 from resources.connections import connection_url
 from resources.dialects import filtered, predicate, qualified, string_literal
 from resources.endpoint import Endpoint
 from resources.errors import InputError, TableferryError
-from resources.files.folder import content_hash
+from resources.files.folder import COMPRESSIONS, FORMATS, File, FileUnreadable, content_hash
 from resources.files.object_store import store_at
 from resources.files.resource import FilesResource
 from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, from_text, read, text_type
@@ -34,17 +36,58 @@ class FilesSource(Source):
         """An object store needs a package that not everybody installs."""
         store_at(connection_url(table.connection))
 
-    def own_ranges(self, endpoint: Endpoint, table: TableRef) -> Sequence[KeyRange]:
-        """One per file."""
-        files = cast(FilesResource, endpoint).files(table)
-        return [KeyRange("file", file.name) for file in files]
-
-    def fingerprint(
-        self, endpoint: Endpoint, table: TableRef, key_range: KeyRange, where: str | None
-    ) -> SourceFingerprint:
-        """A file's hash and rows."""
+    def own_ranges(
+        self,
+        endpoint: Endpoint,
+        table: TableRef,
+        known: Sequence[KeyRange] = (),
+        rows: int | None = None,
+    ) -> Sequence[KeyRange]:
+        """One per file; where files are cut, one per stretch of whole row groups of Parquet."""
         resource = cast(FilesResource, endpoint)
-        file = next((one for one in resource.files(table) if one.name == key_range.lower), None)
+        found: list[KeyRange] = []
+        for file in resource.files(table):
+            if rows is None or file.format != "parquet":
+                found.append(KeyRange("file", file.name))
+                continue
+            try:
+                found += stretches(file.name, resource.row_groups(file), rows)
+            except FileUnreadable:
+                before = [one for one in known if one.lower == file.name]
+                found += before or [KeyRange("file", file.name)]
+        return found
+
+    def require_cuttable(self, table: TableRef) -> None:
+        """Parquet has row groups; in a text nobody knows where a row begins."""
+        name = PurePosixPath(table.name)
+        name = name.with_suffix("") if name.suffix.lower() in COMPRESSIONS else name
+        if FORMATS.get(name.suffix.lower(), "parquet") != "parquet":
+            raise InputError(
+                f"are for Parquet files alone, which have row groups: each file of {table} is a "
+                "range"
+            )
+
+    def fingerprints(
+        self, endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], where: str | None
+    ) -> dict[str, SourceFingerprint]:
+        """The hash of each one's file, and its rows; the folder is listed at most once."""
+        resource = cast(FilesResource, endpoint)
+        names = [str(one.lower) for one in ranges]
+        files = resource.files(table) if len(names) > 1 else resource.files_now(table, names)
+        there = {one.name: one for one in files}
+        return {
+            one.name: self._fingerprint(resource, table, there.get(str(one.lower)), one, where)
+            for one in ranges
+        }
+
+    def _fingerprint(
+        self,
+        resource: FilesResource,
+        table: TableRef,
+        file: File | None,
+        key_range: KeyRange,
+        where: str | None,
+    ) -> SourceFingerprint:
         if file is None:
             gone = f"{table}: there is no file {key_range.lower} any more"
             return SourceFingerprint(0, "file:gone", refused=gone)
@@ -52,7 +95,7 @@ class FilesSource(Source):
         try:
             hashed = content_hash(file)
             if file.format == "parquet" and where is None:
-                rows = resource.declared_rows(file)
+                rows = _within(sum(resource.row_groups(file)), key_range)
             else:
                 sql = f"SELECT count(*) FROM {qualified(table)} WHERE {condition}"
                 rows = int(resource.query(sql)[0][0])
@@ -61,7 +104,8 @@ class FilesSource(Source):
                 raise
             why = str(error) if file.path in str(error) else str(file.unreadable(error))
             return SourceFingerprint(0, f"file:{file.size}:{file.version}", refused=why)
-        return SourceFingerprint(rows, f"file:{rows}:{hashed}")
+        place = ":".join(f"{one}" for one in key_range.rows or ())
+        return SourceFingerprint(rows, ":".join(filter(None, ("file", place, f"{rows}", hashed))))
 
     def declared(self, column: Column, type_: str) -> Column:
         """Texts are read as what is declared; other files declare their types themselves."""
@@ -95,3 +139,31 @@ class FilesSource(Source):
         place += f"left(CAST({where.value} AS VARCHAR), {SHOWN}), {why})"
         message = f"error('{MARK}' || CAST({place} AS VARCHAR))"
         return f"CASE WHEN {condition} THEN {message} ELSE {expression} END"
+
+
+def stretches(name: str, groups: Sequence[int], rows: int) -> Iterator[KeyRange]:
+    """The ranges of a Parquet file, which begin and end with row groups; the last one is open, so
+    that they hold whatever rows a target has of the file.
+
+    Args:
+        name: the file's.
+        groups: the rows of each row group.
+        rows: at most of a range, but for a row group that has more.
+    """
+    cuts, at = [1], 1
+    for group in groups:
+        if cuts[-1] < at and group and at + group - cuts[-1] > rows:
+            cuts.append(at)
+        at += group
+    if len(cuts) == 1:
+        yield KeyRange("file", name)
+        return
+    for first, past in pairwise([*cuts, None]):
+        assert first is not None
+        yield KeyRange("file", name, rows=(first, past))
+
+
+def _within(total: int, key_range: KeyRange) -> int:
+    """How many of a file's rows are in a range of it."""
+    first, past = key_range.rows or (1, None)
+    return max(0, min(total, total if past is None else past - 1) - first + 1)

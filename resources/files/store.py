@@ -64,7 +64,7 @@ class Store(Protocol):
         """The bytes of a file; scattered, if a few stretches of it are read rather than all."""
 
     def version(self, path: str) -> tuple[int, str]:
-        """A file's size and version as they are now."""
+        """A file's size and version as they are now. Raises `FileNotFoundError`, if it is gone."""
 
     def settled(self, version: str) -> bool:
         """Whether what was learned of a file stays true for as long as its version does."""
@@ -88,7 +88,7 @@ class Folder:
     def reached(self) -> str:
         if not self.root.is_dir():
             raise ConnectionFailed(f"cannot connect to files: there is no folder {self.root}")
-        return "this machine"
+        return f"below {self.root}"
 
     def found(self, table: TableRef) -> Iterator[Found]:
         pattern = self.root / table.schema / table.name

@@ -15,11 +15,11 @@ from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, ra
 from resources.files.load import FileLoad, published_rows, rejected
 from resources.files.object_store import KINDS
 from resources.files.resource import FilesResource
-from resources.files.types import FILE, ROW
-from resources.keys.range import KeyRange
+from resources.files.types import FILE
+from resources.keys.range import ROW, KeyRange
 from resources.plan import CopyPlan
 from resources.tables import Column, TableRef, staging_name, staging_prefix
-from resources.target import ATTEMPT, REJECTED, Alive, TargetOptions, nobody_else
+from resources.target import ATTEMPT, Alive, TargetOptions, is_rejected, nobody_else
 from resources.types.planner import compatible
 
 
@@ -194,7 +194,7 @@ def _remove(folder: ExportFolder, lock: str, *, rejected: bool = True) -> list[s
     found = [
         name
         for name in folder.staged(f"{lock}_")
-        if rejected or not name.endswith(f"{REJECTED}{SUFFIX}")
+        if rejected or not is_rejected(folder.table, name.removesuffix(SUFFIX))
     ]
     for name in found:
         os.unlink(folder.staging / name)

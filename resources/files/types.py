@@ -33,9 +33,8 @@ from resources.types.kinds import (
 from resources.types.slot import Slot
 from resources.types.type_map import ColumnType, TypeMap
 
-FILE, ROW = "_file", "_row"
-"""The columns that every table of files has: the file's name below the folder, and the number of
-the row in it, from 1."""
+FILE = "_file"
+"""The column that every table of files has, besides `ROW`: the file's name below the folder."""
 
 FILE_TYPE = "FILE"
 LONGEST_NAME = 400

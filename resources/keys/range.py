@@ -13,8 +13,8 @@ from resources.errors import InputError
 from resources.keys import text as texts
 
 KeyKind = Literal["integer", "date", "timestamp", "uuid", "text", "file"]
-"""`text`: in the order of UTF-8 bytes, see `keys.text`. `file`: a range is one file of a folder,
-and its key the file's name."""
+"""`text`: in the order of UTF-8 bytes, see `keys.text`. `file`: a range is one file of a folder, or
+a stretch of its rows, and its key the file's name."""
 Bound = int | dt.date | dt.datetime | uuid.UUID | str
 
 NULL_NAME = "null"
@@ -26,6 +26,12 @@ PADDED = 10
 WIDTHS = (3, 5, 10, 19, 20)
 """Digits of the integer types."""
 
+ROW = "_row"
+"""The column that has the number of a row in its file, from 1, by which files are cut."""
+
+_STRETCH = re.compile(r"#(\d{10,})\.\.(\d{10,})?$")
+"""Behind the name of a file, the stretch of its rows."""
+
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f%]|\.\.\.")
 """What a file's name has percent-encoded in a partition key: Dagster keeps `...` to itself."""
 
@@ -36,7 +42,7 @@ _MARK = re.compile(r"(e\d\d|-([a-z]\d+)?):")
 class KeyRange:
     """The rows with `lower <= key < upper`; a missing bound is open; `null` means `key IS NULL`.
 
-    Of the kind `file`, the rows whose key is `lower`.
+    Of the kind `file`, the rows whose key is `lower`, and whose number is in `rows`, if there is.
 
     Timestamps are naive and mean UTC. `digits` is the decimal digits of the largest integer that
     the column's type holds.
@@ -50,6 +56,9 @@ class KeyRange:
     full_width: bool = False
     """Named as by the first releases: integers padded to all `digits`, negative ones as ten's
     complement. Ranges that are recorded so keep their names; see `docs/concepts.md`."""
+    rows: tuple[int, int | None] | None = None
+    """Of a file that is cut, the first `ROW`, and the one behind the last; the last stretch of a
+    file is open."""
 
     @property
     def name(self) -> str:
@@ -59,13 +68,14 @@ class KeyRange:
         would put elsewhere has a mark up to a colon, which only keeps the order: the power of ten
         of longer numbers, as in `e12:1700000000000..1700086400000`, and the nines' complement of
         negative ones, after a letter that comes earlier the more digits there are, as in
-        `-w499:-500..-250`. Texts are as in `AB .. AC`, see `keys.text.name`, and others as ISO 8601
-        and RFC 4122 write them: `2024-01-01..`.
+        `-w499:-500..-250`. Texts are as in `AB .. AC`, see `keys.text.name`, and others as ISO
+        8601 and RFC 4122 write them: `2024-01-01..`. A file's is its own name, behind which the
+        rows of a stretch stand: `#0000000001..0005000001`.
         """
         if self.null:
             return NULL_NAME
         if self.kind == "file":
-            return _ESCAPED.sub(_percent, str(self.lower))
+            return self._file_name()
         if self.kind == "text":
             return texts.name(_text(self.lower), _text(self.upper))
         if self.kind == "integer":
@@ -82,7 +92,12 @@ class KeyRange:
         if name == NULL_NAME:
             return cls(kind, null=True, digits=digits)
         if kind == "file":
-            return cls(kind, unquote(name))
+            stretch = _STRETCH.search(name)
+            if stretch is None:
+                return cls(kind, unquote(name))
+            first, past = stretch.groups()
+            rows = (int(first), int(past) if past else None)
+            return cls(kind, unquote(name[: stretch.start()]), rows=rows)
         try:
             if kind == "text":
                 found = cls(kind, *texts.bounds(name), digits=digits)
@@ -113,6 +128,15 @@ class KeyRange:
             self.upper is None or key < self.upper  # type: ignore[operator]
         )
 
+    def overlaps(self, other: KeyRange) -> bool:
+        """Whether a key may fall into both."""
+        if self.null or other.null:
+            return self.null and other.null
+        return all(
+            one.lower is None or two.upper is None or one.lower < two.upper  # type: ignore[operator]
+            for one, two in ((self, other), (other, self))
+        )
+
     @classmethod
     def _marked(cls, name: str, digits: int) -> KeyRange:
         mark = _MARK.match(name)
@@ -131,6 +155,13 @@ class KeyRange:
         if mark:
             return f"{mark}:{_text(lower)}..{_text(upper)}"
         return "..".join("" if one is None else f"{one:0{width}d}" for one in (lower, upper))
+
+    def _file_name(self) -> str:
+        name = _ESCAPED.sub(_percent, str(self.lower))
+        if self.rows is None:
+            return _STRETCH.sub(lambda found: f"%23{found[0][1:]}", name)
+        first, past = self.rows
+        return f"{name}#{first:010d}..{'' if past is None else f'{past:010d}'}"
 
     def _full_width_name(self) -> str:
         lower, upper = (_complement(bound, self.digits) for bound in (self.lower, self.upper))

@@ -19,6 +19,7 @@ from assets.planning.ranges import (
     extend_ranges,
     find_range,
     key_kind,
+    like_range,
     plan_ranges,
     top_bound,
 )
@@ -208,8 +209,15 @@ def test_names_stay_when_the_column_is_widened() -> None:
         ("e12:1700000000000..", "e12:1700000000000.."),
         ("0", "..0000000001"),
         ("-5", "..0000000001"),
+        ("0..1", "..0000000001"),
+        ("-9 .. 1", "..0000000001"),
+        ("1700000000000..1800000000000", "e12:1700000000000.."),
+        (" 0000000001..0000250001 ", "0000000001..0000250001"),
         ("null", "null"),
+        ("NULL", "null"),
         ("1..250002", None),
+        ("1..1", None),
+        ("1700000000000..5", None),
         ("one", None),
         ("", None),
     ],
@@ -219,6 +227,25 @@ def test_a_range_is_found_by_what_one_types(text: str, found: str | None) -> Non
     ranges = [KeyRange("integer", *pair, digits=19) for pair in pairwise(cuts)]
     ranges.append(KeyRange("integer", null=True, digits=19))
     assert find_range(text, {key_range.name: key_range for key_range in ranges}) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "like"),
+    [
+        ("1..250002", ["0000000001..0000250001", "0000250001..1700000000000"]),
+        ("..2", ["..0000000001", "0000000001..0000250001"]),
+        ("250,001 .. 250,002", ["0000250001..1700000000000"]),
+        ("0000000001-0000250001", ["0000000001..0000250001"]),
+        ("nulls", ["null"]),
+        ("?", []),
+    ],
+)
+def test_ranges_that_may_have_been_meant_are_named(text: str, like: list[str]) -> None:
+    cuts = [None, 1, 250_001, 1_700_000_000_000, None]
+    ranges = [KeyRange("integer", *pair, digits=19) for pair in pairwise(cuts)]
+    ranges.append(KeyRange("integer", null=True, digits=19))
+    found = like_range(text, {key_range.name: key_range for key_range in ranges})
+    assert found[: len(like)] == like and bool(found) is bool(like)
 
 
 @settings(max_examples=200)

@@ -108,7 +108,8 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_every_value_of_parquet_is_exact(ferry: Maker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["full_hash", "in_flight"])
+def test_every_value_of_parquet_is_exact(ferry: Maker, tmp_path: Path, level: str) -> None:
     table = pa.table({name: pa.array(values, type_) for name, (type_, values) in CORPUS.items()})
     ids = [uuid.UUID(int=one) for one in (0, 2**128 - 1, 1, 2)]
     table = table.append_column("number", pa.array([1, 2, 3, 4]))
@@ -116,7 +117,7 @@ def test_every_value_of_parquet_is_exact(ferry: Maker, tmp_path: Path) -> None:
         pa.field("uid", pa.uuid()), pa.array([one.bytes for one in ids], pa.uuid())
     )
     pq.write_table(table, tmp_path / "v.parquet")
-    one = declared(ferry, f"{tmp_path}/v.parquet", reconcile="full_hash")
+    one = declared(ferry, f"{tmp_path}/v.parquet", reconcile=level)
     view = one.run()
     assert view.good, view.errors
     names = [name for name in CORPUS if name not in ("blob", "clock", "wall", "instant", "items")]
@@ -359,6 +360,19 @@ def test_a_crash_in_the_middle_is_made_good(ferry: Maker, folder: Path, tmp_path
     view = reopened(one).run()
     assert view.good, view.errors
     assert held(one, "count(), uniqExact(id)") == [(300, 300)]
+
+
+def test_a_plan_names_the_folder_that_depends_on_the_process(
+    ferry: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet(tmp_path / "in" / "a.parquet", {"id": [1]})
+    monkeypatch.chdir(tmp_path)
+    one = declared(ferry, "in/*.parquet")
+    code, output = invoke("plan", one.table)
+    assert code == 0
+    assert f"note: files://in/*.parquet is {tmp_path}/in, below the working directory" in output
+    monkeypatch.setenv("TABLEFERRY_FILES_URL", f"file://{tmp_path}")
+    assert "working directory" not in invoke("plan", reopened(one).table)[1]
 
 
 def test_what_cannot_be_is_said(ferry: Maker, folder: Path) -> None:

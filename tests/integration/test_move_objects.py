@@ -20,14 +20,15 @@ from backports import zstd
 from moto.server import ThreadedMotoServer
 
 from pipelines.definitions import build
-from resources.dialects import qualified
+from resources.dialects import predicate, qualified
 from resources.errors import ConnectionFailed, StatementFailed
 from resources.files.object_store import store_at
 from resources.files.resource import FilesResource
+from resources.files.source import KEY, FilesSource
 from resources.retry import retrying
 from resources.tables import TableRef
 from tests.integration.conftest import Ferry, table_name
-from tests.integration.proxy import CutsAnswers
+from tests.integration.proxy import Counts, CutsAnswers
 from tests.integration.test_move_files import TO_CLICKHOUSE, held, invoke, reopened
 
 pytestmark = pytest.mark.integration
@@ -240,6 +241,45 @@ def test_an_object_that_changes_while_it_is_read(lake: Lake) -> None:
     with pytest.raises(StatementFailed, match=r"a\.parquet: ") as found:
         stream.read(4)
     assert found.value.transient
+
+
+def test_a_plan_lists_the_store_as_often_for_many_objects_as_for_few(
+    ferry: Maker, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Counts(lake.endpoint, b"list-type=2") as proxy:
+        url = f"s3://{lake.bucket}/in?endpoint_url={proxy.url}"
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_LAKE", url)
+        one = declared(ferry)
+        listed = []
+        for more in ((), range(6)):
+            for number in more:
+                lake.parquet(f"in/orders/{number}.parquet", {"id": [number], "name": ["more"]})
+            for command in ("plan", "run"):
+                before = proxy.requests
+                assert invoke(command, one.table)[0] == 0
+                listed.append(proxy.requests - before)
+    assert 0 < listed[0] == listed[2]
+    assert listed[3] < listed[1] + 3  # the target is there by now, and looked at
+    assert held(one, "count(), uniqExact(_file)") == [(306, 9)]
+
+
+def test_a_stretch_of_an_object_is_read_by_itself(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [os.urandom(500).hex() for _ in range(1000)]
+    lake.parquet("in/big.parquet", {"id": range(1000), "name": texts}, row_group_size=100)
+    table = TableRef.parse("lake://*.parquet")
+    with Counts(lake.endpoint, b"GET ") as proxy:
+        resource = FilesResource(url=f"s3://{lake.bucket}/in?endpoint_url={proxy.url}")
+        ranges = FilesSource().own_ranges(resource, table, rows=250)
+        assert [one.rows for one in ranges] == [(n, n + 200) for n in range(1, 801, 200)] + [
+            (801, None)
+        ]
+        before = proxy.answered
+        condition = predicate(KEY, ranges[1], "files")
+        sql = f"SELECT count(*), min(id), max(name) FROM {qualified(table)} WHERE {condition}"
+        assert resource.query(sql) == [(200, 200, max(texts[200:400]))]
+        assert 200_000 < proxy.answered - before < 500_000
 
 
 def test_the_guides_example(ferry: Maker, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

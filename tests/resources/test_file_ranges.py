@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from resources.dialects import predicate
 from resources.errors import InputError
 from resources.files.exports import covered, file_name, overlap, range_of
+from resources.files.source import stretches
 from resources.files.types import from_text, inferred, united
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number
@@ -125,3 +126,40 @@ def test_declared_types_are_read() -> None:
     assert from_text("varchar") == "VARCHAR FROM TEXT"
     with pytest.raises(InputError, match="'geometry' is no type that texts are read as"):
         from_text("geometry")
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 40))
+def test_stretches_are_whole_row_groups_that_cover_the_file(groups: list[int], most: int) -> None:
+    found = list(stretches("a.parquet", groups, most))
+    if found == [KeyRange("file", "a.parquet")]:
+        assert sum(groups) <= most or sum(1 for group in groups if group) <= 1
+        return
+    bounds = [one.rows for one in found if one.rows is not None]
+    starts = {sum(groups[:n]) + 1 for n in range(len(groups))}
+    assert bounds[0][0] == 1 and bounds[-1][1] is None
+    assert [past for _, past in bounds[:-1]] == [first for first, _ in bounds[1:]]
+    for first, past in bounds:
+        end = sum(groups) + 1 if past is None else past
+        assert first in starts and end > first
+        # no more than asked for, but for a single row group
+        within = [n for n, group in enumerate(groups) if group and sum(groups[:n]) + 1 >= first]
+        within = [n for n in within if sum(groups[: n + 1]) < end]
+        assert end - first <= most or len(within) == 1
+
+
+@pytest.mark.parametrize("name", ["a b..parquet", "50%.parquet", "x#1.parquet"])
+@pytest.mark.parametrize("rows", [(1, 5_000_001), (5_000_001, None), (1, 10**11)])
+def test_a_partition_key_leads_back_to_a_stretch(name: str, rows: tuple[int, int | None]) -> None:
+    stretch = KeyRange("file", name, rows=rows)
+    assert KeyRange.parse(stretch.name, "file") == stretch
+    alike = KeyRange("file", stretch.name)
+    assert KeyRange.parse(alike.name, "file") == alike and alike.name != stretch.name
+
+
+def test_rows_of_a_stretch_are_found_by_file_and_number() -> None:
+    first, last = stretches("a.parquet", [5, 5, 5], 10)
+    assert predicate(KEY, first, "clickhouse") == (
+        "`_file` = 'a.parquet' AND `_row` >= 1 AND `_row` < 11"
+    )
+    assert predicate(KEY, last, "postgres") == '"_file" = \'a.parquet\' AND "_row" >= 11'
+    assert first.name == "a.parquet#0000000001..0000000011"
