@@ -122,6 +122,10 @@ class RangeLoad(Protocol):
             TargetMoved: somebody else wrote to the range after the audit.
         """
 
+    def shown_rows(self) -> int | None:
+        """Rows of the range, by the key's value, that `finalise` saw in the table afterwards; None
+        if it did not look."""
+
     def keep_rejected(self) -> TableRef:
         """Leave the staging table to whoever inspects it, under a name that does not change.
 
@@ -265,6 +269,17 @@ def rejected_of(target: TableRef, range_name: str) -> TableRef:
 def is_rejected(target: TableRef, name: str) -> bool:
     """Whether a table holds rows of the target that failed their audit."""
     return name.startswith(staging_prefix(target)) and name.endswith(REJECTED)
+
+
+def make_room(target: TableRef, names: Iterable[str]) -> list[str]:
+    """Which of a target's staging tables have to go before another range's rows are kept.
+
+    Args:
+        target: the table.
+        names: of its staging tables, in the order in which they may go.
+    """
+    kept = [name for name in names if is_rejected(target, name)]
+    return kept[: max(0, len(kept) - MOST_REJECTED + 1)]
 
 
 def _length(name: str) -> int:

@@ -19,6 +19,7 @@ from assets.log.records import (
     VERSION,
     RangeRecord,
 )
+from assets.log.together import COMING, together
 from checks.verdict import Verdict
 
 
@@ -64,6 +65,30 @@ class Writer:
                 },
             )
         )
+
+    def settled(
+        self,
+        record: RangeRecord,
+        verdicts: Iterable[Verdict],
+        before: Iterable[RangeRecord] = (),
+    ) -> None:
+        """Record that a range is committed and what its checks found, in one transaction if the
+        event log can, so that a crash leaves all of it or nothing.
+
+        Args:
+            record: of the commit.
+            verdicts: about it, in the order in which they are recorded.
+            before: how far the attempt came before, if that is not recorded yet.
+        """
+        with together(self._context.instance.event_log_storage) as at_once:
+            for one in before:
+                self.progress(one)
+            self.commit(record)
+            if at_once:
+                for verdict in verdicts:
+                    self.checked(record.range, verdict, COMING)
+        if not at_once:
+            self.all_checked(record.range, verdicts)
 
     def all_checked(self, range_name: str, verdicts: Iterable[Verdict]) -> None:
         """Record the verdicts about a range's latest materialization, if it has one, in order."""

@@ -24,6 +24,7 @@ from assets.running.swap import promote
 from assets.running.work import Outcome, Work
 from assets.running.workers import run_ranges
 from assets.verifying.whole_tables import check_whole_tables
+from resources.errors import StatementFailed, TableferryError
 from resources.target import Target
 
 
@@ -111,7 +112,11 @@ def _work(
         target = caller.ready.get(table)
         if target is None:
             target = servers.target(table)
-            for note in _prepare(transfer, written, servers, target, instance):
+            try:
+                notes = _prepare(transfer, written, servers, target, instance)
+            except StatementFailed as error:
+                raise TableferryError(f"{table}: {error}") from error
+            for note in notes:
                 context.log.warning(note)
             caller.ready[table] = target
         loaders[hop.number] = target
@@ -233,5 +238,5 @@ def _stale_sources(
         for hop in selected
         if not hop.first and hop.number - 1 not in numbers
         for name, reason in reasons[hop.number - 1].items()
-        if reason is not Reason.UNCHANGED
+        if not reason.current
     }

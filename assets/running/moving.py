@@ -117,21 +117,22 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             visible = load.finalise()
             if load.reader() is None:
                 # unstaged rows were audited where they are
-                _require_visible(attempt, options, visible)
+                _require_visible(attempt, load, options, visible)
             seconds["reconcile"] = audited - started
             seconds["finalise"] = time.perf_counter() - audited
             moving = time.perf_counter() - began - seconds["reconcile"]
             record = replace(record, moving_seconds=moving)
     reached("after_commit")
-    attempt.writer.progress(replace(record, state=State.FINALISED))
+    finalised = replace(record, state=State.FINALISED)
     if attempt.reading.since:
+        attempt.writer.progress(finalised)
         record, verdicts = with_whole_range(attempt, record, verdicts)
         return settle(attempt, record, reason, verdicts)
     extra = visible - staged if hop.options.mode == "upsert" else 0
     if extra:
         verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
     record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
-    return settle(attempt, record, reason, verdicts)
+    return settle(attempt, record, reason, verdicts, (finalised,))
 
 
 @contextmanager
@@ -145,10 +146,13 @@ def _proven(load: RangeLoad) -> Iterator[None]:
         raise Unproven(describe(error)) from error
 
 
-def _require_visible(attempt: RangeAttempt, options: TargetOptions, rows: int) -> None:
+def _require_visible(
+    attempt: RangeAttempt, load: RangeLoad, options: TargetOptions, rows: int
+) -> None:
     """What readers see now must be what was audited."""
-    plan = attempt.hop.plan
-    shown = attempt.loader.range_rows(plan, attempt.key_range, options)
+    plan, shown = attempt.hop.plan, load.shown_rows()
+    if shown is None:
+        shown = attempt.loader.range_rows(plan, attempt.key_range, options)
     if shown != rows:
         raise ReceiptMismatch(
             f"{rows} rows were audited and made visible, but the range has {shown} in "

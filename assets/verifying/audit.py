@@ -39,18 +39,11 @@ def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
     """
     reached("before_audit")
     attempt.tell("reconcile")
-    table = load.audited_table()
-    if (reader := load.reader()) is not None:
-        verdicts = verdicts_of(attempt, table, reader)
-        if failed := [verdict for verdict in verdicts if not verdict.passed]:
-            attempt.require_unmoved()
-            raise CheckFailed("; ".join(verdict.summary() for verdict in failed))
-        reached("after_audit")
-        return verdicts
+    table, reader = load.audited_table(), load.reader()
     try:
-        verdicts = _require_green(attempt, table)
+        verdicts = _require_green(attempt, table, reader)
     except CheckFailed as error:
-        error.rejected = load.keep_rejected()
+        error.rejected = load.keep_rejected() if reader is None else None
         raise
     reached("after_audit")
     return verdicts
@@ -71,36 +64,58 @@ def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -
 
 
 def settle(
-    attempt: RangeAttempt, record: RangeRecord, reason: Reason, verdicts: tuple[Verdict, ...]
+    attempt: RangeAttempt,
+    record: RangeRecord,
+    reason: Reason,
+    verdicts: tuple[Verdict, ...],
+    before: tuple[RangeRecord, ...] = (),
 ) -> Outcome:
-    """Record a range whose rows are right where they are written to: committed, or shadowed."""
+    """Record a range whose rows are right where they are written to: committed, or shadowed.
+
+    Args:
+        attempt: the range's.
+        record: what was done.
+        reason: why.
+        verdicts: what its checks found.
+        before: how far the attempt came before, if that is not recorded yet.
+    """
     hop, writer = attempt.hop, attempt.writer
     if hop.options.mode == "swap":
+        for one in before:
+            writer.progress(one)
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
         writer.progress(record)
         reached("after_shadowed")
         attempt.tell("shadowed")
         return Outcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED)
-    writer.commit(record)
+    writer.settled(record, reversed(verdicts), before)
     reached("after_event")
-    writer.all_checked(attempt.name, reversed(verdicts))
     attempt.tell("committed")
     return Outcome(hop, record, reason, verdicts)
 
 
-def _require_green(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
-    verdicts = verdicts_of(attempt, table)
-    if not all(verdict.passed for verdict in verdicts):
-        attempt.require_unmoved()
-        compared = _comparison(attempt, table)
-        verdicts = allowing_extra_rows(attempt.hop, compared, verdicts)
-        verdicts = tuple(map(compared.explained, verdicts))
-    blocking = blocking_failures(attempt.work, verdicts)
-    if blocking:
+def _require_green(
+    attempt: RangeAttempt, table: TableRef, reader: Endpoint | None = None
+) -> tuple[Verdict, ...]:
+    verdicts = verdicts_of(attempt, table, reader)
+    if all(verdict.passed for verdict in verdicts):
+        return verdicts
+    attempt.require_unmoved()
+    if reader is not None:
+        # rows that no other session sees cannot be shown: they are staged, and checked again
+        raise _failed(verdict for verdict in verdicts if not verdict.passed)
+    compared = _comparison(attempt, table)
+    verdicts = allowing_extra_rows(attempt.hop, compared, verdicts)
+    verdicts = tuple(map(compared.explained, verdicts))
+    if blocking := blocking_failures(attempt.work, verdicts):
         attempt.writer.all_checked(attempt.name, verdicts)
-        raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
+        raise _failed(blocking)
     return verdicts
+
+
+def _failed(verdicts: Iterable[Verdict]) -> CheckFailed:
+    return CheckFailed("; ".join(verdict.summary() for verdict in verdicts))
 
 
 def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:

@@ -12,7 +12,6 @@ from resources import crash_points
 from resources.clickhouse.ddl import (
     Owner,
     drop_known,
-    drop_table,
     names,
     not_in,
     partition,
@@ -22,19 +21,18 @@ from resources.clickhouse.ddl import (
     take_in,
 )
 from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
-from resources.dialects import qualified, string_literal
+from resources.dialects import drop_table, qualified, string_literal
 from resources.errors import RangeBusy, ReceiptMismatch
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.retry import retrying
 from resources.tables import TableRef, staging_prefix
 from resources.target import (
-    MOST_REJECTED,
     LoadReceipt,
     TargetMoved,
     TargetOptions,
     appends,
-    is_rejected,
+    make_room,
     rejected_of,
     require_staged,
 )
@@ -65,6 +63,9 @@ class ClickHouseLoad:
     """Whether the table has one partition per key range."""
     _sent: int = field(default=0, init=False)
     _blocks: int = field(default=0, init=False)
+    _arrived: int | None = field(default=None, init=False)
+    """Rows of the staging table as they were counted after the load."""
+    _shown: int | None = field(default=None, init=False)
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table as it is to become visible."""
     _target_rows: int = field(default=0, init=False)
@@ -93,7 +94,8 @@ class ClickHouseLoad:
 
     def staged_rows(self) -> int:
         """Rows in the staging table."""
-        return self._count(self._staged)
+        self._arrived = self._count(self._staged)
+        return self._arrived
 
     def reader(self) -> None:
         """All rows are staged. See `RangeLoad.reader`."""
@@ -101,7 +103,9 @@ class ClickHouseLoad:
     def audited_table(self) -> TableRef:
         """The staging table as the range is to become. See `RangeLoad.audited_table`."""
         if self._audited is None:
-            self._audited = self._require_staged(self._sent, "sent")
+            # nobody but this attempt writes to it; `finalise` counts anew
+            arrived = self.staged_rows() if self._arrived is None else self._arrived
+            self._audited = self._require(arrived, self._sent, "sent")
             if appends(self.plan, self.options):
                 self._target_rows = self._count(qualified(self.table), self._own)
                 self._take_in_known_rows()
@@ -115,8 +119,7 @@ class ClickHouseLoad:
             f"SELECT name FROM system.tables WHERE database = {_text(target.schema)} "
             f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
         )
-        others = [name for (name,) in rows if is_rejected(target, name)]
-        for name in others[: max(0, len(others) - MOST_REJECTED + 1)]:
+        for name in make_room(target, (name for (name,) in rows)):
             self.resource.execute(drop_table(target, name))
         kept = rejected_of(target, self.key_range.name)
         self.resource.execute(f"RENAME TABLE {self._staged} TO {qualified(kept)}")
@@ -135,8 +138,7 @@ class ClickHouseLoad:
         """
         self.audited_table()
         assert self._audited is not None
-        self._require_staged(self._audited, "audited")
-        self._still_ours()
+        self._require(self._owned_rows(), self._audited, "audited")
         if (
             appends(self.plan, self.options)
             and self._count(qualified(self.table), self._own) != self._target_rows
@@ -149,44 +151,59 @@ class ClickHouseLoad:
         return self._replace_partition() if self.atomic else self._rewrite()
 
     def _replace_partition(self) -> int:
+        assert self._audited is not None
+        rows = self._audited
         if self.options.mode == "upsert":
             kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
             self._take_in(kept)
-        rows = self.staged_rows()
+            rows = self.staged_rows()
         if rows:
             self._repeat(replace_partition(qualified(self.table), self._staged, self.key_range))
         else:
             # REPLACE PARTITION out of an empty table is refused by newer servers
             self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {partition(self.key_range)}")
-        shown = self._count(qualified(self.table), self._own)
+        strays = 0
+        if self.options.mode in ("replace", "swap"):
+            shown, strays = self._rows_by_key()
+            self._shown = None if strays else shown
+        else:
+            shown = self._count(qualified(self.table), self._own)
         if shown != rows:
             raise ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
                 f"but the target shows {shown}"
             )
-
         self._target_rows = rows
-        if self.options.mode in ("replace", "swap"):
+        if strays:
             self._drop_strays()
         return rows
+
+    def shown_rows(self) -> int | None:
+        """See `RangeLoad.shown_rows`."""
+        return self._shown
+
+    def _rows_by_key(self) -> tuple[int, int]:
+        """Rows that the target has of this key range: in its own partition, and in others."""
+        own = f"{RANGE_COLUMN} = {range_hash(self.key_range)}"
+        ((shown, all_rows),) = self.resource.query(
+            f"SELECT countIf({own}), count() FROM {qualified(self.table)} "
+            f"WHERE {self.plan.target_range(self.key_range)} SETTINGS max_threads = 1"
+        )
+        return int(shown), int(all_rows) - int(shown)
 
     def _drop_strays(self) -> None:
         """Remove rows of this key range from other partitions.
 
         They are there if the ranges were once cut otherwise, by runs that nobody remembers.
         """
-        stray = (
-            f"({self.plan.target_range(self.key_range)}) "
-            f"AND {RANGE_COLUMN} != {range_hash(self.key_range)}"
+        self._repeat(
+            f"ALTER TABLE {qualified(self.table)} DELETE "
+            f"WHERE ({self.plan.target_range(self.key_range)}) "
+            f"AND {RANGE_COLUMN} != {range_hash(self.key_range)} SETTINGS mutations_sync = 2"
         )
-        if self._count(qualified(self.table), stray):
-            self._repeat(
-                f"ALTER TABLE {qualified(self.table)} DELETE WHERE {stray} "
-                "SETTINGS mutations_sync = 2"
-            )
 
-    def _require_staged(self, rows: int, which: str) -> int:
-        return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
+    def _require(self, rows: int, expected: int, which: str) -> int:
+        return require_staged(self.table, self.key_range, rows, expected, which)
 
     @property
     def _own(self) -> str:
@@ -241,6 +258,7 @@ class ClickHouseLoad:
     def _insert(self, chunks: Iterator[bytes], fmt: str) -> None:
         token = f"{self.data_version}|{self.table}|{self.key_range.name}|{self._blocks}"
         self._blocks += 1
+        self._arrived = None
         digest = hashlib.blake2b(token.encode(), digest_size=16).hexdigest()
         self.resource.insert(
             self.table,
@@ -251,11 +269,22 @@ class ClickHouseLoad:
             settings={"insert_deduplication_token": digest},
         )
 
-    def _still_ours(self) -> None:
-        """Two new runs may take over a dead one at once; the lock tells which of them has it."""
-        found = read_owner(self.resource, self.table, self.lock)
+    def _owned_rows(self) -> int:
+        """Rows in the staging table, if the range is still ours.
+
+        Two new runs may take over a dead one at once; the lock tells which of them has it. Whoever
+        takes a range over drops its staging table, too.
+        """
+        ((owner, rows),) = self.resource.query(
+            f"SELECT (SELECT any(comment) FROM system.tables WHERE {_is(self.table, self.lock)}), "
+            f"(SELECT count() FROM {self._staged})"
+        )
+        self._require_owner(Owner.read(owner or ""))
+        return int(rows)
+
+    def _require_owner(self, found: Owner | None) -> None:
         if found is None or found.token != self.owner.token:
-            by = f" by run {found.run}" if found else ""
+            by = f" by run {found.run}" if found and found.run else ""
             raise RangeBusy(f"{self.table} range {self.key_range.name} was taken over{by}")
 
     def _count(self, table: str, where: str = "1") -> int:
@@ -270,11 +299,13 @@ class ClickHouseLoad:
 
 def read_owner(resource: ClickHouseResource, table: TableRef, name: str) -> Owner | None:
     """The owner of a lock, staging or shadow table; None if there is no such table."""
-    rows = resource.query(
-        f"SELECT comment FROM system.tables WHERE database = {_text(table.schema)} "
-        f"AND name = {_text(name)}"
-    )
+    rows = resource.query(f"SELECT comment FROM system.tables WHERE {_is(table, name)}")
     return Owner.read(rows[0][0]) if rows else None
+
+
+def _is(table: TableRef, name: str) -> str:
+    """Condition of `system.tables`: a table of that name, in the schema of another."""
+    return f"database = {_text(table.schema)} AND name = {_text(name)}"
 
 
 class _ArrowBody:

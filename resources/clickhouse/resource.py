@@ -52,6 +52,8 @@ INSERT: Mapping[str, str | int] = {
     "input_format_skip_unknown_fields": 0,
     "date_time_input_format": "best_effort",
     "precise_float_parsing": 1,
+    # a first row that holds the columns' names would be taken for a header, and left out
+    "input_format_tsv_detect_header": 0,
     # the answer must mean that the rows are there
     "async_insert": 0,
     # Replacing- and other collapsing engines would merge rows inside the block, and counts differ

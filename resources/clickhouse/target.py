@@ -13,7 +13,6 @@ from resources.clickhouse.ddl import (
     Owner,
     copy_columns,
     create_table,
-    drop_table,
     lock_table,
     not_in,
     partition,
@@ -24,7 +23,7 @@ from resources.clickhouse.ddl import (
 from resources.clickhouse.errors import EXISTS
 from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
 from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
-from resources.dialects import qualified, quote, string_literal
+from resources.dialects import drop_table, qualified, quote, string_literal
 from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
@@ -218,6 +217,9 @@ class ClickHouseTarget:
     ) -> None:
         """Empty the partitions of ranges that are no more. See `Target.retire`.
 
+        Those of a file that is cut otherwise stay until the new ranges bring its rows, which drop
+        what they find elsewhere; the file may turn out to be unreadable.
+
         With `append` and `upsert` their rows move to the partitions of the ranges in their place;
         for that moment they are there twice, and a repetition after a crash adds no third.
         """
@@ -232,6 +234,8 @@ class ClickHouseTarget:
         for key_range in ranges:
             if options.mode in ("append", "upsert") and row_identity(plan):
                 self._move_rows(plan, table, key_range, into)
+            elif key_range.kind == "file" and into:
+                continue
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
 
     def clean(

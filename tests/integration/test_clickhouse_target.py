@@ -502,6 +502,19 @@ def test_any_name(ch_url: str, name: str) -> None:
         assert bench.rows() == NEW
 
 
+def test_rows_of_text_that_look_like_a_header_are_rows(bench: Bench) -> None:
+    key, note = _column("id", "String", pa.string(), False), bench.plan.columns[1]
+    bench.plan = CopyPlan(bench.plan.source, bench.table, (key, note), key, ("id",))
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, KeyRange("text"), TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        receipt = load.load_bytes(iter([b"id\tnote\nString\tNullable(String)\n"]))
+        assert receipt.rows == load.staged_rows() == 2
+        load.finalise()
+    assert bench.rows() == [("String", "Nullable(String)"), ("id", "note")]
+
+
 def test_five_hundred_columns(bench: Bench) -> None:
     key = bench.plan.key
     others = tuple(

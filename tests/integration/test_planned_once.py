@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,12 +16,11 @@ from checks.verdict import Differences
 from pipelines.command import runner
 from pipelines.command.session import open_session
 from resources.clickhouse.resource import ClickHouseResource
-from resources.digest import placement
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.connection import SqlServerConnection
 from tests.integration.conftest import Ferry
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("digests_by_servers")]
 
 Make = Callable[..., Ferry]
 Asked = Counter[tuple[str, str]]
@@ -56,12 +55,6 @@ def counting(found: Asked, system: str, query: Callable[..., Any]) -> Callable[.
     return counted
 
 
-@pytest.fixture(autouse=True)
-def _digests_by_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    # how many rows this process has digested before does not matter
-    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
-
-
 def repeated(found: Asked, *systems: str) -> dict[tuple[str, str], int]:
     """What was asked more than once."""
     return {
@@ -82,15 +75,34 @@ def test_a_plan_asks_each_question_once(ferry: Make) -> None:
     assert found and not repeated(found)
 
 
-def test_a_run_asks_its_source_each_question_once(ferry: Make) -> None:
+def test_a_run_asks_its_source_each_question_once(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of targets, what does not depend on how many ranges there are."""
     one = ferry(CHAIN, *TABLE, ranges="{rows: 20}")
+    threads: dict[str, str] = {}
+    fetch = PostgresResource._fetch
+
+    def noted(self: PostgresResource, sql: Any, *arguments: Any, **options: Any) -> Any:
+        threads[str(sql)] = threading.current_thread().name
+        return fetch(self, sql, *arguments, **options)
+
+    monkeypatch.setattr(PostgresResource, "_fetch", noted)
     with asked() as found:
         assert one.run().good
     assert any("pg_catalog" in text and "attnum" in text for _, text in found), "its columns"
     assert any("percentile_disc" in text for _, text in found), "its statistics"
     assert sum("md5(" in text and one.table in text for _, text in found) == 1, "its fingerprints"
+    assert {thread for sql, thread in threads.items() if "md5(" in sql} == {"fingerprints"}, (
+        "while the run that wants them starts"
+    )
     assert not repeated(found, "postgres")
+    of_ranges = [text for system, text in found.elements() if system == "clickhouse"]
+    of_ranges = [text for text in of_ranges if "__ferry_" in text or "countIf" in text]
+    ranges = len(one.plan().ranges) // 2
+    assert len(of_ranges) <= 5 * ranges + 5, (
+        "of a range: staged rows, the audit, lock and staged rows, published rows, the lock"
+    )
     digests = {question: times for question, times in found.items() if "ferry__d" in question[1]}
     assert len({system for system, _ in digests}) == 3
     assert not repeated(Counter(digests))

@@ -1,0 +1,140 @@
+"""Events of one range in one transaction: Dagster commits each of them by itself, to two files."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import dagster as dg
+import sqlalchemy as sql
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData,
+)
+from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._record import replace
+from sqlalchemy.engine import Connection
+
+from resources.crash_points import reached
+
+Storage = sqlite_event_log.SqliteEventLogStorage
+
+COMING = AssetCheckEvaluationTargetMaterializationData(storage_id=-1, run_id="", timestamp=0.0)
+"""What a verdict is about that is recorded together with its range's commit."""
+
+
+class _Thread(threading.local):
+    """What this thread is about to store, and the transactions in which it stores it."""
+
+    events: list[dg.EventLogEntry] | None = None
+    files: ExitStack | None = None
+    open: dict[str, Connection]
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def together(storage: object) -> Iterator[bool]:
+    """Keep the events that this thread logs in the block, and commit all of them at its end.
+
+    The file of the run is committed first and the index, which the ledger reads, last: each of
+    them has all of the events, or none. Dagster does so for the two copies of one event.
+
+    Args:
+        storage: an instance's event log storage.
+
+    Yields:
+        Whether it is so. Storages that are no files store each event as it comes, and so does a
+        process that has not opened the instance by `assets.log.instance`.
+    """
+    if not isinstance(storage, Storage) or not hasattr(storage, "_ferry_stores_together"):
+        yield False
+        return
+    _thread.events = []
+    try:
+        yield True
+    finally:
+        events, _thread.events = _thread.events, None
+        _store(storage, events)
+
+
+@functools.cache
+def store_together() -> None:
+    """Let Dagster's SQLite event logs of this process take part in `together`."""
+    make, store, connect = Storage.__init__, Storage.store_event, Storage._connect
+
+    def made(self: Any, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        # the two files of a block are open at a time, in one thread
+        self._db_lock = threading.RLock()
+        self._ferry_stores_together = True
+
+    def stored(self: Any, event: dg.EventLogEntry) -> None:
+        if _thread.events is None:
+            store(self, event)
+        else:
+            _thread.events.append(event)
+
+    Storage.__init__ = made  # type: ignore[method-assign]
+    Storage.store_event = stored  # type: ignore[method-assign]
+    Storage._connect = _kept(connect)  # type: ignore[method-assign, assignment]
+
+
+def _kept(
+    connect: Callable[[Any, str], AbstractContextManager[Connection]],
+) -> Callable[[Any, str], AbstractContextManager[Connection]]:
+    """A storage's way to connect that goes on with a transaction of this thread."""
+
+    @contextmanager
+    def connected(self: Any, shard: str) -> Iterator[Connection]:
+        if _thread.files is None:
+            with connect(self, shard) as connection:
+                yield connection
+            return
+        if shard not in _thread.open:
+            _thread.open[shard] = _thread.files.enter_context(connect(self, shard))
+        yield _thread.open[shard]
+
+    return connected
+
+
+def _store(storage: Storage, events: Sequence[dg.EventLogEntry]) -> None:
+    if not events:
+        return
+    about = COMING
+    with ExitStack() as files:
+        _thread.files, _thread.open = files, {}
+        try:
+            # what is opened first is committed last
+            with storage.index_connection() as index:
+                files.callback(reached, "inside_event")
+                for event in events:
+                    storage.store_event(_meant(event, about))
+                    if event.dagster_event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
+                        # nobody else writes to the file before this transaction ends
+                        newest = sql.select(sql.func.max(SqlEventLogStorageTable.c.id))
+                        about = AssetCheckEvaluationTargetMaterializationData(
+                            storage_id=index.execute(newest).scalar_one(),
+                            run_id=event.run_id,
+                            timestamp=event.timestamp,
+                        )
+        finally:
+            _thread.files = None
+
+
+def _meant(
+    event: dg.EventLogEntry, about: AssetCheckEvaluationTargetMaterializationData
+) -> dg.EventLogEntry:
+    """The event, with the materialization that was stored before it in the place of `COMING`."""
+    inner = event.dagster_event
+    if inner is None or inner.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        return event
+    evaluation = inner.asset_check_evaluation_data
+    if evaluation.target_materialization_data != COMING:
+        return event
+    found = replace(evaluation, target_materialization_data=about)
+    return event._replace(dagster_event=inner._replace(event_specific_data=found))

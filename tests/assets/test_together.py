@@ -1,0 +1,109 @@
+"""What the log says of a range that was committed: in one transaction per file, or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+
+from assets.log import ledger, together
+from assets.log.records import State
+from assets.log.writer import Writer
+from pipelines import event_log
+from tests.assets.test_ledger import ASSET, CHECK, record, verdict, write
+
+
+@pytest.fixture
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv(event_log.DAGSTER_HOME, str(tmp_path))
+    with event_log.open_to_record() as opened:
+        yield opened
+
+
+def settle(writer: Writer, name: str = "a") -> None:
+    writer.settled(record(name), [verdict(True)], [record(name, State.FINALISED)])
+
+
+def test_a_commit_its_verdicts_and_what_came_before_are_one_transaction_per_file(
+    instance: dg.DagsterInstance,
+) -> None:
+    commits: Counter[str] = Counter()
+
+    def listen(connection: Connection) -> None:
+        if connection.connection.info["file"] and connection.info.pop("wrote", False):
+            commits[Path(connection.engine.url.database or "").name] += 1
+
+    def look(connection: Connection, cursor: object, sql: str, *_: object) -> None:
+        connection.info["wrote"] = connection.info.get("wrote") or not sql.startswith("SELECT")
+
+    def act(writer: Writer) -> None:
+        event.listen(Engine, "commit", listen)
+        event.listen(Engine, "before_cursor_execute", look)
+        try:
+            settle(writer)
+        finally:
+            event.remove(Engine, "commit", listen)
+            event.remove(Engine, "before_cursor_execute", look)
+
+    write(instance, act)
+    assert sorted(commits.values()) == [1, 1], "the index, and the file of the run"
+    assert "index.db" in commits
+    (materialization,) = instance.fetch_materializations(ASSET, limit=9).records
+    found = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
+    assert found is not None
+    assert found.target_materialization_data == ledger.materialization_of(materialization)
+    assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
+    assert len(instance.fetch_observations(ASSET, limit=9).records) == 1
+    run = materialization.run_id
+    kinds = {dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION}
+    kinds |= {dg.DagsterEventType.ASSET_CHECK_EVALUATION}
+    stored = [one.dagster_event_type for one in instance.all_logs(run, of_type=kinds)]
+    assert len(stored) == 3, "its run has them, too"
+
+
+def test_a_crash_in_between_leaves_nothing_in_the_index(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crashed(point: str) -> None:
+        raise OSError(point)
+
+    def act(writer: Writer) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(together, "reached", crashed)
+            with pytest.raises(OSError, match="inside_event"):
+                settle(writer)
+        settle(writer, "b")
+
+    write(instance, act)
+    assert set(ledger.committed(instance, ASSET, [CHECK])) == {"b"}
+    assert ledger.verdicts(instance, ASSET, [CHECK]) == {"b": {CHECK: True}}
+
+
+def test_threads_beside_each_other_and_beside_the_log_of_their_run(
+    instance: dg.DagsterInstance,
+) -> None:
+    def act(writer: Writer) -> None:
+        ranges = [
+            threading.Thread(target=settle, args=(writer, f"{number:02}")) for number in range(8)
+        ]
+        for one in ranges:
+            one.start()
+            writer.progress(record("other", State.LOADED))
+        for one in ranges:
+            one.join()
+
+    write(instance, act)
+    names = [f"{number:02}" for number in range(8)]
+    assert ledger.verdicts(instance, ASSET, [CHECK]) == {name: {CHECK: True} for name in names}
+    for name, of_range in ledger.evaluations(instance, ASSET, [CHECK]).items():
+        evaluation = of_range[CHECK].evaluation
+        assert evaluation is not None
+        assert evaluation.target_materialization_data == ledger.latest_materialization(
+            instance, ASSET, name
+        ), "each verdict is about its own range"
