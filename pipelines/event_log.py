@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import dagster as dg
 
-from assets.log.instance import open_instance
+from resources.errors import InputError, causes
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 DAGSTER_HOME = "DAGSTER_HOME"
 STATE_HOME = "XDG_STATE_HOME"
@@ -41,10 +45,18 @@ def make() -> Path:
     """Make what is missing of the place, and point `DAGSTER_HOME` to it.
 
     A new place that nobody named is told on stderr.
+
+    Raises:
+        InputError: it cannot be made.
     """
     home = place()
     new = not exists()
-    home.mkdir(parents=True, exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{home} cannot be made for Dagster's event log: {error.strerror}"
+        ) from None
     config = home / "dagster.yaml"
     if not config.exists():
         shutil.copyfile(Path(__file__).parent / "dagster.yaml", config)
@@ -56,12 +68,36 @@ def make() -> Path:
 
 def open_to_record() -> dg.DagsterInstance:
     """The instance, made on first use."""
+    from assets.log.instance import open_instance
+
     return open_instance(make())
 
 
 def open_to_read() -> dg.DagsterInstance:
     """The instance; an empty one in memory where none was made yet."""
+    import dagster as dg
+
     return open_to_record() if exists() else dg.DagsterInstance.ephemeral()
+
+
+def problem_of(error: BaseException) -> str | None:
+    """What a user has to know of an error of Dagster's storage; None if it is none of it."""
+    import dagster as dg
+    import yaml
+    from sqlalchemy.exc import SQLAlchemyError
+
+    for one in causes(error):
+        said = str(one)
+        if isinstance(one, SQLAlchemyError):
+            said = str(getattr(one, "orig", one))
+        elif isinstance(one, dg.DagsterInvalidConfigError):
+            unset = re.search(r'environment variable "(\w+)" which is not set', said)
+            wrong = re.search(r"Error 1: ([^\n]*?)(\. Expected|\n|$)", said)
+            said = f"{unset[1]} is not set" if unset else wrong[1] if wrong else said
+        elif not isinstance(one, yaml.YAMLError):
+            continue
+        return f"Dagster's storage, as {place() / 'dagster.yaml'} has it: {said.splitlines()[0]}"
+    return None
 
 
 def nothing_recorded() -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
-
-import dagster as dg
+from typing import TYPE_CHECKING, Any
 
 from resources.connections import connection_names, names_file, set_variable, system_of
 from resources.registry import system
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 TRANSFERS = "TABLEFERRY_TRANSFERS"
 TRANSFERS_LINK = "TABLEFERRY_TRANSFERS_LINK"
@@ -31,6 +32,8 @@ def resources() -> dict[str, dg.ConfigurableResource]:
 
     A server without its variable stays unaddressed: only a transfer that needs it complains.
     """
+    import dagster as dg
+
     found: dict[str, dg.ConfigurableResource] = {}
     for name in connection_names():
         variable = set_variable(name)

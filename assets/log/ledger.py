@@ -1,8 +1,8 @@
 """Reads the records of key ranges in Dagster's event log, the only state there is.
 
 `assets.log` is all of the ledger: `writer` writes what is read here, `records` and `check_records`
-are what it says, `history` tells of runs. Nothing else in the project knows which events mean what,
-and only this module uses what Dagster keeps to itself:
+are what it says, `history` tells of runs, `glance` reads the same without Dagster. Nothing else in
+the project knows which events mean what, or uses what Dagster keeps to itself:
 
 - A materialization with a data version says that the range is committed: it is visible in the
   target and its blocking checks were green. Its data version is the range's fingerprint.
@@ -26,7 +26,10 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 from dagster._core.storage.event_log import SqlEventLogStorage
-from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
+from dagster._core.storage.event_log.schema import (
+    AssetCheckExecutionsTable,
+    SqlEventLogStorageTable,
+)
 
 from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, DataVersion, RangeRecord
 from checks.verdict import CHECK_NAMES
@@ -132,12 +135,7 @@ def standing(
     Raises:
         InputError: the event log is not in an SQL database.
     """
-    log = instance.event_log_storage
-    if not isinstance(log, SqlEventLogStorage):
-        raise InputError(
-            "Dagster's event log should be kept in SQLite, PostgreSQL or MySQL, not in a "
-            f"{type(log).__name__}"
-        )
+    log = _sql_log(instance)
     if not checks:
         return {}
     row = AssetCheckExecutionsTable.c
@@ -181,28 +179,39 @@ def standing(
     return found
 
 
+def _sql_log(instance: dg.DagsterInstance) -> SqlEventLogStorage:
+    log = instance.event_log_storage
+    if not isinstance(log, SqlEventLogStorage):
+        raise InputError(
+            "Dagster's event log should be kept in SQLite, PostgreSQL or MySQL, not in a "
+            f"{type(log).__name__}"
+        )
+    return log
+
+
 def records(
     instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
 ) -> dict[str, RangeRecord]:
-    """The newest record of each range that has one, be it committed or an unfinished attempt."""
-    log = instance.event_log_storage
-    wanted = set(ranges)
-    latest: dict[str, RangeRecord] = {}
-    newest: dict[str, int] = {}
-    for event_type, fetch in (
-        (dg.DagsterEventType.ASSET_MATERIALIZATION, instance.fetch_materializations),
-        (dg.DagsterEventType.ASSET_OBSERVATION, instance.fetch_observations),
-    ):
-        ids = log.get_latest_storage_id_by_partition(asset, event_type)
-        chosen = sorted(ids[name] for name in wanted & set(ids))
+    """The newest record of each range that has one, be it committed or an unfinished attempt.
+
+    Raises:
+        InputError: the event log is not in an SQL database.
+    """
+    log, wanted = _sql_log(instance), set(ranges)
+    latest: dict[str, int] = {}
+    for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION):
+        for name, number in log.get_latest_storage_id_by_partition(asset, kind).items():
+            latest[name] = max(number, latest.get(name, number))
+    chosen = sorted(latest[name] for name in wanted & latest.keys())
+    found: dict[str, RangeRecord] = {}
+    row = SqlEventLogStorageTable.c
+    with log.index_connection() as connection:
         for start in range(0, len(chosen), 500):
-            part = chosen[start : start + 500]
-            found = fetch(dg.AssetRecordsFilter(asset_key=asset, storage_ids=part), limit=len(part))
-            for stored in found.records:
-                record = RangeRecord.read(stored.event_log_entry)
-                if stored.storage_id > newest.get(record.range, -1):
-                    newest[record.range], latest[record.range] = stored.storage_id, record
-    return latest
+            stored = sql.select(row.event).where(row.id.in_(chosen[start : start + 500]))
+            for (text,) in connection.execute(stored):
+                record = RangeRecord.stored(text)
+                found[record.range] = record
+    return found
 
 
 def newest_ids(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str, int]:
@@ -280,8 +289,7 @@ def _stored(
     instance: dg.DagsterInstance, asset: dg.AssetKey, ids: Sequence[int]
 ) -> dict[int, StoredCheck]:
     """Rows of Dagster's table of checks, by id."""
-    log, row = instance.event_log_storage, AssetCheckExecutionsTable.c
-    assert isinstance(log, SqlEventLogStorage), "`standing` has seen to that"
+    log, row = _sql_log(instance), AssetCheckExecutionsTable.c
     found: dict[int, StoredCheck] = {}
     with log.index_connection() as connection:
         for start in range(0, len(ids), 500):

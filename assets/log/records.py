@@ -1,20 +1,21 @@
 """What is recorded of a key range, and how it is written in Dagster's events.
 
-`assets.log.ledger` reads and writes them.
+`assets.log.ledger` reads and writes them. Nothing here imports Dagster: `ferry status` needs none.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dagster as dg
+if TYPE_CHECKING:
+    import dagster as dg
 
-from assets.log.range_artifacts import artifact_metadata
-from resources.artifacts import Artifact
+    from resources.artifacts import Artifact
 
 DATA_VERSION = "dagster/data_version"
 USER_PROVIDED = "dagster/data_version_is_user_provided"
@@ -81,6 +82,11 @@ class Reason(StrEnum):
     DIGEST_CHANGED = "digest_changed"
     """Committed under another definition of the row digest: compared, and moved if it differs."""
     UNCHANGED = "unchanged"
+
+    @property
+    def current(self) -> bool:
+        """The target has what was committed of the source as it is now: a later hop can read it."""
+        return self in (Reason.UNCHANGED, Reason.FULL_CHECK)
 
     @property
     def settled(self) -> bool:
@@ -150,6 +156,8 @@ class Proven:
 
     def metadata(self) -> dict[str, Any]:
         """In an event."""
+        import dagster as dg
+
         return {
             "watermark_column": self.column,
             "proven_whole_at": dg.MetadataValue.timestamp(self.at),
@@ -225,6 +233,8 @@ class RangeRecord:
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
+        from assets.log.range_artifacts import artifact_metadata
+
         found: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
         if self.rows is not None:
             found |= {"rows": self.rows, "dagster/partition_row_count": self.rows}
@@ -246,7 +256,7 @@ class RangeRecord:
             found["rows_per_second"] = round(self.rows_per_second, 1)
         if self.error:
             found["error"] = self.error
-        if self.schema:
+        if self.schema and self.state.settled:
             found[COLUMN_SCHEMA] = self.schema
         if self.lineage and self.state.settled:
             found[COLUMN_LINEAGE] = self.lineage
@@ -272,36 +282,63 @@ class RangeRecord:
         event = entry.asset_materialization or entry.asset_observation
         assert event is not None, "only materializations and observations hold range records"
         values = {name: value.value for name, value in event.metadata.items()}
+        return cls.of(event.partition, values, event.tags or {}, entry.run_id, entry.timestamp)
+
+    @classmethod
+    def stored(cls, text: str) -> RangeRecord:
+        """The record in a materialization or observation, as Dagster stores it.
+
+        Its own way to read one makes an object of every column of the table.
+        """
+        entry = json.loads(text)
+        data = entry["dagster_event"]["event_specific_data"]
+        event = data.get("materialization") or data["asset_observation"]
+        entries = {one["label"]: one["entry_data"] for one in event["metadata_entries"]}
+        values = {name: one.get("value", one.get("text")) for name, one in entries.items()}
+        return cls.of(
+            event["partition"], values, event.get("tags") or {}, entry["run_id"], entry["timestamp"]
+        )
+
+    @classmethod
+    def of(
+        cls,
+        range_name: str | None,
+        values: Mapping[str, Any],
+        tags: Mapping[str, str],
+        run_id: str,
+        timestamp: float,
+    ) -> RangeRecord:
+        """The same of the event's metadata and tags."""
         seconds = {
-            name.removeprefix("seconds_"): float(value)  # type: ignore[arg-type]
+            name.removeprefix("seconds_"): float(value)
             for name, value in values.items()
             if name.startswith("seconds_")
         }
         return cls(
-            range=event.partition or "",
+            range=range_name or "",
             state=State(str(values.get(STATE, State.COMMITTED))),
-            data_version=(event.tags or {}).get(DATA_VERSION) or (event.tags or {}).get(VERSION),
-            run_id=entry.run_id,
-            timestamp=entry.timestamp,
-            rows=values.get("rows"),  # type: ignore[arg-type]
-            bytes=values.get("bytes"),  # type: ignore[arg-type]
-            wire=values.get("wire_format"),  # type: ignore[arg-type]
-            fingerprint=values.get("fingerprint"),  # type: ignore[arg-type]
-            source_server=values.get("source_server"),  # type: ignore[arg-type]
-            target_server=values.get("target_server"),  # type: ignore[arg-type]
+            data_version=tags.get(DATA_VERSION) or tags.get(VERSION),
+            run_id=run_id,
+            timestamp=timestamp,
+            rows=values.get("rows"),
+            bytes=values.get("bytes"),
+            wire=values.get("wire_format"),
+            fingerprint=values.get("fingerprint"),
+            source_server=values.get("source_server"),
+            target_server=values.get("target_server"),
             seconds=seconds,
-            moving_seconds=values.get("moving_seconds"),  # type: ignore[arg-type]
-            attempts=int(values.get("attempts", 1)),  # type: ignore[arg-type]
-            error=values.get("error"),  # type: ignore[arg-type]
-            shadow=values.get("shadow"),  # type: ignore[arg-type]
-            rejected=values.get("rejected_rows_in"),  # type: ignore[arg-type]
+            moving_seconds=values.get("moving_seconds"),
+            attempts=int(values.get("attempts", 1)),
+            error=values.get("error"),
+            shadow=values.get("shadow"),
+            rejected=values.get("rejected_rows_in"),
             counts={
-                name.removeprefix("overflow_"): int(value)  # type: ignore[arg-type]
+                name.removeprefix("overflow_"): int(value)
                 for name, value in values.items()
                 if name.startswith("overflow_")
             },
-            since=values.get("rows_with"),  # type: ignore[arg-type]
-            rows_moved=values.get("rows_moved"),  # type: ignore[arg-type]
-            whole_because=values.get("moved_whole_because"),  # type: ignore[arg-type]
+            since=values.get("rows_with"),
+            rows_moved=values.get("rows_moved"),
+            whole_because=values.get("moved_whole_because"),
             proven=Proven.read(values),
         )

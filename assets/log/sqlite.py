@@ -95,6 +95,7 @@ def _empty(index: Path) -> bytes:
         closing(sqlite3.connect(index)) as old,
         closing(sqlite3.connect(Path(folder, "empty.db"))) as new,
     ):
+        new.execute("PRAGMA synchronous = OFF")  # it is read again at once, and removed
         new.execute("PRAGMA journal_mode = WAL")
         # a primary key's index comes with its table
         made = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"

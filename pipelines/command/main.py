@@ -60,6 +60,8 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
     unfit = [name for name, problems in found.items() if problems]
     if as_json:
         print_json({"ok": not errors and not unfit, "errors": errors, "transfers": found})
+    if not (as_json or found or errors):
+        click.echo(f"there is no transfer file in {transfers_folder()}")
     for name, problems in {} if as_json else found.items():
         click.echo(f"{name}:" if problems else f"{name}: ok")
         for problem in problems:
@@ -140,14 +142,14 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 @user_errors
 def status(transfer: str, wide: bool, as_json: bool) -> None:
     """Show per range its state, rows, last run and checks, out of the event log."""
-    from pipelines.command import runner
-    from pipelines.command.render import console, show_ranges
-    from pipelines.command.session import open_session
+    from pipelines.command.status import status as find
 
-    view = runner.status(open_session(transfer, records=False, asks=False), transfer)
+    view = find(transfer)
     if as_json:
         print_json(view.json())
     else:
+        from pipelines.command.render import console, show_ranges
+
         show_ranges(console(), "status", view, wide=wide)
         _say_if_nothing_is_recorded()
 
@@ -224,11 +226,12 @@ def diff(
         published=published,
     )
     good = all(not differences.rows for differences in found.values())
+    name = next(iter(found.values())).range
     if as_json:
         hops = {target: differences.to_json() for target, differences in found.items()}
         print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
     for target, differences in {} if as_json else found.items():
-        click.echo(f"{target} {name}: {differences.summary()}")
+        click.echo(f"{target} {differences.range}: {differences.summary()}")
         if differences.rows:
             console().print(difference_table(differences))
     end([f"{transfer}: source and target differ in {name}"] * (not good))

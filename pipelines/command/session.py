@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,7 @@ from assets.declaring.manifest import Transfer
 from assets.declaring.transfer_files import TransferFolder, load_transfers
 from assets.planning.resolve import Servers
 from pipelines import event_log
+from pipelines.command import known
 from pipelines.command.garbage import look_as_usual
 from pipelines.command.plugins import start_local_stack
 from pipelines.settings import configured, resources, transfers_folder
@@ -68,7 +69,9 @@ def open_session(
         TableferryError: the local stack does not start.
     """
     look_as_usual()
-    declared = load_transfers(transfers_folder())
+    folder = transfers_folder()
+    of_files = known.key(folder)
+    declared = load_transfers(folder)
     for name in names:
         declared.transfer(name)
     if tells_invalid:
@@ -77,6 +80,8 @@ def open_session(
         use_local_stack()
     instance = event_log.open_to_record() if records else event_log.open_to_read()
     reap(instance)
+    if event_log.exists():
+        known.remember(event_log.place(), of_files, declared, list(invalid_lines(declared)))
     return Session(
         instance,
         declared,
@@ -100,12 +105,18 @@ def _servers() -> Servers:
 
 def tell_invalid(declared: TransferFolder) -> None:
     """Name each invalid transfer file on stderr."""
+    for line in invalid_lines(declared):
+        click.echo(line, err=True)
+
+
+def invalid_lines(declared: TransferFolder) -> Iterator[str]:
+    """What there is to say of each invalid transfer file."""
     for file in declared.invalid:
         first, *more = file.problems
         rest = f" (and {len(more)} more: ferry validate)" if more else ""
         # what is wrong may stand in the defaults
         name = "" if first.path == file.path else f"{file.path.name}: "
-        click.echo(f"ferry: left out {name}{first}{rest}", err=True)
+        yield f"ferry: left out {name}{first}{rest}"
 
 
 def use_local_stack() -> None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from pipelines.command.completion import transfer_names
-from resources.errors import TableferryError
+from resources.errors import InputError, TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
@@ -44,19 +44,37 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """End a command on a user error with its message alone, and the error's exit code."""
+    """End a command on a user error with its message alone, and the error's exit code.
+
+    A file that cannot be read or written is one, and so is what Dagster's storage refuses.
+    """
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
         except TableferryError as error:
-            if kwargs.get("as_json"):
-                print_json({"ok": False, "errors": str(error).splitlines()})
-            click.echo(f"ferry: {error}", err=True)
-            sys.exit(error.exit_code)
+            message, code = str(error), error.exit_code
+        except Exception as error:
+            found, code = _problem(error), InputError.exit_code
+            if found is None:
+                raise
+            message = found
+        if kwargs.get("as_json"):
+            print_json({"ok": False, "errors": message.splitlines()})
+        click.echo(f"ferry: {message}", err=True)
+        sys.exit(code)
 
     return wrapped
+
+
+def _problem(error: Exception) -> str | None:
+    """What a user can do something about; None if it is a defect of ours."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else None
+    from pipelines.event_log import problem_of
+
+    return problem_of(error)
 
 
 def end(errors: Sequence[str], code: int = 1) -> NoReturn:

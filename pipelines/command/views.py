@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,41 +15,7 @@ from assets.log.records import RangeRecord, Reason, State
 from assets.planning.decisions import Decision
 from assets.planning.resolve import checks_of
 from assets.verifying.on_demand import Checked, NotCommitted, closing_line
-
-SHOWN = (
-    *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
-    *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
-)
-"""What the `--json` form has of a range as it is here; other fields are in the event log."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RangeView(RangeRecord):
-    """The record of a range, with where it belongs and how its checks ended."""
-
-    hop: int
-    target: str
-    checks: Mapping[str, bool] = field(default_factory=dict)
-
-    @property
-    def good(self) -> bool:
-        """Whether the range is in the target, and no check of it failed."""
-        return self.state.settled and all(self.checks.values())
-
-    @property
-    def problem(self) -> str | None:
-        """Why it is not good, in one line."""
-        if self.good:
-            return None
-        failed = [name for name, passed in self.checks.items() if not passed]
-        if failed and self.state.settled:
-            return f"{self.target} {self.range}: {', '.join(failed)} FAILED when last checked"
-        return NotCommitted(self.target, self.range, self.state, self.error).summary()
-
-    def json(self) -> dict[str, Any]:
-        """The `--json` form."""
-        shown = {name: getattr(self, name) for name in SHOWN}
-        return {**shown, "state": str(self.state), "reason": None, "detail": None}
+from pipelines.command.range_views import RangeView, document
 
 
 @dataclass(frozen=True)
@@ -98,26 +64,7 @@ class PlanView:
 
     def json(self) -> dict[str, Any]:
         """The `--json` form."""
-        return _document(self.transfer, self.ranges, notes=self.notes)
-
-
-@dataclass(frozen=True)
-class TransferView:
-    """What became of a transfer."""
-
-    transfer: str
-    ranges: list[RangeView]
-    good: bool = True
-    errors: list[str] = field(default_factory=list)
-    run_ids: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    """What else there is to say, a line each."""
-
-    def json(self) -> dict[str, Any]:
-        """The `--json` form."""
-        return _document(
-            self.transfer, self.ranges, self.good, self.errors, self.run_ids, self.notes
-        )
+        return document(self.transfer, self.ranges, notes=self.notes)
 
 
 def range_views(
@@ -136,24 +83,6 @@ def range_views(
         )
         for name in names
     ]
-
-
-def _document(
-    transfer: str,
-    ranges: Sequence[RangeView | PlannedRange],
-    good: bool = True,
-    errors: Sequence[str] = (),
-    run_ids: Sequence[str] = (),
-    notes: Sequence[str] = (),
-) -> dict[str, Any]:
-    return {
-        "transfer": transfer,
-        "ok": good,
-        "errors": list(errors),
-        "run_ids": list(run_ids),
-        "notes": list(notes),
-        "ranges": [one.json() for one in ranges],
-    }
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """The event log as the record of what is committed, on a real Dagster instance."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -13,6 +16,7 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 
 from assets.declaring.manifest import Transfer
 from assets.log import ledger
+from assets.log.glance import INDEX, Glance
 from assets.log.ledger import Committed
 from assets.log.records import DataVersion, RangeRecord, Reason, State
 from assets.log.writer import Writer
@@ -37,6 +41,24 @@ V1 = DataVersion("source1", "schema1", "settings1")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as made:
         yield made
+        assert_seen_at_a_glance(made)
+
+
+def assert_seen_at_a_glance(instance: dg.DagsterInstance) -> None:
+    """Whatever is in the log: its file is read without Dagster as the ledger reads it."""
+    with closing(sqlite3.connect(Path(instance.root_directory) / INDEX)) as connection:
+        records, verdicts = Glance(connection).ranges(ASSET.to_string(), [CHECK])
+    assert records == ledger.records(instance, ASSET, {*records, "a", "b", "c"})
+    assert verdicts == ledger.verdicts(instance, ASSET, [CHECK])
+    events = [
+        *instance.fetch_materializations(ASSET, limit=999).records,
+        *instance.fetch_observations(ASSET, limit=999).records,
+    ]
+    read = [
+        RangeRecord.read(one.event_log_entry)
+        for one in sorted(events, key=lambda one: one.storage_id)
+    ]
+    assert records == {one.range: one for one in read}, "and as Dagster reads it"
 
 
 def write(instance: dg.DagsterInstance, act: Callable[[Writer], None]) -> None:
