@@ -12,6 +12,7 @@ from assets.running.runs import check_job_name, compare_op_name, move_job_name
 from assets.verifying.on_demand import closing_line, not_committed, verify
 from assets.verifying.whole_tables import check_whole_tables
 from checks.verdict import LEVELS
+from resources.errors import TableferryError
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> Any:
@@ -57,10 +58,13 @@ def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinit
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
         servers = Servers.of(transfer, context.resources)
-        hops = (caller.hops if caller else None) or resolve_hops(transfer, servers)
-        found = verify(transfer, hops, servers, context, level=level, names=config.ranges)
-        if not config.ranges:
-            found += check_whole_tables(context, transfer, hops, servers)
+        try:
+            hops = (caller.hops if caller else None) or resolve_hops(transfer, servers)
+            found = verify(transfer, hops, servers, context, level=level, names=config.ranges)
+            if not config.ranges:
+                found += check_whole_tables(context, transfer, hops, servers)
+        except TableferryError as error:
+            raise dg.Failure(str(error), allow_retries=False) from None
         if caller is not None:
             caller.checked += found
         open_ranges = not_committed(transfer, context.instance, config.ranges)

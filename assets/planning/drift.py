@@ -132,6 +132,22 @@ def require_no_new(
     raise SchemaDrift("; ".join(problems))
 
 
+def refusal(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: dg.TableSchema | None,
+    policy: DriftPolicy,
+) -> str | None:
+    """Why a run would refuse to go on with source and target as they are; None if it would not."""
+    try:
+        require_no_dropped(plan, actual, committed, policy)
+        if policy != "add_columns":
+            require_no_new(plan, actual, committed, policy)
+    except SchemaDrift as error:
+        return str(error)
+    return None
+
+
 def schema_changes(plan: CopyPlan, committed: dg.TableSchema | None) -> str:
     """How the columns of a hop differ from those that it was last committed with, in one line."""
     if committed is None:

@@ -23,6 +23,7 @@ from pipelines import event_log
 from pipelines.command.session import tell_invalid, use_local_stack
 from pipelines.isolation import ROOT
 from pipelines.settings import TRANSFERS, transfers_folder
+from resources.child_processes import ending_with_us
 from resources.errors import InputError
 
 GRACE_SECONDS = 8.0
@@ -97,9 +98,13 @@ def require_free(host: str, port: int) -> None:
 
 
 def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
-    """`dagster dev` in a process group of its own, which can be told and ended as a whole."""
+    """`dagster dev` in a process group of its own, which can be told and ended as a whole.
+
+    It ends its services in order by itself when we are killed.
+    """
     return subprocess.Popen(
         [
+            *ending_with_us("INT"),
             *(sys.executable, "-m", "dagster", "dev"),
             *("--workspace", str(workspace)),
             *("--host", host, "--port", str(port)),

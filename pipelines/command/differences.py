@@ -29,7 +29,7 @@ def difference_file(path: Path | None) -> Iterator[Callable[[str], Write | None]
     if path is None:
         yield lambda table: None
         return
-    with pq.ParquetWriter(path, SCHEMA) as writer:
+    with path.open("wb") as file, pq.ParquetWriter(file, SCHEMA) as writer:
 
         def of_table(table: str) -> Write:
             def write(found: Sequence[Difference]) -> None:

@@ -18,6 +18,7 @@ from resources.plan import WireFormat
 from resources.registry import system, systems
 from resources.tables import Column, TableRef
 from resources.types.planner import plan_copy
+from resources.wire_loads import wrong_loads
 from resources.wires import wrong_values
 
 NOT_AVAILABLE = "not available"
@@ -32,7 +33,8 @@ class WireHealth:
     wrong: tuple[str, ...] = ()
     """Values that did not come out as they must."""
     unavailable: str | None = None
-    """Why it could not be tried, though nothing is wrong: a tool is not installed."""
+    """Why it could not be tried, though nothing is wrong: a tool is not installed, or the server
+    does not take what it sends."""
     error: str | None = None
     """Why it could not be tried."""
 
@@ -190,6 +192,12 @@ def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
                 continue
             try:
                 wrong = wrong_values(source, wire, plan)
+                if to.name in servers.endpoints:
+                    try:
+                        wrong += wrong_loads(source, servers.endpoints[to.name], wire, plan)
+                    except InputError as error:
+                        yield WireHealth(wire, to.name, unavailable=str(error))
+                        continue
             except TableferryError as error:
                 yield WireHealth(wire, to.name, error=str(error))
             else:

@@ -36,6 +36,9 @@ SECONDS_TO_END = 60.0
 """For a process that is asked to end; it takes its running ranges to where they can be left."""
 
 
+_INTERRUPTIONS = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
+
+
 @dataclass(frozen=True)
 class Share:
     """The runs that one process carries out: which ranges of a transfer, and how."""
@@ -71,8 +74,6 @@ def logging_config(level: str | None) -> dict[str, Any]:
 def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
     """The runs of a share in this process, one after the other."""
     carried = Carried()
-    if not share.segments:
-        return carried
     name = share.transfer
     job = built(session, name, caller).resolve_job_def(move_job_name(name))
     for number, (first, last) in enumerate(share.segments, start=1):
@@ -192,6 +193,10 @@ def failures(result: dg.ExecuteInProcessResult) -> list[str]:
         data = event.step_failure_data
         if data.user_failure_data and data.user_failure_data.description:
             lines += data.user_failure_data.description.splitlines()
+        elif data.error and data.error.cls_name in _INTERRUPTIONS:
+            lines.append(
+                "interrupted; what is committed stays, and the next run goes on from there"
+            )
         elif data.error:
             cause = data.error.cause or data.error
             lines.append(cause.message.strip().splitlines()[0])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assets.declaring.profiles import PROFILES
 from pipelines.command.shell import (
     RANGE_HELP,
     as_json,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Move also what is unchanged.")
-@click.option("--profile", help="Knobs to use: safe, balanced or throughput.")
+@click.option("--profile", type=click.Choice([*PROFILES]), help="Knobs to use.")
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
 @wide_too
 @verbosity
@@ -57,9 +58,9 @@ def run(
     Of several transfers each has its turn, whatever became of those before it.
     """
     from pipelines.command import runner, several
+    from pipelines.command.range_views import TransferView
     from pipelines.command.render import console, live_progress, show_ranges
     from pipelines.command.session import open_session
-    from pipelines.command.views import TransferView
     from resources.errors import InputError
 
     session = open_session(*transfers, records=not dry_run)

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,10 +18,13 @@ from rich.text import Text
 from assets.log.records import State
 from assets.running.progress import OnProgress
 from assets.running.progress import Progress as Event
-from assets.verifying.on_demand import Checked
 from checks.verdict import Differences, shown_value
 from pipelines.command.listing import Column, Listing, Row, hanging
-from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
+
+if TYPE_CHECKING:
+    from assets.verifying.on_demand import Checked
+    from pipelines.command.range_views import RangeView, TransferView
+    from pipelines.command.views import PlannedRange, PlanView
 
 PHASES = ("export", "load", "finalise", "reconcile")
 STYLES = {

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+
+import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log import ledger
 from assets.log.records import Reason, State
 from assets.planning.decisions import decisions
+from assets.planning.drift import refusal
 from assets.planning.key_order import order_notes
-from assets.planning.ranges import find_range
-from assets.planning.resolve import Hop, require_servers, resolve_hops
+from assets.planning.ranges import find_ranges, like_range
+from assets.planning.resolve import Hop, Servers, require_servers, resolve_hops
 from assets.planning.stretches import stretches
 from assets.planning.transfer_plan import (
     TransferPlan,
@@ -50,15 +53,9 @@ from pipelines.command.launching import (
     failures,
     logging_config,
 )
+from pipelines.command.range_views import RangeView, TransferView
 from pipelines.command.session import Session
-from pipelines.command.views import (
-    CheckView,
-    PlannedRange,
-    PlanView,
-    RangeView,
-    TransferView,
-    range_views,
-)
+from pipelines.command.views import CheckView, PlannedRange, PlanView, range_views
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
@@ -80,8 +77,21 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
                 planned, hop, servers, instance, force=force
             ).items()
         ],
-        [*_notes(planned), *order_notes(planned.hops, servers)],
+        [
+            *_notes(planned),
+            *_elsewhere(planned.transfer, servers),
+            *order_notes(planned.hops, servers),
+            *_refusals(planned, instance),
+        ],
     )
+
+
+def _refusals(planned: TransferPlan, instance: dg.DagsterInstance) -> Iterator[str]:
+    """Why a run would move nothing, whatever is planned."""
+    for hop in planned.hops:
+        before = ledger.committed_schema(instance, hop.asset)
+        if why := refusal(hop.plan, hop.existing, before, planned.transfer.on_schema_drift):
+            yield f"a run will be refused: {why}"
 
 
 def run(
@@ -162,10 +172,13 @@ def run(
         ]
         if len(shares) > 1:
             carried = carry_out_together(session, shares, on_progress)
+        elif shares:
+            first, last = shares[0].segments[0]
+            read = order if transfer.placed else order[order.index(first) : order.index(last) + 1]
+            caller.prepared = caller.prepared and caller.prepared.asking(servers, read)
+            carried = carry_out(session, shares[0], caller)
         else:
             carried = Carried()
-            for share in shares:
-                carried = carry_out(session, share, caller)
     errors = carried.errors
     views = _results(session, planned, hops, wanted, todo)
     if not errors:
@@ -179,9 +192,16 @@ def _notes(planned: TransferPlan) -> list[str]:
     growth, source = planned.growth, planned.transfer.source
     found = []
     for ranges, what in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):
-        names = [one.name for one in ranges]
+        names = dict.fromkeys(replace(one, rows=None).name for one in ranges)
         found += [f"{source}: {name} is there no more; its rows {what}" for name in names]
     return found
+
+
+def _elsewhere(transfer: Transfer, servers: Servers) -> Iterator[str]:
+    """Which tables another process may look for somewhere else."""
+    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+        if found := servers.endpoint(table).elsewhere(table):
+            yield found
 
 
 def _prepared(
@@ -299,7 +319,10 @@ def differences(
     transfer = session.transfer(name)
     hops = resolve_hops(transfer, session.servers)
     known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
-    (range_name,) = meant_ranges(name, [range_name], known)
+    meant = meant_ranges(name, [range_name], known)
+    if len(meant) > 1:
+        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(meant)}")
+    (range_name,) = meant
     found: dict[str, Differences] = {}
     with difference_file(parquet) as write:
         for one in chosen_hops(name, hops, hop):
@@ -308,7 +331,7 @@ def differences(
             rejected = target.rejected_table(plan, known[range_name])
             if rejected and not published:
                 plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
-            found[table] = drill_down(
+            rows = drill_down(
                 plan,
                 session.servers.endpoint(plan.source),
                 session.servers.endpoint(plan.target),
@@ -316,6 +339,7 @@ def differences(
                 limit=limit,
                 sink=write(table),
             )
+            found[table] = replace(rows, range=range_name)
     return found
 
 
@@ -352,13 +376,17 @@ def meant_ranges(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]
     Raises:
         InputError: there is no such range.
     """
-    found = [find_range(text, known) for text in wanted]
-    if None in found:
+    found = [find_ranges(text, known) for text in wanted]
+    if [] in found:
+        text = wanted[found.index([])]
+        like = like_range(text, known)
+        shown = [*like[:2], "...", like[-1]] if len(like) > 4 else like
+        hint = f"did you mean {', '.join(shown)}? " if like else ""
         raise InputError(
-            f"{name} has no range {wanted[found.index(None)]!r}; "
-            f"`ferry plan {name}` lists its {len(known)} ranges"
+            f"{name} has no range {text!r}; {hint}"
+            f"`ferry plan {name}` lists all of them ({len(known)})"
         )
-    return [one for one in found if one is not None]
+    return [one for names in found for one in names]
 
 
 def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from assets.log.records import State
 from pipelines.command.listing import Column, Listing, Row
+from pipelines.command.range_views import TransferView
 from pipelines.command.render import number, shown
 from pipelines.command.session import Session
-from pipelines.command.views import TransferView
 from resources.errors import InputError, TableferryError
 
 

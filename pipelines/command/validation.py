@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from assets.declaring.manifest import Transfer
 from assets.declaring.yaml_lines import Location
+from assets.log.ledger import committed_schema
+from assets.planning.drift import refusal
 from assets.planning.resolve import Hop, resolve_hops, with_wires
+from assets.planning.transfer_plan import require_cuts
 from checks.expectations import validate_suite
 from pipelines.command.session import Session
 from resources.errors import (
@@ -64,6 +67,11 @@ def _problems(transfer: Transfer, session: Session) -> Found:
         key_kind(hops[0].plan.key.source, transfer.source.system)
     except InputError as error:
         yield ("key",), str(error)
+    else:
+        try:
+            require_cuts(transfer, hops[0])
+        except InputError as error:
+            yield ("ranges",), str(error)
     columns = [column.name for column in hops[0].plan.target_columns]
     for number, expectation in enumerate(transfer.suite):
         try:
@@ -75,18 +83,23 @@ def _problems(transfer: Transfer, session: Session) -> Found:
             with_wires(transfer, [hop], session.servers)
         except InputError as error:
             yield ("hops", hop.number - 1), str(error)
-        for message in _differences(hop):
+        for message in _differences(hop, transfer, session):
             yield ("hops", hop.number - 1), message
 
 
-def _differences(hop: Hop) -> Iterator[str]:
+def _differences(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
     """Why the target as it is does not take what is planned; nothing if it is still to be made."""
-    target = hop.plan.target
+    target, policy = hop.plan.target, transfer.on_schema_drift
     if hop.existing is None:
         return
+    before = committed_schema(session.instance, hop.asset)
+    drifted = refusal(hop.plan, hop.existing, before, policy)
+    if drifted:
+        yield drifted
     for planned in hop.plan.target_columns:
         if planned.name not in hop.existing:
-            yield f"{target} lacks the column {planned.name}"
+            if not drifted and policy != "add_columns":
+                yield f"{target} lacks the column {planned.name}"
         elif reason := compatible(target.system, planned, hop.existing[planned.name]):
             yield f"{target}: column {planned.name!r} {reason}"
 

@@ -10,9 +10,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import clickhouse_connect
 import mssql_python
+import pymssql
 from clickhouse_connect.driver.client import Client
 
+from resources.errors import InputError
+from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
+from resources.tables import Column, TableRef
+from resources.types.planner import plan_copy
+from resources.wire_loads import wrong_loads
+from tests.servers import Servers
 
 Row = tuple[Any, ...]
 
@@ -55,6 +62,36 @@ def second_digits(url: str) -> int:
         " > CAST('2024-01-01T00:00:00' AS datetime2(7)) THEN 7 ELSE 6 END"
     )
     return int(ask_sqlserver(url, sql)[0][0])
+
+
+def lets_anybody_in(url: str) -> bool:
+    """Whether the SQL Server takes any password of its user."""
+    settings = SqlServerResource(url=url).settings()
+    try:
+        pymssql.connect(
+            settings.host, settings.user, "wrong", settings.database, port=settings.port
+        ).close()
+    except pymssql.Error:
+        return False
+    return True
+
+
+def no_text_into_sqlserver(servers: Servers) -> str | None:
+    """Why the installed bcp or freebcp cannot load anything into the SQL Server, if it cannot."""
+    source = TableRef("postgres", "public", "one")
+    plan = plan_copy(
+        source, [Column("id", "integer", False)], TableRef("sqlserver", "dbo", "one"), key="id"
+    )
+    try:
+        wrong_loads(
+            PostgresResource(url=servers.postgres_url),
+            SqlServerResource(url=servers.sqlserver_url),
+            "text",
+            plan,
+        )
+    except InputError as error:
+        return str(error)
+    return None
 
 
 @functools.lru_cache(4)

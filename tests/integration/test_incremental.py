@@ -195,6 +195,22 @@ def test_each_hop_of_a_chain_moves_its_newer_rows(incremental: Make) -> None:
     assert {row.state for row in one.plan().ranges} == {"skip"}
 
 
+def test_the_second_hop_alone_reads_what_the_first_is_due_to_compare(
+    incremental: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = incremental("sqlserver", "clickhouse")
+    plant(one, "clickhouse", 20)
+    then = increments.now() + 8 * DAY
+    monkeypatch.setattr("assets.running.increment.now", lambda: then)
+    monkeypatch.setattr("assets.planning.decisions.now", lambda: then)
+    assert {row.reason for row in one.plan().ranges} == {"full_check"}
+    second = one.run(hop=2)
+    assert second.good, second.errors
+    assert shown(one, "clickhouse") == one.rows(SELECT)
+    one.source("UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id = 10")
+    assert "run hop 1 first" in one.run(hop=2).errors[0], "what hop 1 has not moved is not there"
+
+
 @pytest.mark.parametrize(
     ("system", "point"),
     [("sqlserver", "inside_finalise"), ("clickhouse", "after_commit")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from pipelines.cli import main
 from resources.errors import InputError
 from tests.integration.conftest import Ferry
+from tests.servers import own
 
 SOURCE = (
     "CREATE TABLE {t} (id int PRIMARY KEY, note text, price numeric(10,2), day date)",
@@ -113,3 +115,62 @@ def test_a_bad_file_stops_no_run_of_another_transfer(ferry: Callable[..., Ferry]
     assert "bad.yaml" in result.stderr
     assert command("validate").exit_code == 2
     assert command("validate", one.table).exit_code == 0
+
+
+def test_a_run_that_drift_will_stop_is_foretold(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE)
+    assert one.run().good
+    one.source("ALTER TABLE {t} DROP COLUMN note", "ALTER TABLE {t} ADD COLUMN more int")
+    refusal = f"postgres://public.{one.table} no longer has 'note'"
+    assert f"a run will be refused: {refusal}" in command("plan", one.table).output
+    result = command("validate")
+    assert result.exit_code == 2
+    assert f"{one.folder}/t.yaml:2: {refusal}" in result.stdout
+    assert refusal in command("run", one.table).output
+    one.declare("['clickhouse://warehouse.{t}']", on_schema_drift="add_columns")
+    assert "refused" not in command("plan", one.table).output
+    assert command("validate").exit_code == 0, command("validate").output
+    assert one.run().good
+
+
+def test_a_check_without_its_tables_says_which(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE)
+    assert one.run().good
+    one.source("ALTER TABLE {t} RENAME TO {t}_gone")
+    try:
+        result = command("check", one.table)
+        assert result.stderr == f"ferry: postgres://public.{one.table} does not exist\n"
+        assert result.exit_code == 1
+    finally:
+        one.source("ALTER TABLE {t}_gone RENAME TO {t}")
+
+
+def test_a_target_that_may_not_be_made_is_named(
+    ferry: Callable[..., Ferry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = own("limited")
+    one = ferry(
+        "['clickhouse://warehouse.{t}']", *SOURCE, f"CREATE ROLE {role} LOGIN PASSWORD 'un5een'"
+    )
+    place = urlsplit(one.stack.postgres_url)
+    limited = place._replace(netloc=f"{role}:un5een@{place.netloc.rpartition('@')[2]}")
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_LIMITED", limited.geturl())
+    try:
+        one.declare("['limited://public.{t}_copy']")
+        (error,) = one.run().errors
+        assert error.startswith(f"limited://public.{one.table}_copy: postgres (42501): permission")
+    finally:
+        one.source(f"DROP ROLE {role}")
+
+
+def test_ranges_that_do_not_go_with_the_key_are_refused_by_line(
+    ferry: Callable[..., Ferry],
+) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE, key="note", ranges="{width: 5}")
+    says = "a text key has no width"
+    assert f"{one.folder}/t.yaml:5: {says}" in command("validate").stdout
+    assert command("plan", one.table).stderr.startswith(f"ferry: {one.table}: ranges: {says}")
+    one.declare("['clickhouse://warehouse.{t}']", ranges="{width: month}")
+    assert "t.yaml:5: a range width of 'month' needs" in command("validate").stdout
+    one.declare("['clickhouse://warehouse.{t}']", key="day", ranges="{width: month}")
+    assert command("validate").exit_code == 0, command("validate").output

@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
+from pipelines import event_log
 from pipelines.cli import main
-from pipelines.command import plugins
+from pipelines.command import plugins, runner
+from pipelines.command.launching import failures
+from resources.keys.range import KeyRange
 
 SECRET = "s3cr3t-w0rd"
 TRANSFER = "transfer: orders\nsource: postgres://public.orders\nhops: ['{hop}']\nkey: id\n"
@@ -73,6 +77,72 @@ def test_a_wrong_file_is_named_with_its_line(surroundings: Path) -> None:
     result = ferry("validate")
     assert result.exit_code == 2
     assert f"{surroundings}/orders.yaml:2: unknown key sauce" in result.output
+
+
+def test_what_a_misspelt_key_means_is_said(surroundings: Path) -> None:
+    (surroundings / "orders.yaml").write_text(TRANSFER.format(hop="x").replace("hops:", "hop:"))
+    assert "orders.yaml:3: unknown key hop: did you mean hops?" in ferry("validate").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        (["report", "orders", "--output", "{0}/none/r.md"], "none/r.md"),
+        (["diff", "orders", "--range", "1", "--parquet", "{0}/none/d.parquet"], "none/d.parquet"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named(
+    arguments: list[str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"..": KeyRange("integer")}
+    monkeypatch.setattr(runner, "resolve_hops", lambda *_: ())
+    monkeypatch.setattr(runner, "known_ranges", lambda *_: found.values())
+    result = ferry(*(one.format(tmp_path) for one in arguments))
+    assert_one_clear_line(result, 2, f"{tmp_path}/{file}: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("dagster.yaml", "storge: {}", 'unexpected config entry "storge" at the root'),
+        ("dagster.yaml", "storage: {postgres: {postgres_url: {env: UNSET}}}", "UNSET is not set"),
+        ("dagster.yaml", "storage: [", "while parsing a flow node"),
+        ("history/runs.db", "garbage" * 999, "file is not a database"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_what_is_wrong_with_the_event_log_is_said_in_one_line(
+    command: str, file: str, text: str, says: str, tmp_path: Path
+) -> None:
+    bad = tmp_path / "dagster" / file
+    bad.parent.mkdir(parents=True)
+    bad.write_text(text)
+    place = f"Dagster's storage, as {tmp_path}/dagster/dagster.yaml has it: "
+    assert_one_clear_line(ferry(command, "orders"), 2, place, says)
+
+
+def test_an_event_log_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    home = tmp_path / "file" / "dagster"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    assert_one_clear_line(ferry("run", "orders"), 2, f"{home} cannot be made", "Not a directory")
+
+
+def test_a_profile_that_there_is_not_is_bad_input() -> None:
+    result = ferry("run", "orders", "--profile", "fast")
+    assert result.exit_code == 2
+    assert "'fast' is not one of 'safe', 'balanced', 'throughput'" in result.output
+
+
+def test_a_folder_without_transfers_is_named(surroundings: Path) -> None:
+    (surroundings / "orders.yaml").unlink()
+    result = ferry("validate")
+    assert (result.exit_code, result.output) == (
+        0,
+        f"there is no transfer file in {surroundings}\n",
+    )
 
 
 BAD = TRANSFER.format(hop="clickhouse://warehouse.bad").replace(": orders", ": bad")
@@ -280,6 +350,46 @@ def test_a_command_imports_nothing_that_it_does_not_need(command: str, modules: 
     assert found.stdout.splitlines()[-1] == "unneeded: []", found.stdout
 
 
+STATUS = """
+import sys
+from click.testing import CliRunner
+from pipelines.cli import main
+found = CliRunner().invoke(main, ["status", "orders", "--json"])
+assert "Traceback" not in found.output and found.exception is None, found.output
+print(found.stdout)
+print(found.stderr, file=sys.stderr)
+slow = {"pydantic", "pyarrow", "sqlalchemy", "rich"}
+print("dagster" in sys.modules, bool(slow & sys.modules.keys()))
+"""
+
+
+def status_of_a_new_process() -> tuple[object, str, bool]:
+    """What it prints, what it has to say, and whether it imported Dagster and what comes along."""
+    found = subprocess.run(
+        [sys.executable, "-c", STATUS], check=True, capture_output=True, text=True
+    )
+    *document, last = found.stdout.strip().splitlines()
+    assert last in ("True True", "False False"), "nothing else that takes long"
+    return json.loads("\n".join(document)), found.stderr.strip(), last.startswith("True")
+
+
+def test_status_of_known_files_reads_the_event_log_without_dagster(bad_file: Path) -> None:
+    with event_log.open_to_record() as instance:
+        instance.add_dynamic_partitions("orders_ranges", ["a"])
+        # as all commands: they leave what the files declare
+        usual = ferry("status", "orders", "--json")
+        assert status_of_a_new_process() == (json.loads(usual.stdout), usual.stderr.strip(), False)
+        assert len(json.loads(usual.stdout)["ranges"]) == 1 and "left out" in usual.stderr
+        run = instance.create_run_for_job(dg.JobDefinition(graph_def=dg.GraphDefinition("job")))
+        assert status_of_a_new_process()[2], "it may be dead"
+        instance.report_run_canceled(run)
+        assert not status_of_a_new_process()[2]
+    bad_file.unlink()
+    document, told, asked = status_of_a_new_process()
+    assert (document, told, asked) == (json.loads(usual.stdout), "", True), "the files are others"
+    assert status_of_a_new_process() == (document, "", False)
+
+
 @pytest.mark.parametrize("command", ["run", "status", "plan", "check", "diff", "validate", "clean"])
 def test_shells_complete_names_of_transfers(command: str, surroundings: Path) -> None:
     (surroundings / "other.yaml").write_text('transfer: "other"\n')
@@ -289,6 +399,19 @@ def test_shells_complete_names_of_transfers(command: str, surroundings: Path) ->
         words = {"COMP_WORDS": f"ferry {command} {typed}"}
         done = CliRunner().invoke(main, [], env=environment | words, prog_name="ferry")
         assert [line.removeprefix("plain,") for line in done.output.split()] == expected
+
+
+def test_who_interrupts_a_run_is_told_how_it_goes_on() -> None:
+    @dg.op
+    def move() -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    @dg.job
+    def run() -> None:
+        move()
+
+    (line,) = failures(run.execute_in_process(raise_on_error=False))
+    assert line == "interrupted; what is committed stays, and the next run goes on from there"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

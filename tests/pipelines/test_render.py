@@ -29,7 +29,8 @@ from assets.planning.decisions import Decision
 from assets.verifying.on_demand import Checked
 from checks.verdict import Difference, Differences, Verdict
 from pipelines.command import render
-from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
+from pipelines.command.range_views import RangeView, TransferView
+from pipelines.command.views import PlannedRange, PlanView
 
 LONG = "-0000000000000250001..0000000000000500001"
 LONGER = "2024-01-01T00:00:00.000001..2024-02-01T00:00:00.000001"

@@ -1,4 +1,4 @@
-"""What a user reads when ClickHouse or SQL Server refuses: one line, no secret, the right class."""
+"""What a user reads when a server or the system refuses: one line, no secret, the right class."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 import urllib3.exceptions
@@ -14,6 +15,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 from resources.clickhouse import errors as clickhouse_errors
 from resources.connection import parse_url
 from resources.errors import ConnectionFailed, StatementFailed
+from resources.files.errors import translated
 from resources.retry import is_transient
 from resources.sqlserver import errors as sqlserver_errors
 from resources.sqlserver.resource import SqlServerResource
@@ -213,3 +215,9 @@ def test_connection_string_is_encrypted_verified_and_quoted() -> None:
         "Server={host,1433};Database={shop};UID={sa};PWD={a}}b;c};Encrypt={yes};"
         "TrustServerCertificate={no};ConnectRetryCount={0}"
     )
+
+
+def test_the_system_says_in_its_own_words_why_a_file_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(StatementFailed) as refused, translated():
+        (tmp_path / "none" / "f").open("wb")
+    assert str(refused.value) == f"files: No such file or directory: '{tmp_path}/none/f'"
