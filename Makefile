@@ -48,9 +48,9 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 screenshots: install system-packages ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
 
-# Three workers on two cores: tests also wait. Files go in the order in which conftest.py puts them,
-# each to one worker.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+# Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. Files go
+# in the order in which conftest.py puts them, each to one worker.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: install system-packages ## Run the tests, but for the long random ones

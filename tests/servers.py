@@ -12,11 +12,11 @@ from uuid import uuid4
 import pytest
 
 from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import qualified
+from resources.dialects import drop_table
 from resources.errors import TableferryError
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
+from resources.tables import TableRef, staging_prefix
 from tableferry_local import watch
 from tableferry_local.stack import Stack
 
@@ -81,25 +81,51 @@ def shared_stack() -> Stack:
 
 
 def drop_leftovers() -> None:
-    """Drop the tables of the run that are left on servers that the environment names."""
-    for variable, resource, schema in (
-        (POSTGRES, PostgresResource, "public"),
-        (SQLSERVER, SqlServerResource, "dbo"),
-        (CLICKHOUSE, ClickHouseResource, "warehouse"),
+    """Drop what the run has left on servers that the environment names."""
+    for variable, resource in (
+        (POSTGRES, PostgresResource),
+        (SQLSERVER, SqlServerResource),
+        (CLICKHOUSE, ClickHouseResource),
     ):
         if not (url := os.environ.get(variable)):
             continue
         server = resource(url=url)
         try:
-            left = server.query(
-                "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
-                f"WHERE TABLE_SCHEMA = '{schema}' AND TABLE_NAME LIKE '%{RUN}%'"
-            )
-            for (name,) in left:
-                table = TableRef(server.system, schema, str(name))
-                server.execute(f"DROP TABLE {qualified(table)}")
+            for table in _left(server):
+                server.execute(drop_table(table))
+            for (statement,) in server.query(_DROPS[server.system].format(run=RUN)):
+                server.execute(str(statement))
         except TableferryError as error:
-            print(f"tables with {RUN} in their names may be left: {error}")
+            print(f"what has {RUN} in its name may be left: {error}")
+
+
+def _left(server: PostgresResource | SqlServerResource | ClickHouseResource) -> list[TableRef]:
+    """The tables of the run, and their staging tables, which have names of their own."""
+    tables = [
+        TableRef(server.system, str(schema), str(name))
+        for schema, name in server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE TABLE_NAME LIKE '%{RUN}%' OR TABLE_NAME LIKE '%ferry%'"
+        )
+    ]
+    staging = tuple(staging_prefix(table) for table in tables if RUN in table.name)
+    return [one for one in tables if RUN in one.name or one.name.startswith(staging)]
+
+
+_DROPS = {
+    "postgres": (
+        "SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace"
+        " WHERE nspname LIKE '%{run}%' UNION ALL"
+        " SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database"
+        " WHERE datname LIKE '%{run}%'"
+    ),
+    "sqlserver": ("SELECT CONCAT('DROP SCHEMA ', name) FROM sys.schemas WHERE name LIKE '%{run}%'"),
+    "clickhouse": (
+        "SELECT concat('DROP DATABASE ', name, ' SYNC') FROM system.databases"
+        " WHERE name LIKE '%{run}%'"
+    ),
+}
+"""By system: what drops the schemas and databases of a run."""
 
 
 def find() -> Servers:

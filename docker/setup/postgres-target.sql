@@ -3,17 +3,8 @@
 --   psql --set=user=ferry_loader --set=password=... --set=schema=copies --file=postgres-target.sql dwh
 -- All of it may be repeated. In a schema that is there already, tables that somebody else created
 -- need a GRANT of their own: SELECT, INSERT, UPDATE, DELETE.
-SELECT set_config('setup.user', :'user', false);
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = current_setting('setup.user')) THEN
-        EXECUTE format('CREATE ROLE %I', current_setting('setup.user'));
-    END IF;
-END
-$$;
-ALTER ROLE :"user" LOGIN PASSWORD :'password';
+\ir postgres-role.sql
 
-GRANT CONNECT ON DATABASE :"DBNAME" TO :"user";
 CREATE SCHEMA IF NOT EXISTS :"schema" AUTHORIZATION :"user";
 -- Staging tables are created beside their targets.
 GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"user";

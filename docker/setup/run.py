@@ -59,14 +59,15 @@ def postgres(admin: str, ferry: str) -> None:
 def psql(
     connection: psycopg.Connection[tuple[Any, ...]], file: str, variables: Mapping[str, str]
 ) -> None:
-    """Run a file as psql does, with its variables, which it quotes as literals or names."""
+    """Run a file as psql does: with what it includes, and its variables as literals or names."""
     values = {**variables, "DBNAME": connection.info.dbname}
 
     def value(match: re.Match[str]) -> str:
         kind = sql.Literal if match[1] == "'" else sql.Identifier
         return kind(values[match[2]]).as_string(connection)
 
-    connection.execute(re.sub(r":(['\"])(\w+)\1", value, _read(file)).encode())
+    text = re.sub(r"^\\ir (.+)$", lambda match: _read(match[1]), _read(file), flags=re.MULTILINE)
+    connection.execute(re.sub(r":(['\"])(\w+)\1", value, text).encode())
 
 
 def sqlserver(admin: str, ferry: str) -> None:

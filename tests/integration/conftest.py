@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ import psycopg
 import pytest
 
 from pipelines.command import runner
+from pipelines.command.range_views import RangeView, TransferView
 from pipelines.command.session import Session, open_session
-from pipelines.command.views import PlannedRange, PlanView, RangeView, TransferView
+from pipelines.command.views import PlannedRange, PlanView
+from resources.digest import placement
 from tests.integration import looking
-from tests.servers import Servers, own
+from tests.servers import SQLSERVER, Servers, named, own
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config: nothing is logged to the console."""
@@ -63,11 +66,20 @@ class Ferry:
         """Ranges that a run moved, each once, whatever the hop."""
         return sorted({one.range for one in view.ranges if one.state == "committed"})
 
-    def materializations(self, system: str, schema: str) -> dict[str, int]:
-        """How often each range was moved into a target, as the event log has it."""
+    def materializations(
+        self, system: str, schema: str, *, after: int | None = None
+    ) -> dict[str, int]:
+        """How often each range was moved into a target, as the event log has it.
+
+        Args:
+            system: the target's.
+            schema: the target's.
+            after: count later events than the one of this storage id.
+        """
         asset = dg.AssetKey([system, schema, self.table])
+        wanted = dg.AssetRecordsFilter(asset_key=asset, after_storage_id=after)
         found: dict[str, int] = {}
-        for record in self.session.instance.fetch_materializations(asset, limit=1000).records:
+        for record in self.session.instance.fetch_materializations(wanted, limit=1000).records:
             event = record.asset_materialization
             if event is not None and event.metadata["tableferry/state"].value == "committed":
                 found[str(event.partition)] = found.get(str(event.partition), 0) + 1
@@ -83,6 +95,13 @@ def by_range(view: TransferView | PlanView, hop: int = 1) -> dict[str, RangeView
 def second_digits(mssql_url: str) -> int:
     """How many digits of a second the SQL Server keeps."""
     return looking.second_digits(mssql_url)
+
+
+@pytest.fixture(scope="session")
+def text_into_sqlserver(stack: Servers) -> None:
+    """That `wire: text` gets into the SQL Server: one that the environment names is asked first."""
+    if named(SQLSERVER) and (why := looking.no_text_into_sqlserver(stack)):
+        pytest.skip(f"this server does not take what the installed bcp sends: {why}")
 
 
 @pytest.fixture
@@ -109,6 +128,21 @@ def ferry(
     for one in made:
         one.session.instance.dispose()
         one.source("DROP TABLE IF EXISTS {t}")
+
+
+@pytest.fixture
+def copies(stack: Servers) -> Iterator[str]:
+    """A schema of the source's database for the copies, which nobody has made yet."""
+    schema = own(f"copies{os.environ.get('PYTEST_XDIST_WORKER', '')}")
+    yield schema
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+@pytest.fixture
+def digests_by_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many rows this process has digested before does not matter."""
+    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
 
 
 _numbers = itertools.count(1)

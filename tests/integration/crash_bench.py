@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,10 +43,13 @@ class Bench:
     mode: str
     systems: dict[str, str]
     cells: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    changed: int = 0
+    """The newest event of the log when the source was changed last."""
 
     def change(self) -> None:
         """Change every range: rows are updated and added and, where the mode follows, deleted."""
         cell = next(self.cells)
+        self.changed = self.ferry.session.instance.event_log_storage.get_maximum_record_id() or 0
         statements = [
             "UPDATE {t} SET name = name || '.', amount = amount + 1",
             f"INSERT INTO {{t}} VALUES ({-cell}, NULL, 0)",
@@ -55,17 +58,15 @@ class Bench:
             statements.append(f"DELETE FROM {{t}} WHERE id % {ROWS_PER_RANGE} = {cell}")
         self.ferry.source(*statements)
 
-    def commits(self) -> dict[str, dict[str, int]]:
-        """How often each range was committed, by system."""
-        return {
-            system: self.ferry.materializations(system, schema)
-            for system, schema in self.systems.items()
-        }
+    def commits(self, system: str) -> dict[str, int]:
+        """How often each range was committed since the change, in one of the systems."""
+        return self.ferry.materializations(system, self.systems[system], after=self.changed)
 
     def moves(self) -> Counter[str]:
-        """How often each range was put into the first target, seen or unseen by readers."""
+        """How often each range was put into the first target since, seen or unseen by readers."""
         asset = dg.AssetKey([*next(iter(self.systems.items())), self.ferry.table])
-        log = self.ferry.session.instance.fetch_observations(asset, limit=1000).records
+        wanted = dg.AssetRecordsFilter(asset_key=asset, after_storage_id=self.changed)
+        log = self.ferry.session.instance.fetch_observations(wanted, limit=1000).records
         events = [record.asset_observation for record in log]
         return Counter(
             str(event.partition)
@@ -126,9 +127,3 @@ class Benches:
         for one in self._made.values():
             one.ferry.session.instance.dispose()
             one.ferry.source("DROP TABLE {t}", f"DROP TABLE IF EXISTS {COPIES}.{{t}}")
-
-
-def added(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    """By how much the counts grew, where they did."""
-    grown = {name: count - before.get(name, 0) for name, count in now.items()}
-    return {name: count for name, count in grown.items() if count}

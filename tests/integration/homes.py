@@ -15,12 +15,13 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from assets.log import sqlite
 from assets.log.instance import open_instance
-from assets.log.sqlite import keep_open
 from pipelines import event_log
 
 _kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
 _copying = threading.Lock()
+_copies: set[Path] = set()
 
 
 @functools.cache
@@ -36,6 +37,11 @@ def _template() -> Path:
 def copy(home: Path) -> None:
     """Make a new home."""
     shutil.copytree(_template(), home, dirs_exist_ok=True)
+    _copies.add(_index(home))
+
+
+def _index(home: Path) -> Path:
+    return home / "history" / "runs" / "index.db"
 
 
 def _open(home: Path) -> dg.DagsterInstance:
@@ -54,7 +60,13 @@ def make_quick() -> None:
     Dagster's SQLite need not survive a power cut: what is written survives the death of any
     process without a sync, too.
     """
-    keep_open()
+    sqlite.keep_open()
+    read = sqlite._empty
+
+    def empty(index: Path) -> bytes:
+        return read(_index(_template()) if index in _copies else index)
+
+    setattr(sqlite, "_empty", empty)  # noqa: B010 (mypy: of another type)
 
     @event.listens_for(Engine, "connect")
     def connected(connection: object, _: object) -> None:

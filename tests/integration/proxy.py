@@ -111,6 +111,34 @@ class Corrupts(_Proxy):
         _hang_up(client, server)
 
 
+class Counts(_Proxy):
+    """A proxy that counts what passes.
+
+    Args:
+        url: of the server behind.
+        marker: bytes of the requests that count, which hold it once.
+    """
+
+    def __init__(self, url: str, marker: bytes) -> None:
+        super().__init__(url)
+        self._marker = marker
+        self.requests = self.answered = 0
+        """How many such requests there were, and the bytes of all answers."""
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        def answers() -> None:
+            while data := _receive(server):
+                self.answered += len(data)
+                client.sendall(data)
+            _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            self.requests += data.count(self._marker)
+            server.sendall(data)
+        _hang_up(client, server)
+
+
 class CutsAnswers(_Proxy):
     """A proxy that hangs up in the middle of the answers to requests that hold a marker.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 
-import psycopg
 import pytest
 from hypothesis import strategies as st
 
@@ -27,7 +26,7 @@ from tests.integration.typed_servers import (
     float_bits,
     ints,
 )
-from tests.servers import Servers, own
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -146,14 +145,6 @@ def test_what_the_catalog_says(source):
     assert found.rows == 2
     assert found.bytes
     assert sending.leading(source.resource, source.table) == ["id"]
-
-
-@pytest.fixture
-def copies(stack: Servers) -> Iterator[str]:
-    schema = own("from_clickhouse")
-    yield schema
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
 
 def test_a_table_arrives_is_skipped_follows_and_is_proven(

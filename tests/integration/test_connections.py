@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from assets.asset_keys import asset_key
-from resources.tables import TableRef
+from pipelines.command import runner
+from resources.tables import TableRef, staging_name
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own
 
@@ -49,3 +50,10 @@ def test_rows_move_between_named_servers(
     assert [tuple(row) for row in found] == [(9, "named", "named")]
     assert list(asset_key(lake).path) == ["lake", "warehouse", one.table]
     assert sum(one.materializations("lake", "warehouse").values()) == len(one.moved(view))
+
+    # what a dead run left under the server's other name
+    left = staging_name(TableRef("clickhouse", "warehouse", one.table), "..")
+    one.session.servers.endpoint(lake).execute(
+        f"CREATE TABLE warehouse.{left} ENGINE = Memory AS SELECT 1 AS id"
+    )
+    assert runner.clean(one.session, [one.table]) == [left]

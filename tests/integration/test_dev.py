@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
 from tests.integration.webui import browser, until
 from tests.servers import Servers
@@ -96,7 +97,7 @@ def running(folder: Path, command: Sequence[str | Path], port: int) -> Iterator[
     log = folder / "dev.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command,
+            [*ending_with_us("TERM"), *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=out,

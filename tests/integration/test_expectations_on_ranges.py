@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from resources.clickhouse.resource import ClickHouseResource
 from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
-
-pytest.importorskip("great_expectations")
 from tests.servers import own
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_spec("great_expectations") is None, reason="needs the extra"),
+]
 
 NAME = own("expected")
 GOOD, BAD = KeyRange("integer", 0, 1000), KeyRange("integer", 1000, 2000)

@@ -44,7 +44,8 @@ def reader(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     shell = Shell(folder, environment(**stack.environment(), DAGSTER_HOME=str(folder / "dagster")))
     try:
         for block in _lines(FIRST):
-            shell.do(block)
+            problem = shell.do(block)
+            assert not problem, problem
         yield shell
     finally:
         print(*shell.printed, sep="\n")
@@ -76,6 +77,7 @@ def test_what_a_page_says_can_be_done(reader: Shell, page: str) -> None:
     shell = reader.fork()
     try:
         for block in _lines(page):
-            shell.do(block)
+            problem = shell.do(block)
+            assert not problem, problem
     finally:
         print(*shell.printed, sep="\n")

@@ -112,7 +112,11 @@ def declare(tmp_path: Path, **document: object) -> None:
 
 
 @pytest.mark.parametrize("wire", ["arrow", "text"])
-def test_values_stay_values(servers: Servers, tmp_path: Path, wire: str) -> None:
+def test_values_stay_values(
+    request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, wire: str
+) -> None:
+    if wire == "text":
+        request.getfixturevalue("text_into_sqlserver")
     table = own(f"hostile_{wire}")
     with psycopg.connect(servers.postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v text)".encode())

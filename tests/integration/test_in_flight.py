@@ -163,7 +163,11 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_rows_that_are_damaged_after_they_left_are_not_seen(ferry: Make, way: str) -> None:
+def test_rows_that_are_damaged_after_they_left_are_not_seen(
+    request: pytest.FixtureRequest, ferry: Make, way: str
+) -> None:
+    if way == "sqlserver by text":
+        request.getfixturevalue("text_into_sqlserver")
     system = way.partition(" ")[0]
     one = moved(
         ferry, f"[{WAYS[way]}]", "replace", reconcile="in_flight", fingerprint="row_version"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from assets.running.progress import Progress
@@ -21,7 +20,6 @@ from resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import QUIET, Ferry
 from tests.integration.crashing import Command, crash, reopen
-from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
 
@@ -36,15 +34,6 @@ HALF_FULL = (
 VALUES = "id, note, ratio"
 TOO_LONG = "repeat('long', 1500)"
 """A note for which there is no room in any of those blocks."""
-
-
-@pytest.fixture
-def copies(stack: Servers) -> Iterator[str]:
-    """A schema of the same database for the copies."""
-    schema = own("block_copies")
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        yield schema
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
 
 def rows(ferry: Ferry, schema: str = "public") -> Counter[tuple[Any, ...]]:

@@ -34,15 +34,6 @@ SELECT = "SELECT id, name, amount::text FROM {t} ORDER BY id"
 
 
 @pytest.fixture
-def copies(stack: Servers) -> Iterator[str]:
-    """A schema of the same database for the copies."""
-    schema = own("copies")
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        yield schema
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
-
-
-@pytest.fixture
 def second(
     stack: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[psycopg.Connection[tuple[object, ...]]]:

@@ -27,7 +27,11 @@ TABLE = (
     ],
     ids=["arrow", "text", "bcp"],
 )
-def test_every_row_is_told_once_per_hop(ferry: Callable[..., Ferry], hops: str) -> None:
+def test_every_row_is_told_once_per_hop(
+    request: pytest.FixtureRequest, ferry: Callable[..., Ferry], hops: str
+) -> None:
+    if "sqlserver" in hops:
+        request.getfixturevalue("text_into_sqlserver")
     one = ferry(hops, *TABLE, ranges="{rows: 400}")
     told: list[Progress] = []
     view = one.run(on_progress=told.append)

@@ -179,11 +179,13 @@ CHANGES: dict[str, dict[str, str]] = {
         "clickhouse": "ALTER TABLE {t} ADD COLUMN extra Nullable(Int32)",
     },
     "retyped": {
-        "sqlserver": "ALTER TABLE {t} ALTER COLUMN amount smallint NOT NULL",
+        "sqlserver": "ALTER TABLE {t} ALTER COLUMN amount smallint",
         "clickhouse": "ALTER TABLE {t} MODIFY COLUMN amount Int16",
     },
     "not null": {
-        "sqlserver": "ALTER TABLE {t} ALTER COLUMN name nvarchar(20) NOT NULL",
+        # Babelfish has no NOT NULL in ALTER COLUMN
+        "sqlserver": "ALTER TABLE {t} DROP COLUMN name; "
+        "ALTER TABLE {t} ADD name nvarchar(20) NOT NULL DEFAULT ''",
         "clickhouse": "ALTER TABLE {t} MODIFY COLUMN name String DEFAULT ''",
     },
 }

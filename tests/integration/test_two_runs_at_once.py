@@ -11,8 +11,8 @@ import pytest
 
 from assets.running import moving
 from pipelines.command import runner
+from pipelines.command.range_views import TransferView
 from pipelines.command.session import Session, open_session
-from pipelines.command.views import TransferView
 from sensors.reaper import reap, reaper
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, reopen, rows_of, runs_by_status, staging_tables

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import psycopg
 import pytest
 
 from assets.running import moving
@@ -20,7 +19,7 @@ from resources.target import RangeLoad, TargetOptions
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.proxy import Corrupts, LosesAnswer
 from tests.integration.target_bench import LOW, NEW, OLD, REPLACE, PostgresBench
-from tests.servers import Servers, own
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -43,15 +42,6 @@ def bench(stack: Servers) -> Iterator[PostgresBench]:
         bench.target.prepare(bench.plan, REPLACE)
         bench.load(OLD)
         yield bench
-
-
-@pytest.fixture
-def copies(stack: Servers) -> Iterator[str]:
-    """A schema of the same database for the copies."""
-    schema = own("unstaged")
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        yield schema
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
 
 def load(bench: PostgresBench, *, target: object = None, options: TargetOptions = UNSTAGED) -> int:

@@ -24,6 +24,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,7 @@ class UserInterface:
         command += [f"DAGSTER_PORT={self.port}", "dev"]
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                command,
+                [*ending_with_us("TERM"), *command],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
