@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from resources.clickhouse.nullable import declared_type
 from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import qualified, quote
+from resources.dialects import drop_table, qualified, quote
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres.resource import PostgresResource
@@ -263,7 +263,7 @@ def _recreate(target: ClickHouseResource, plan: CopyPlan) -> None:
         f"{quote('clickhouse', column.name)} {declared_type(column)}"
         for column in plan.target_columns
     )
-    target.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)} SYNC")
+    target.execute(drop_table(plan.target))
     target.execute(
         f"CREATE TABLE {qualified(plan.target)} ({columns}) ENGINE = MergeTree ORDER BY tuple()"
     )

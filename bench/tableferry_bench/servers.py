@@ -18,7 +18,7 @@ from pipelines.command.plugins import temporary_stack
 from resources import secret_files
 from resources.clickhouse.resource import ClickHouseResource
 from resources.connection import ConnectionSettings
-from resources.dialects import qualified
+from resources.dialects import drop_table, qualified
 from resources.errors import ConnectionFailed, TableferryError
 from resources.postgres.resource import PostgresResource
 from resources.registry import system
@@ -79,8 +79,7 @@ class Servers:
 
     def drop(self, table: TableRef) -> None:
         """Drop a table, if it is there."""
-        end = " SYNC" if table.system == "clickhouse" else ""
-        self.execute(table.system, f"DROP TABLE IF EXISTS {qualified(table)}{end}")
+        self.execute(table.system, drop_table(table))
 
     def execute(self, system: str, sql: str) -> None:
         """Run a statement on one of them."""

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from resources.dialects import qualified, quote
 from resources.files.resource import FilesResource
-from resources.files.types import FILE, ROW
+from resources.files.types import FILE
+from resources.keys.range import ROW
 from resources.tables import TableRef
 from resources.types.conform import conform, schema
 from resources.types.planner import plan_copy
