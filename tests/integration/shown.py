@@ -111,7 +111,7 @@ def materialize(page: Browser, group: str, *ranges: str, all_in: str = "") -> No
     if all_in:
         page.press(all_in, DIALOG)
     else:
-        page.click(f"{DIALOG} [aria-haspopup=dialog]")
+        page.open_list(f"{DIALOG} [aria-haspopup=dialog]", f"[data-tooltip='{ranges[0]}']")
         for name in ranges:
             page.click(f"[data-tooltip='{name}']")
         page.escape()  # the list, which covers the buttons

@@ -150,13 +150,15 @@ def test_no_reader_sees_rows_before_their_audit(
 ) -> None:
     one = ferry(f"['postgres://{copies}.{{t}}']", *TABLE, ranges=RANGES, parallel="{export: 1}")
     there = SELECT.replace("{t}", f"{copies}.{{t}}")
-    own_audit, seen = moving.audit, list[tuple[int, int]]()
+    own_audit, seen = moving.audit, dict[str, tuple[int, int]]()
 
     def watched(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
         verdicts, reader = own_audit(attempt, load), load.reader()
         assert reader is not None
-        (inside,) = reader.query(f"SELECT count(*) FROM {copies}.{one.table}")[0]
-        seen.append((len(one.rows(there)), inside))
+        condition = attempt.hop.plan.target_range(attempt.key_range)
+        count = f"SELECT count(*) FROM {copies}.{one.table} WHERE {condition}"
+        ((inside,),), ((before,),) = reader.query(count), one.rows(count)
+        seen[attempt.key_range.name] = (before, inside)
         return verdicts
 
     monkeypatch.setattr(moving, "audit", watched)
@@ -164,14 +166,14 @@ def test_no_reader_sees_rows_before_their_audit(
     assert f"into postgres://{copies}.{one.table}; then" in shown and "INSERT" not in shown
     first = one.run()
     assert first.good, first.errors
-    assert [inside - before for before, inside in seen] == [100, 100, 100]
+    assert list(seen.values()) == [(0, 100)] * 3
     assert one.rows(there) == one.rows(SELECT)
 
     one.source("UPDATE {t} SET name = 'new' WHERE id = 150", "DELETE FROM {t} WHERE id = 151")
     seen.clear()
     again = one.run()
     assert again.good, again.errors
-    assert seen == [(300, 299)], "readers have the old rows of the range meanwhile"
+    assert seen == {SECOND: (100, 99)}, "readers have the old rows of the range meanwhile"
     assert one.rows(there) == one.rows(SELECT)
 
 

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 1400, 900
+LIST_SECONDS = 5.0
+"""How long a list that was opened may take to show its entries."""
 Found = dict[str, Any]
 
 
@@ -159,6 +161,23 @@ class Browser:
 
     def click(self, css: str) -> None:
         self._click(css, lambda: self._last(By.CSS_SELECTOR, css))
+
+    def open_list(self, button: str, entry: str) -> None:
+        """Click what opens a list until it shows an entry: a page that is drawn anew closes it.
+
+        Args:
+            button: CSS selector of what opens it.
+            entry: CSS selector of one that it has.
+        """
+
+        def shown() -> bool:
+            self.click(button)
+            with suppress(AssertionError):
+                until(entry, lambda: self._last(By.CSS_SELECTOR, entry), LIST_SECONDS)
+                return True
+            return False
+
+        until(entry, shown)
 
     def click_text(self, text: str) -> None:
         """Click the last element that has just this text (the menus come first)."""
