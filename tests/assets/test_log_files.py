@@ -19,6 +19,7 @@ from sqlalchemy.engine import Engine
 
 from assets.log.sqlite import MOST_FILES
 from pipelines import event_log
+from tests.integration import homes
 
 
 @pytest.fixture
@@ -157,3 +158,9 @@ def test_dagster_yaml_may_say_where_the_output_goes(
     )
     with event_log.open_to_record() as opened:
         assert type(opened.compute_log_manager).__name__ == "LocalComputeLogManager"
+
+
+def test_a_home_of_a_test_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(event_log.DAGSTER_HOME, str(tmp_path / "dagster"))
+    event_log.open_to_record().dispose()
+    assert homes.is_copy(tmp_path / "dagster")

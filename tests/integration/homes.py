@@ -15,13 +15,13 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from assets.log import sqlite
-from assets.log.instance import open_instance
+from assets.log import instance, sqlite
 from pipelines import event_log
 
 _kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
 _copying = threading.Lock()
 _copies: set[Path] = set()
+_open_as_it_is = instance.open_instance
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def _template() -> Path:
     home = Path(_kept.name, "template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(event_log.DAGSTER_HOME, str(home))
-        open_instance(event_log.make()).dispose()
+        _open_as_it_is(event_log.make()).dispose()
     return home
 
 
@@ -38,6 +38,11 @@ def copy(home: Path) -> None:
     """Make a new home."""
     shutil.copytree(_template(), home, dirs_exist_ok=True)
     _copies.add(_index(home))
+
+
+def is_copy(home: Path) -> bool:
+    """Whether this process has made a home by copying."""
+    return _index(home) in _copies
 
 
 def _index(home: Path) -> Path:
@@ -50,7 +55,7 @@ def _open(home: Path) -> dg.DagsterInstance:
         usual = filecmp.cmp(home / "dagster.yaml", _template() / "dagster.yaml", shallow=False)
         if usual and not (home / "history").exists():
             copy(home)
-    return open_instance(home)
+    return _open_as_it_is(home)
 
 
 @functools.cache
@@ -74,4 +79,4 @@ def make_quick() -> None:
             connection.execute("PRAGMA synchronous = OFF")
 
     _template()  # also so that Dagster's storage is imported, and its migrations read
-    setattr(event_log, "open_instance", _open)  # noqa: B010 (it is not exported)
+    instance.open_instance = _open
