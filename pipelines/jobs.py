@@ -64,6 +64,8 @@ def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinit
             if not config.ranges:
                 found += check_whole_tables(context, transfer, hops, servers)
         except TableferryError as error:
+            if caller is not None:
+                caller.error = error
             raise dg.Failure(str(error), allow_retries=False) from None
         if caller is not None:
             caller.checked += found

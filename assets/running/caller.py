@@ -19,6 +19,7 @@ from assets.planning.transfer_plan import TransferPlan, plan_transfer
 from assets.running.progress import OnProgress, unwatched
 from assets.running.source_state import shared_snapshot
 from assets.verifying.on_demand import Checked
+from resources.errors import TableferryError
 from resources.postgres.snapshots import SharedSnapshot
 from resources.tables import TableRef
 from resources.target import Target
@@ -114,6 +115,8 @@ class Caller:
     """No other run of the same command follows, so that the run sees the tables complete."""
     hops: tuple[Hop, ...] | None = None
     """The hops of a check without a move, if it has resolved them already."""
+    error: TableferryError | None = None
+    """Gets what a check without a move failed with, before anything was compared."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
     """The targets that one of its runs has created or verified, and what did."""
 

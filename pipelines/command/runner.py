@@ -284,6 +284,8 @@ def check(
             "ops": {compare_op_name(name): {"config": config}},
         },
     )
+    if caller.error is not None:
+        raise caller.error
     view = CheckView(name, caller.checked, not_committed(transfer, session.instance, ranges))
     if not result.success and (view.good or not caller.checked):
         raise TableferryError("; ".join(failures(result)))
