@@ -9,13 +9,16 @@ escaped itself. So no two names share an asset key, and a key says which table i
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from resources.connections import system_of
 from resources.errors import InputError
 from resources.tables import TableRef
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 LONGEST = 240
 """Characters of a part of a key: Dagster's storage has room for 512 in all."""
@@ -32,7 +35,18 @@ _DIGEST_BYTES = 15
 
 def asset_key(table: TableRef) -> dg.AssetKey:
     """The asset of a table: connection, schema, table, e.g. `sqlserver/dbo/Order_x0020_Details`."""
-    return dg.AssetKey([table.connection, key_part(table.schema), key_part(table.name)])
+    import dagster as dg
+
+    return dg.AssetKey(_path(table))
+
+
+def stored_key(table: TableRef) -> str:
+    """The same as Dagster's storage has it, found without Dagster."""
+    return json.dumps(_path(table))
+
+
+def _path(table: TableRef) -> list[str]:
+    return [table.connection, key_part(table.schema), key_part(table.name)]
 
 
 def table_of(asset: dg.AssetKey) -> TableRef | None:

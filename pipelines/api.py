@@ -47,6 +47,6 @@ def session(
     Raises:
         InputError: two transfers have the same name or target.
     """
-    instance = instance or event_log.open_to_record()
+    opened = instance or event_log.open_to_record()
     declared = TransferFolder.of(transfers)
-    return Session(instance, declared, Servers(servers), servers)
+    return Session(lambda: opened, declared, Servers(servers), servers)

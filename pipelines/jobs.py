@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import check_job_name, compare_op_name, move_job_name
 from assets.planning.resolve import Servers, connections_of, resolve_hops
 from assets.running.caller import Caller
-from assets.running.runs import check_job_name, compare_op_name, move_job_name
 from assets.verifying.on_demand import closing_line, not_committed, verify
 from assets.verifying.whole_tables import check_whole_tables
 from checks.verdict import LEVELS

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from resources.connections import connection_names, names_file, set_variable, system_of
 from resources.registry import system
 
 if TYPE_CHECKING:
     import dagster as dg
+
+    from resources.endpoint import Endpoint
 
 TRANSFERS = "TABLEFERRY_TRANSFERS"
 TRANSFERS_LINK = "TABLEFERRY_TRANSFERS_LINK"
@@ -34,13 +36,31 @@ def resources() -> dict[str, dg.ConfigurableResource]:
     """
     import dagster as dg
 
-    found: dict[str, dg.ConfigurableResource] = {}
+    return {
+        name: system(system_of(name)).dagster_resource(
+            **{field: dg.EnvVar(variable) for field, variable in _address(name).items()}
+        )
+        for name in connection_names()
+    }
+
+
+def servers() -> dict[str, Endpoint]:
+    """The same for a process that does without Dagster."""
+    from resources.server import Variable
+
+    found: dict[str, Endpoint] = {}
     for name in connection_names():
-        variable = set_variable(name)
-        field = "url_file" if variable and names_file(variable) else "url"
-        given: dict[str, Any] = {field: dg.EnvVar(variable)} if variable else {}
-        found[name] = system(system_of(name)).resource(**given)
+        given = {field: Variable(variable) for field, variable in _address(name).items()}
+        found[name] = cast(Any, system(system_of(name)).resource(**given))
     return found
+
+
+def _address(name: str) -> dict[str, str]:
+    """Which field of a connection's server the environment gives, and the variable."""
+    variable = set_variable(name)
+    if not variable:
+        return {}
+    return {"url_file" if names_file(variable) else "url": variable}
 
 
 def configured() -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from resources.connection import ConnectionSettings
 from resources.errors import InputError
+from resources.server import ConnectionSettings
 from resources.tables import Column, TableRef
 
 BATCH_ROWS = 65_536
@@ -16,7 +16,7 @@ BATCH_ROWS = 65_536
 
 
 class Endpoint(Protocol):
-    """A server that holds tables: `PostgresResource`, `SqlServerResource`, `ClickHouseResource`.
+    """A server that holds tables: `PostgresServer`, `SqlServerServer`, `ClickHouseServer`.
 
     All methods may be called from several threads at once; each call, and each open reader, works
     on a connection of its own. Drivers' errors arrive as `resources.errors.TableferryError`.
@@ -82,7 +82,7 @@ class Endpoint(Protocol):
         Args:
             sql: A single query.
             batch_rows: Most rows of a batch; a batch may be smaller.
-            snapshot: Of `PostgresResource.snapshot()`; other systems refuse it.
+            snapshot: Of `PostgresServer.snapshot()`; other systems refuse it.
         """
         ...
 

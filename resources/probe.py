@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from resources.connection import ServerResource
 from resources.dialects import quote
 from resources.endpoint import Endpoint
 from resources.errors import StatementFailed
 from resources.registry import system as _system
+from resources.server import Server
 
 Answer = TypeVar("Answer")
 
@@ -107,13 +107,11 @@ def shown(value: object) -> str:
     return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
-def probed(
-    endpoint: ServerResource, subject: str, constants: Sequence[Constant]
-) -> tuple[Wrong, ...]:
+def probed(endpoint: Server, subject: str, constants: Sequence[Constant]) -> tuple[Wrong, ...]:
     """`wrong_answers`, asked once per server, connection settings and list of constants.
 
     Args:
-        endpoint: `PostgresResource`, `SqlServerResource` or `ClickHouseResource`.
+        endpoint: `PostgresServer`, `SqlServerServer` or `ClickHouseServer`.
         subject: what is believed if nothing is wrong, e.g. `digest`.
         constants: what it consists of.
     """
@@ -125,7 +123,7 @@ def probed(
     )
 
 
-def remembered(endpoint: ServerResource, subject: Hashable, ask: Callable[[], Answer]) -> Answer:
+def remembered(endpoint: Server, subject: Hashable, ask: Callable[[], Answer]) -> Answer:
     """The result of `ask`, which is called once per server, connection settings and subject.
 
     An error is not remembered.

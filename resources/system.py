@@ -11,15 +11,16 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import Any, Protocol, get_args
 
-from resources.connection import Scheme, ServerResource
 from resources.digest.definition import Algorithm
 from resources.digest.fields import Field
 from resources.errors import InputError
 from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind
 from resources.plan import CopyPlan, Format, WireFormat, WriteMode
+from resources.server import Scheme, Server
 from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.target import RangeLoad, Target, TargetOptions
@@ -255,8 +256,8 @@ class System:
     """As it stands in `name://schema.table`."""
     title: str
     """As its makers write it."""
-    resource: type[ServerResource]
-    """What reaches a server; an `Endpoint`."""
+    resource: type[Server]
+    """What reaches a server; an `Endpoint`. A `ServerResource`, or else `dagster` names one."""
     schemes: Mapping[str, Scheme]
     """Of connection URLs; the usual one comes first."""
     database: str
@@ -279,6 +280,8 @@ class System:
     source: Source | None = None
     no_source: str = "there is no export from it"
     """Why `source` is None."""
+    dagster: str = ""
+    """`module:class` of `resource` as Dagster's; imported by those who need Dagster only."""
     loader: Loader | None = None
     no_loader: str = "there is no loader for it"
     """Why `loader` is None."""
@@ -287,6 +290,11 @@ class System:
     def url_variable(self) -> str:
         """The environment variable that addresses its usual server."""
         return f"TABLEFERRY_{self.name.upper()}_URL"
+
+    @property
+    def dagster_resource(self) -> Any:
+        """What reaches a server, as a class of Dagster's resources."""
+        return resolve_name(self.dagster) if self.dagster else self.resource
 
     def quote(self, identifier: str) -> str:
         """See `Dialect.quote`.

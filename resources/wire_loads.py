@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from resources.connection import ServerResource
 from resources.delimited import Framing, framed_rows
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
@@ -21,6 +20,7 @@ from resources.formats import format_of
 from resources.plan import ColumnPlan, CopyPlan, Format, WireFormat
 from resources.probe import Wrong, remembered
 from resources.registry import system
+from resources.server import Server
 from resources.target import RangeLoad, TargetOptions
 from resources.types.conversions import source_export
 from resources.types.export import Refusal
@@ -72,7 +72,7 @@ def wrong_loads(
     probe = _Probe(source, target, format, plan)
     subject = ("load", format, plan.source.system, pairs)
     try:
-        answer = remembered(cast(ServerResource, target), subject, lambda: probe.answer(pairs))
+        answer = remembered(cast(Server, target), subject, lambda: probe.answer(pairs))
     except _Untried:
         return ()
     if isinstance(answer, str):

@@ -8,7 +8,6 @@ from typing import cast
 
 import pyarrow.compute as pc
 
-from resources.connection import ServerResource
 from resources.delimited import END, Framing
 from resources.endpoint import Endpoint
 from resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
@@ -16,6 +15,7 @@ from resources.plan import CopyPlan, WireFormat
 from resources.probe import Wrong, remembered, shown
 from resources.refusals import refused_in_query
 from resources.registry import system as _system
+from resources.server import Server
 from resources.source import Source
 from resources.tables import TableRef
 from resources.types.conform import conform, conversion_of
@@ -70,7 +70,7 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
         return tuple(found)
 
     subject = (wire, target, plan.long_calendar, pairs)
-    return remembered(cast(ServerResource, source), subject, ask)
+    return remembered(cast(Server, source), subject, ask)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import move_job_name
 from assets.log.ledger import records, verdicts
 from assets.log.records import State, digest
 from assets.planning.resolve import checks_of
-from assets.running.runs import move_job_name, run_requests, run_under_way
+from assets.running.runs import run_requests, run_under_way
 from resources.errors import TableferryError
 from sensors.channels import Alert, send
 

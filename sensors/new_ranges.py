@@ -6,10 +6,11 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import move_job_name
 from assets.log.ledger import records
 from assets.planning.resolve import Servers, connections_of
 from assets.planning.transfer_plan import apply_growth, plan_growth
-from assets.running.runs import move_job_name, run_requests, run_under_way
+from assets.running.runs import run_requests, run_under_way
 from resources.errors import TableferryError
 
 

@@ -65,7 +65,7 @@ def test_systems_are_named_in_their_own_folders_only() -> None:
     assert len(named) <= MOST_NAMED, "\n".join(named)
 
 
-SAME = {"system", "resource", "dialect", "types", "digest", "errors"}
+SAME = {"system", "server", "resource", "dialect", "types", "digest", "errors"}
 
 
 @pytest.mark.parametrize("name", ["postgres", "sqlserver", "clickhouse"])

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
 
-import dagster as dg
-
 BY_SCHEDULE, NEVER_STALE = "schedule", "none"
 AGE = r"(\d+)\s*([hdw])"
 GRACE = timedelta(hours=1)
@@ -78,6 +76,8 @@ def longest_pause(cron: str) -> timedelta:
 
 def _ticks(cron: str, period: timedelta) -> list[datetime]:
     """All that are followed by another within the period."""
+    import dagster as dg
+
     windows = dg.TimeWindowPartitionsDefinition(_START, _FORMAT, cron_schedule=cron)
     keys = windows.get_partition_keys(current_time=_START + period)
     return [datetime.strptime(key, _FORMAT) for key in keys]

@@ -17,15 +17,15 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assets.declaring.manifest import LENIENT, Transfer
-from assets.declaring.rules import Several
-from assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
-from assets.running.runs import (
+from assets.declaring.names import (
     check_job_name,
     check_schedule_name,
     compare_op_name,
     move_job_name,
     schedule_name,
 )
+from assets.declaring.rules import Several
+from assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from resources.errors import InputError
 
 DEFAULTS = "defaults.yaml"

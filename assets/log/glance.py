@@ -6,14 +6,17 @@ Importing Dagster takes longer than reading its file. What is found here is what
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from assets.log.records import RangeRecord
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, Committed, RangeRecord
 
 INDEX = Path("history", "runs", "index.db")
 RUNS = Path("history", "runs.db")
@@ -49,21 +52,69 @@ SELECT check_name, partition, execution_status, about FROM (
 ) WHERE latest = 1
 """
 
+_VERSIONS = """
+SELECT newest.partition, tags.value FROM asset_event_tags AS tags JOIN (
+    SELECT partition, max(id) AS id FROM event_logs
+    WHERE asset_key = ? AND partition IS NOT NULL AND dagster_event_type = ?
+    GROUP BY partition
+) AS newest ON tags.event_id = newest.id
+WHERE tags.key = ?
+"""
+
+_LATEST = """
+SELECT event FROM event_logs WHERE asset_key = ? AND dagster_event_type = ?
+ORDER BY id DESC LIMIT 20
+"""
+
 
 class Unseen(Exception):
     """The file is not as it is expected, so that Dagster has to be asked."""
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _seen(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """What looks at the file: whatever is not as expected there, it is `Unseen`."""
+
+    @functools.wraps(method)
+    def looked(*arguments: _P.args, **options: _P.kwargs) -> _T:
+        try:
+            return method(*arguments, **options)
+        except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+            raise Unseen from error
+
+    return looked
+
+
+@dataclass(frozen=True)
+class Column:
+    """Of a table that was written."""
+
+    name: str
+    type: str
+    description: str | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All of a table."""
+
+    columns: Sequence[Column]
+
+
 @dataclass(frozen=True)
 class Glance:
-    """An open event log.
+    """An open event log; assets are named as Dagster's storage does.
 
-    Its methods raise `sqlite3.Error`, `KeyError`, `TypeError` or `ValueError` if the file is not
-    as the installed Dagster writes it.
+    Its methods raise `Unseen` if an asset was wiped, or if the file is not as the installed Dagster
+    writes it.
     """
 
     connection: sqlite3.Connection
 
+    @_seen
     def partitions(self, name: str) -> list[str]:
         """The keys of dynamic partitions, in their order."""
         found = self.connection.execute(
@@ -72,29 +123,63 @@ class Glance:
         )
         return [one for (one,) in found]
 
-    def ranges(
-        self, asset: str, checks: Sequence[str]
-    ) -> tuple[dict[str, RangeRecord], dict[str, dict[str, bool]]]:
-        """The newest record of each range of an asset, and whether its checks passed.
+    @_seen
+    def newest_ids(self, asset: str) -> dict[str, int]:
+        """The storage id of the newest materialization of each range that has one."""
+        return {name: number for name, kind, number in self._newest(asset) if kind == _MOVED}
 
-        Args:
-            asset: its key, as Dagster writes it.
-            checks: names.
+    @_seen
+    def records(self, asset: str) -> dict[str, RangeRecord]:
+        """The newest record of each range."""
+        newest: dict[str, int] = {}
+        for name, _, number in self._newest(asset):
+            newest[name] = max(number, newest.get(name, -1))
+        return {one.range: one for one in self._records(sorted(newest.values()))}
 
-        Raises:
-            Unseen: the asset was wiped.
-        """
+    @_seen
+    def verdicts(self, asset: str, checks: Sequence[str]) -> dict[str, dict[str, bool]]:
+        """Whether each of these checks of each range passed, as far as a verdict counts."""
+        newest = self.newest_ids(asset)
+        rows = self.connection.execute(_STANDING.format(_marks(checks)), [asset, *checks])
+        found: dict[str, dict[str, bool]] = {}
+        for check, name, status, about in sorted(rows, key=lambda row: checks.index(row[0])):
+            if about >= newest.get(name, 0):
+                found.setdefault(name, {})[check] = status == "SUCCEEDED"
+        return found
+
+    @_seen
+    def committed(
+        self, asset: str, checks: Sequence[str], declared: Sequence[str]
+    ) -> dict[str, Committed]:
+        """The committed ranges, see `ledger.committed`."""
+        ids = self.newest_ids(asset)
+        found = self.verdicts(asset, sorted({*checks, *declared})) if checks else {}
+        versions = self.connection.execute(_VERSIONS, [asset, _MOVED, DATA_VERSION])
+        return Committed.of(dict(versions), ids, found, checks, declared)
+
+    @_seen
+    def committed_schema(self, asset: str) -> Columns | None:
+        """The columns that the newest committed range was written with."""
+        self._require_unwiped(asset)
+        for (text,) in self.connection.execute(_LATEST, [asset, _MOVED]):
+            data = json.loads(text)["dagster_event"]["event_specific_data"]
+            for one in data["materialization"]["metadata_entries"]:
+                if one["label"] == COLUMN_SCHEMA and "schema" in one["entry_data"]:
+                    columns = one["entry_data"]["schema"]["columns"]
+                    return Columns(
+                        [Column(one["name"], one["type"], one["description"]) for one in columns]
+                    )
+        return None
+
+    def _newest(self, asset: str) -> list[tuple[str, str, int]]:
+        """Range, kind of event and its storage id."""
+        self._require_unwiped(asset)
+        return self.connection.execute(_NEWEST, [asset, _MOVED, _LOOKED]).fetchall()
+
+    def _require_unwiped(self, asset: str) -> None:
         wiped = "SELECT 1 FROM asset_keys WHERE asset_key = ? AND wipe_timestamp IS NOT NULL"
         if self.connection.execute(wiped, [asset]).fetchone():
             raise Unseen
-        newest: dict[str, int] = {}
-        committed: dict[str, int] = {}
-        for name, kind, number in self.connection.execute(_NEWEST, [asset, _MOVED, _LOOKED]):
-            newest[name] = max(number, newest.get(name, -1))
-            if kind == _MOVED:
-                committed[name] = number
-        records = {one.range: one for one in self._records(sorted(newest.values()))}
-        return records, self._verdicts(asset, checks, committed)
 
     def _records(self, ids: Sequence[int]) -> Iterable[RangeRecord]:
         for start in range(0, len(ids), _MOST_VARIABLES):
@@ -105,22 +190,12 @@ class Glance:
             for (text,) in found:
                 yield RangeRecord.stored(text)
 
-    def _verdicts(
-        self, asset: str, checks: Sequence[str], committed: Mapping[str, int]
-    ) -> dict[str, dict[str, bool]]:
-        rows = self.connection.execute(_STANDING.format(_marks(checks)), [asset, *checks])
-        found: dict[str, dict[str, bool]] = {}
-        for check, name, status, about in sorted(rows, key=lambda row: checks.index(row[0])):
-            if about >= committed.get(name, 0):
-                found.setdefault(name, {})[check] = status == "SUCCEEDED"
-        return found
-
 
 def glance(home: Path) -> closing[sqlite3.Connection] | None:
     """The event log of a home, to be read; None if Dagster has to be asked.
 
-    That is so where the home keeps it elsewhere, and where a run has not ended: it may be dead,
-    and is marked as failed then.
+    That is so where the home keeps it elsewhere, and where a run has not ended or holds a slot of
+    a pool: it may be dead, and is marked as failed then.
     """
     try:
         config = home / "dagster.yaml"
@@ -129,6 +204,9 @@ def glance(home: Path) -> closing[sqlite3.Connection] | None:
         with closing(_open(home / RUNS)) as runs:
             unfinished = f"SELECT 1 FROM runs WHERE status NOT IN ({_marks(_ENDED)}) LIMIT 1"
             if runs.execute(unfinished, _ENDED).fetchone():
+                return None
+        with closing(_open(home / INDEX)) as slots:
+            if slots.execute("SELECT 1 FROM concurrency_slots WHERE run_id IS NOT NULL").fetchone():
                 return None
         return closing(_open(home / INDEX))
     except (OSError, ValueError, sqlite3.Error):

@@ -10,8 +10,9 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import check_job_name, move_job_name
 from assets.log.records import NOT_COMMITTED, ROWS_SINCE, RangeRecord, State
-from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20

@@ -1,8 +1,9 @@
 """Reads the records of key ranges in Dagster's event log, the only state there is.
 
 `assets.log` is all of the ledger: `writer` writes what is read here, `records` and `check_records`
-are what it says, `history` tells of runs, `glance` reads the same without Dagster. Nothing else in
-the project knows which events mean what, or uses what Dagster keeps to itself:
+are what it says, `history` tells of runs, `glance` reads the same without Dagster, and `reading`
+lets planning do with either. Nothing else in the project knows which events mean what, or uses what
+Dagster keeps to itself:
 
 - A materialization with a data version says that the range is committed: it is visible in the
   target and its blocking checks were green. Its data version is the range's fingerprint.
@@ -31,7 +32,7 @@ from dagster._core.storage.event_log.schema import (
     SqlEventLogStorageTable,
 )
 
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, DataVersion, RangeRecord
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, Committed, RangeRecord
 from checks.verdict import CHECK_NAMES
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
@@ -45,18 +46,6 @@ StoredCheck = AssetCheckExecutionRecord
 PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
 EVALUATED = {PASSED, AssetCheckExecutionRecordStatus.FAILED}
 """Left out: checks that a run planned and has not come to, or that it failed to evaluate."""
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The latest materialization of a range, as far as planning needs it."""
-
-    data_version: DataVersion
-    storage_id: int
-    failed: tuple[str, ...] = ()
-    """The checks that failed since."""
-    unchecked: bool = False
-    """A declared check has no verdict: its run died before, or the check was declared since."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +80,11 @@ def committed(
         asset, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
     )
     found = standing(instance, asset, sorted({*checks, *declared}) if checks else (), ids)
-    result: dict[str, Committed] = {}
-    for name, of_range in tags.items():
-        if DATA_VERSION in of_range and name in ids:
-            verdicts = found.get(name, {})
-            result[name] = Committed(
-                DataVersion.parse(of_range[DATA_VERSION]),
-                ids[name],
-                failed=tuple(one for one in checks if one in verdicts and not verdicts[one].passed),
-                unchecked=any(one not in verdicts for one in declared),
-            )
-    return result
+    versions = {name: of[DATA_VERSION] for name, of in tags.items() if DATA_VERSION in of}
+    passed = {
+        name: {check: one.passed for check, one in of.items()} for name, of in found.items() if name
+    }
+    return Committed.of(versions, ids, passed, checks, declared)
 
 
 def standing(

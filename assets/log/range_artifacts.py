@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import dagster as dg
-
 from resources.artifacts import Artifact
 
 SHOWN = 20
@@ -17,6 +15,8 @@ def artifact_metadata(artifacts: Sequence[Artifact]) -> dict[str, Any]:
     """How many files there were, and the first of them with rows, bytes and SHA-256."""
     if not artifacts:
         return {}
+    import dagster as dg
+
     listed = [
         dg.TableRecord(
             {"file": one.path.name, "rows": one.rows, "bytes": one.bytes, "sha256": one.sha256}

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import dagster as dg
-
-from assets.log.ledger import Committed, committed, committed_schema, records
-from assets.log.records import DataVersion, Proven, Reason, State
+from assets.log.reading import Log, committed, committed_schema, records
+from assets.log.records import Committed, DataVersion, Proven, Reason, State
 from assets.planning.drift import new_columns, schema_changes, target_columns
 from assets.planning.increments import increment, intact, now
 from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
@@ -37,7 +35,7 @@ def decisions(
     plan: TransferPlan,
     hop: Hop,
     servers: Servers,
-    instance: dg.DagsterInstance,
+    log: Log,
     *,
     force: bool = False,
 ) -> dict[str, Decision]:
@@ -45,23 +43,23 @@ def decisions(
 
     Takes a constant number of queries, however many ranges there are.
     """
-    found = _each_alone(plan, hop, servers, instance, force=force)
+    found = _each_alone(plan, hop, servers, log, force=force)
     if plan.transfer.write != "swap":
         return found
     reasons = {name: one.reason for name, one in found.items()}
     return {
         name: found[name] if reason is reasons[name] else Decision(reason)
-        for name, reason in _swap_reasons(plan, hop, servers, instance, reasons).items()
+        for name, reason in _swap_reasons(plan, hop, servers, log, reasons).items()
     }
 
 
 def _each_alone(
-    plan: TransferPlan, hop: Hop, servers: Servers, instance: dg.DagsterInstance, *, force: bool
+    plan: TransferPlan, hop: Hop, servers: Servers, log: Log, *, force: bool
 ) -> dict[str, Decision]:
     """Why each range would run if it were replaced alone."""
     transfer = plan.transfer
     blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
-    previous = committed(instance, hop.asset, blocking, declared=checks_of(transfer))
+    previous = committed(log, hop.spec.to, blocking, declared=checks_of(transfer))
     rows: dict[str, int] | None = None
     lost: list[str] = []
     if previous:
@@ -81,25 +79,25 @@ def _each_alone(
         force=force,
     )
     if any(one.reason is Reason.SCHEMA_CHANGED for one in found.values()):
-        detail = schema_changes(hop.plan, committed_schema(instance, hop.asset))
+        detail = schema_changes(hop.plan, committed_schema(log, hop.spec.to))
         found = {
             name: replace(one, detail=detail) if one.reason is Reason.SCHEMA_CHANGED else one
             for name, one in found.items()
         }
-    return _increments(plan, hop, instance, found, previous) if transfer.incremental else found
+    return _increments(plan, hop, log, found, previous) if transfer.incremental else found
 
 
 def _increments(
     plan: TransferPlan,
     hop: Hop,
-    instance: dg.DagsterInstance,
+    log: Log,
     found: Mapping[str, Decision],
     previous: Mapping[str, Committed],
 ) -> dict[str, Decision]:
     """The decisions about ranges that are moved from their watermarks on, where that is enough."""
     declared, column = plan.transfer.incremental, plan.transfer.watermark
     assert declared is not None and column is not None
-    seen = [records(instance, one.asset, found) for one in plan.hops[: hop.number]]
+    seen = [records(log, one.spec.to, found) for one in plan.hops[: hop.number]]
     decided = {}
     for name, one in found.items():
         of_range = [of_hop.get(name) for of_hop in seen]
@@ -123,7 +121,7 @@ def _swap_reasons(
     plan: TransferPlan,
     hop: Hop,
     servers: Servers,
-    instance: dg.DagsterInstance,
+    log: Log,
     reasons: Mapping[str, Reason],
 ) -> dict[str, Reason]:
     """What a swap has to do: nothing if no range changed, else every range that is not gathered.
@@ -135,13 +133,13 @@ def _swap_reasons(
         plan: the transfer's.
         hop: the hop that swaps.
         servers: where the shadow table is.
-        instance: whose event log says which ranges are gathered, and of which data version.
+        log: whose event log says which ranges are gathered, and of which data version.
         reasons: why each range would run if it were replaced alone.
     """
     same = {name for name, reason in reasons.items() if reason.settled}
     if same == set(reasons):
         return dict(reasons)
-    versions, seen = plan.versions(hop), records(instance, hop.asset, reasons)
+    versions, seen = plan.versions(hop), records(log, hop.spec.to, reasons)
     gathered = {
         name: record.shadow
         for name, record in seen.items()

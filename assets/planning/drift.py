@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import DriftPolicy
+from assets.log.records import WrittenColumns
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift, StatementFailed, TableMissing
 from resources.plan import ColumnPlan, CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 
 def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
@@ -55,7 +58,7 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
 def dropped_columns(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: dg.TableSchema | None,
+    committed: WrittenColumns | None,
 ) -> list[str]:
     """Columns that earlier runs filled, that the target still has, and that the plan lacks now."""
     if actual is None or committed is None:
@@ -71,7 +74,7 @@ def dropped_columns(
 def require_no_dropped(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: dg.TableSchema | None,
+    committed: WrittenColumns | None,
     policy: DriftPolicy,
 ) -> list[str]:
     """Refuse to go on without columns that the target has from this transfer.
@@ -100,7 +103,7 @@ def require_no_dropped(
 def require_no_new(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: dg.TableSchema | None,
+    committed: WrittenColumns | None,
     policy: DriftPolicy,
 ) -> None:
     """Refuse to go on with a target that lacks columns which earlier runs did not need, or filled.
@@ -135,7 +138,7 @@ def require_no_new(
 def refusal(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: dg.TableSchema | None,
+    committed: WrittenColumns | None,
     policy: DriftPolicy,
 ) -> str | None:
     """Why a run would refuse to go on with source and target as they are; None if it would not."""
@@ -148,7 +151,7 @@ def refusal(
     return None
 
 
-def schema_changes(plan: CopyPlan, committed: dg.TableSchema | None) -> str:
+def schema_changes(plan: CopyPlan, committed: WrittenColumns | None) -> str:
     """How the columns of a hop differ from those that it was last committed with, in one line."""
     if committed is None:
         return ""
@@ -178,6 +181,8 @@ def _origin(column: ColumnPlan) -> str:
 
 def column_schema(plan: CopyPlan) -> dg.TableSchema:
     """The plan's target columns as Dagster's column schema."""
+    import dagster as dg
+
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -193,6 +198,8 @@ def column_schema(plan: CopyPlan) -> dg.TableSchema:
 
 def column_lineage(plan: CopyPlan) -> dg.TableColumnLineage:
     """Which column of the hop's source each of its columns comes from."""
+    import dagster as dg
+
     source = asset_key(plan.source)
     return dg.TableColumnLineage(
         {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
@@ -32,6 +31,9 @@ from resources.types.conversions import source_export
 from resources.types.export import Refusal
 from resources.types.kinds import Integer
 from resources.types.planner import ColumnOverride, plan_copy
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
 """`ferry check` may have used any level, so planning looks at the verdicts of all."""
@@ -84,11 +86,10 @@ def connections_of(transfer: Transfer) -> set[str]:
 
 @dataclass(frozen=True)
 class Hop:
-    """One resolved hop: its asset, its plan and how it is loaded."""
+    """One resolved hop: its plan and how it is loaded."""
 
     number: int
     """1-based position in the transfer."""
-    asset: dg.AssetKey
     spec: HopSpec
     plan: CopyPlan
     options: TargetOptions
@@ -98,6 +99,11 @@ class Hop:
     """The target's columns by name, as it was found; None where it is still to be made."""
     wire: WireFormat = "arrow"
     """The wire format that it uses; decided by `with_wires`."""
+
+    @property
+    def asset(self) -> dg.AssetKey:
+        """Of its target."""
+        return asset_key(self.spec.to)
 
     @property
     def first(self) -> bool:
@@ -201,7 +207,6 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         hops.append(
             Hop(
                 number=number,
-                asset=asset_key(spec.to),
                 spec=spec,
                 plan=plan,
                 options=options,

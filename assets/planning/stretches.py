@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
+
+MOST_RUNS = 4
+"""Scattered ranges become one run per contiguous segment, up to this many; beyond it one run spans
+them all and skips what lies between, because a run costs about a second and a skip far less."""
 
 
 def stretches(
@@ -35,3 +39,26 @@ def stretches(
         # a range at least for this part, and for each that follows
         cuts.append(min(max(cut, cuts[-1] + 1), len(names) - (count - number)))
     return [list(names[a:b]) for a, b in zip(cuts, [*cuts[1:], len(names)], strict=True) if b > a]
+
+
+def segments(
+    order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
+) -> list[tuple[str, str]]:
+    """First and last of each run of neighbours among the wanted; one spanning them if too many.
+
+    Args:
+        order: all partition keys, in Dagster's order.
+        wanted: those to cover.
+        most: how many are not too many.
+    """
+    found: list[tuple[str, str]] = []
+    previous = -2
+    for index, name in enumerate(order):
+        if name not in wanted:
+            continue
+        if index == previous + 1:
+            found[-1] = (found[-1][0], name)
+        else:
+            found.append((name, name))
+        previous = index
+    return found if len(found) <= most else [(found[0][0], found[-1][1])]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from assets.declaring.manifest import Transfer
+from assets.log.reading import Log, partitions
 from assets.log.records import DataVersion, digest
 from assets.planning.boundaries import limit
 from assets.planning.ranges import (
@@ -27,6 +27,9 @@ from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import KeyStatistics, key_statistics
 from resources.registry import system
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class TransferPlan:
 def plan_transfer(
     transfer: Transfer,
     servers: Servers,
-    instance: dg.DagsterInstance,
+    log: Log,
     *,
     names: Collection[str] | None = None,
 ) -> TransferPlan:
@@ -96,20 +99,20 @@ def plan_transfer(
     Args:
         transfer: the declaration.
         servers: where its tables are.
-        instance: whose dynamic partitions are the ranges known so far.
+        log: whose dynamic partitions are the ranges known so far.
         names: plan these known ranges only, and do not look for new ones.
     """
     hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
     if names is not None:
-        known = RangeGrowth(known_ranges(transfer, hops, instance), (), ())
+        known = RangeGrowth(known_ranges(transfer, hops, log), (), ())
         return _with_ranges(transfer, hops, known).only(names)
-    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, instance))
+    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, log))
 
 
-def plan_growth(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> TransferPlan:
+def plan_growth(transfer: Transfer, servers: Servers, log: Log) -> TransferPlan:
     """As `plan_transfer`, for who only keeps the ranges up: no wire format is chosen."""
     hops = resolve_hops(transfer, servers)
-    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, instance))
+    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, log))
 
 
 def fingerprints_of(
@@ -132,20 +135,18 @@ def fingerprints_of(
     )
 
 
-def known_ranges(
-    transfer: Transfer, hops: Sequence[Hop], instance: dg.DagsterInstance
-) -> tuple[KeyRange, ...]:
+def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:
     """The ranges that Dagster knows of, in its order."""
     kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
-    names = instance.get_dynamic_partitions(transfer.partitions_name)
+    names = partitions(log, transfer.partitions_name)
     return tuple(KeyRange.parse(name, kind, digits) for name in names)
 
 
 def present_ranges(
-    transfer: Transfer, hops: Sequence[Hop], servers: Servers, instance: dg.DagsterInstance
+    transfer: Transfer, hops: Sequence[Hop], servers: Servers, log: Log
 ) -> tuple[KeyRange, ...]:
     """The known ranges without those of files that are there no more."""
-    known = known_ranges(transfer, hops, instance)
+    known = known_ranges(transfer, hops, log)
     sending = system(transfer.source.system).as_source()
     if sending.own_key is None:
         return known
@@ -159,11 +160,9 @@ def _with_ranges(transfer: Transfer, hops: tuple[Hop, ...], growth: RangeGrowth)
     return TransferPlan(transfer, hops, ranges, growth)
 
 
-def _growth(
-    transfer: Transfer, hops: Sequence[Hop], servers: Servers, instance: dg.DagsterInstance
-) -> RangeGrowth:
+def _growth(transfer: Transfer, hops: Sequence[Hop], servers: Servers, log: Log) -> RangeGrowth:
     """The ranges that the keys in the source need, beyond the known ones."""
-    known, key = known_ranges(transfer, hops, instance), hops[0].plan.key.source
+    known, key = known_ranges(transfer, hops, log), hops[0].plan.key.source
     source = servers.endpoint(transfer.source)
     sending = system(transfer.source.system).as_source()
     if sending.own_key is not None:

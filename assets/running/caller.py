@@ -7,22 +7,23 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-
-import dagster as dg
+from typing import TYPE_CHECKING
 
 from assets.declaring.manifest import Transfer
-from assets.log.ledger import newest_ids
+from assets.log.reading import Log, newest_ids
 from assets.log.records import Reason
 from assets.planning.decisions import Decision, decisions
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan, plan_transfer
 from assets.running.progress import OnProgress, unwatched
 from assets.running.source_state import shared_snapshot
-from assets.verifying.on_demand import Checked
 from resources.errors import TableferryError
 from resources.postgres.snapshots import SharedSnapshot
 from resources.tables import TableRef
 from resources.target import Target
+
+if TYPE_CHECKING:
+    from assets.verifying.on_demand import Checked
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Prepared:
         threading.Thread(target=ask, name="fingerprints", daemon=True).start()
         return replace(self, coming=coming)
 
-    def holds(self, instance: dg.DagsterInstance, names: list[str]) -> bool:
+    def holds(self, log: Log, names: list[str]) -> bool:
         """Whether it still says what to do with these ranges.
 
         It does not if another run has recorded one of them meanwhile, if the ranges were cut anew,
@@ -69,7 +70,7 @@ class Prepared:
         if self.shared is not None and self.shared.name() is not self.snapshot:
             return False
         for hop in self.plan.hops:
-            now, then = newest_ids(instance, hop.asset), self.newest.get(hop.number, {})
+            now, then = newest_ids(log, hop.spec.to), self.newest.get(hop.number, {})
             if any(now.get(name) != then.get(name) for name in names):
                 return False
         return True
@@ -91,12 +92,12 @@ class Prepared:
         return Prepared(plan, self.shared, self.snapshot, decided)
 
     def decisions(
-        self, hop: Hop, servers: Servers, instance: dg.DagsterInstance, *, force: bool
+        self, hop: Hop, servers: Servers, log: Log, *, force: bool
     ) -> dict[str, Decision]:
         """Why each range of the plan is run, or that it is unchanged; asks only what is open."""
         plan, decided = self.plan, {} if force else self.decided.get(hop.number, {})
         rest = plan.only(set(plan.ranges) - set(decided))
-        found = decisions(rest, hop, servers, instance, force=force) if rest.ranges else {}
+        found = decisions(rest, hop, servers, log, force=force) if rest.ranges else {}
         return {name: decided.get(name) or found[name] for name in plan.ranges}
 
 
@@ -125,17 +126,17 @@ class Caller:
 def prepared(
     transfer: Transfer,
     servers: Servers,
-    instance: dg.DagsterInstance,
+    log: Log,
     names: list[str],
     caller: Caller,
 ) -> Iterator[Prepared]:
     """The fingerprinted plan of some ranges: what was handed over if it holds, else a new one."""
     handed = caller.prepared
-    if handed is not None and handed.holds(instance, names):
+    if handed is not None and handed.holds(log, names):
         yield handed.only(servers, names)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
-        plan = plan_transfer(transfer, servers, instance, names=names)
+        plan = plan_transfer(transfer, servers, log, names=names)
         snapshot = shared.name() if shared else None
         yield Prepared(plan, shared, snapshot).only(servers, names)
 
@@ -143,7 +144,7 @@ def prepared(
 def moved_along(
     ready: Prepared,
     servers: Servers,
-    instance: dg.DagsterInstance,
+    log: Log,
     hops: Sequence[Hop],
     names: Collection[str],
 ) -> set[str]:
@@ -156,7 +157,7 @@ def moved_along(
     Args:
         ready: a plan of all ranges.
         servers: where the tables are.
-        instance: whose event log says what is committed.
+        log: whose event log says what is committed.
         hops: those that run.
         names: the ranges that are asked for.
     """
@@ -165,6 +166,6 @@ def moved_along(
     return {
         name
         for hop in hops
-        for name, one in ready.decisions(hop, servers, instance, force=False).items()
+        for name, one in ready.decisions(hop, servers, log, force=False).items()
         if not one.reason.settled and one.reason is not Reason.MISSING and name not in names
     }

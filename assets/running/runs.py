@@ -11,7 +11,8 @@ import psutil
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.planning.stretches import stretches
+from assets.declaring.names import move_job_name
+from assets.planning.stretches import MOST_RUNS, segments, stretches
 
 FORCE = "tableferry/force"
 """Run tag: move the ranges also where nothing changed."""
@@ -31,58 +32,6 @@ UNFINISHED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 """Of runs that may have a process."""
-
-MOST_RUNS = 4
-"""Scattered ranges become one run per contiguous segment, up to this many; beyond it one run spans
-them all and skips what lies between, because a run costs about a second and a skip far less."""
-
-
-def move_job_name(transfer: str) -> str:
-    """Name of the job that moves a transfer; its op already has the transfer's own name."""
-    return f"move_{transfer}"
-
-
-def check_job_name(transfer: str) -> str:
-    """Name of the job that only reconciles a transfer."""
-    return f"check_{transfer}"
-
-
-def compare_op_name(transfer: str) -> str:
-    """Name of the op of that job."""
-    return f"compare_{transfer}"
-
-
-def schedule_name(transfer: str) -> str:
-    """Name of the schedule that moves a transfer."""
-    return f"{transfer}_schedule"
-
-
-def check_schedule_name(transfer: str) -> str:
-    """Name of the schedule that only reconciles a transfer."""
-    return f"{transfer}_check_schedule"
-
-
-def segments(
-    order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
-) -> list[tuple[str, str]]:
-    """First and last of each run of neighbours among the wanted; one spanning them if too many.
-
-    Args:
-        order: all partition keys, in Dagster's order.
-        wanted: those to cover.
-        most: how many are not too many.
-    """
-    found: list[tuple[str, str]] = []
-    previous = -2
-    for index, name in enumerate(order):
-        if name not in wanted:
-            continue
-        if index == previous + 1:
-            found[-1] = (found[-1][0], name)
-        else:
-            found.append((name, name))
-        previous = index
-    return found if len(found) <= most else [(found[0][0], found[-1][1])]
 
 
 def run_requests(

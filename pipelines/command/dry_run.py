@@ -12,7 +12,7 @@ from assets.planning.drift import new_columns
 from assets.planning.increments import from_watermark
 from assets.planning.resolve import Hop
 from assets.planning.transfer_plan import TransferPlan, plan_transfer
-from pipelines.command.runner import chosen_hops, meant_ranges, unsettled
+from pipelines.command.running import chosen_hops, meant_ranges, unsettled
 from pipelines.command.session import Session
 from resources.dialects import qualified, quote
 from resources.formats import format_of
@@ -113,7 +113,7 @@ def _hop(
     session: Session, planned: TransferPlan, hop: Hop, *, failed: bool, force: bool, every: bool
 ) -> HopStatements:
     decided = decisions(planned, hop, session.servers, session.instance, force=force)
-    only = unsettled(session, planned.transfer, [hop]) if failed else set(decided)
+    only = unsettled(session.instance, planned.transfer, [hop]) if failed else set(decided)
     running = [
         name for name, one in decided.items() if one.reason is not Reason.UNCHANGED and name in only
     ]

@@ -94,7 +94,7 @@ def remember(
     """
     if of_files is None or _kept(home).get("key") == of_files:
         return
-    from assets.asset_keys import asset_key
+    from assets.asset_keys import stored_key
     from assets.planning.resolve import checks_of
 
     transfers = {
@@ -102,7 +102,7 @@ def remember(
             KnownTransfer(
                 one.partitions_name,
                 checks_of(one),
-                tuple(KnownHop(str(hop.to), asset_key(hop.to).to_string()) for hop in one.hops),
+                tuple(KnownHop(str(hop.to), stored_key(hop.to)) for hop in one.hops),
             )
         )
         for name, one in declared.transfers.items()

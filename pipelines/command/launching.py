@@ -17,16 +17,10 @@ from uuid import uuid4
 
 import dagster as dg
 
+from assets.declaring.names import move_job_name
 from assets.running.caller import Caller
 from assets.running.progress import OnProgress, Progress
-from assets.running.runs import (
-    LAUNCH,
-    PROCESS,
-    RANGE_END,
-    RANGE_START,
-    move_job_name,
-    this_process,
-)
+from assets.running.runs import LAUNCH, PROCESS, RANGE_END, RANGE_START, this_process
 from pipelines.command.session import Session, open_session
 from pipelines.definitions import build
 from resources.errors import TableferryError

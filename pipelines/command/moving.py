@@ -57,7 +57,7 @@ def run(
 
     Of several transfers each has its turn, whatever became of those before it.
     """
-    from pipelines.command import runner, several
+    from pipelines.command import running, several
     from pipelines.command.range_views import TransferView
     from pipelines.command.render import console, live_progress, show_ranges
     from pipelines.command.session import open_session
@@ -74,10 +74,10 @@ def run(
         return
 
     def move(name: str) -> TransferView:
-        tell_of_waiting(runner.waits_for(session, name, moves=True))
+        tell_of_waiting(running.waits_for(session, name, moves=True))
         shown = not as_json and not log_level and sys.stderr.isatty()
         with live_progress(shown=shown) as on_progress:
-            return runner.run(
+            return running.run(
                 session,
                 name,
                 hop=hop,

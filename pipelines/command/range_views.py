@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assets.log.records import RangeRecord
+from assets.log.records import RangeRecord, State
 
 if TYPE_CHECKING:
+    from assets.declaring.manifest import Transfer
+    from assets.log.reading import Log
     from pipelines.command.views import PlannedRange
 
 SHOWN = (
@@ -66,6 +68,25 @@ class TransferView:
         return document(
             self.transfer, self.ranges, self.good, self.errors, self.run_ids, self.notes
         )
+
+
+def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str]) -> list[RangeView]:
+    """What the event log says of these ranges in one hop, counted from 1."""
+    from assets.log import reading
+    from assets.planning.resolve import checks_of
+
+    target = transfer.hops[number - 1].to
+    records = reading.records(log, target, names)
+    checks = reading.verdicts(log, target, checks_of(transfer))
+    return [
+        RangeView(
+            **vars(records.get(name) or RangeRecord(name, State.MISSING)),
+            hop=number,
+            target=str(target),
+            checks=checks.get(name, {}) if name in records else {},
+        )
+        for name in names
+    ]
 
 
 def document(

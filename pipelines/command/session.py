@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import cast
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import dagster as dg
 
+from assets.declaring.dagster_rules import accepted_before
 from assets.declaring.manifest import Transfer
 from assets.declaring.transfer_files import TransferFolder, load_transfers
+from assets.log.glance import Glance, Unseen, glance
+from assets.log.reading import Log
 from assets.planning.resolve import Servers
 from pipelines import event_log
 from pipelines.command import known
 from pipelines.command.garbage import look_as_usual
 from pipelines.command.plugins import start_local_stack
-from pipelines.settings import configured, resources, transfers_folder
+from pipelines.settings import configured, servers, transfers_folder
 from resources.connections import is_path
-from resources.endpoint import Endpoint
-from sensors.reaper import reap
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class Session:
     """The declared transfers, their servers, and the Dagster instance that remembers."""
 
-    instance: dg.DagsterInstance
+    opened: Callable[[], dg.DagsterInstance]
+    """Opens the instance."""
     declared: TransferFolder
     servers: Servers
     resources: Mapping[str, object] | None = None
     """The servers as Dagster's resources; None for those that the environment names."""
+    home: Path | None = None
+    """Of the instance, where its event log may be looked at without it."""
+
+    @cached_property
+    def instance(self) -> dg.DagsterInstance:
+        """The Dagster instance; Dagster is imported when it is first wanted."""
+        return self.opened()
+
+    @contextmanager
+    def glance(self) -> Iterator[Glance | None]:
+        """The event log as its file has it; None if Dagster has to be asked."""
+        opened = glance(self.home) if self.home else None
+        with opened or nullcontext() as connection:
+            yield Glance(connection) if connection else None
+
+    def read(self, ask: Callable[[Log], Answer]) -> Answer:
+        """What is found in the event log: at a glance if it can be, or else by Dagster.
+
+        Args:
+            ask: changes nothing; it is asked again if the file is not as expected.
+        """
+        with suppress(Unseen), self.glance() as seen:
+            if seen is not None:
+                return ask(seen)
+        return ask(self.instance)
 
     @property
     def transfers(self) -> dict[str, Transfer]:
@@ -71,22 +105,42 @@ def open_session(
     look_as_usual()
     folder = transfers_folder()
     of_files = known.key(folder)
-    declared = load_transfers(folder)
+    declared = _declared(folder)
     for name in names:
         declared.transfer(name)
     if tells_invalid:
         tell_invalid(declared)
     if asks:
         use_local_stack()
-    instance = event_log.open_to_record() if records else event_log.open_to_read()
-    reap(instance)
-    if event_log.exists():
-        known.remember(event_log.place(), of_files, declared, list(invalid_lines(declared)))
-    return Session(
-        instance,
-        declared,
-        _servers(),
-    )
+
+    def remember() -> None:
+        if event_log.exists():
+            known.remember(event_log.place(), of_files, declared, list(invalid_lines(declared)))
+
+    def opened() -> dg.DagsterInstance:
+        instance = event_log.open_to_record() if records else event_log.open_to_read()
+        remember()
+        return instance
+
+    remember()
+    session = Session(opened, declared, _servers(), home=event_log.place())
+    with session.glance() as seen:
+        if seen is None:
+            from sensors.reaper import reap
+
+            reap(session.instance)
+    return session
+
+
+def _declared(folder: Path) -> TransferFolder:
+    """The transfers of a folder; what Dagster has accepted of these files it is not asked again."""
+    seen = known.recall(event_log.place(), folder)
+    if seen and not seen.told:
+        with accepted_before():
+            declared = load_transfers(folder)
+        if set(declared.transfers) == set(seen.transfers):
+            return declared
+    return load_transfers(folder)
 
 
 def configured_servers() -> tuple[Servers, list[str]]:
@@ -100,7 +154,7 @@ def configured_servers() -> tuple[Servers, list[str]]:
 
 
 def _servers() -> Servers:
-    return Servers({name: cast(Endpoint, one) for name, one in resources().items()})
+    return Servers(servers())
 
 
 def tell_invalid(declared: TransferFolder) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import click
 
 from assets.log.glance import Glance, Unseen, glance
@@ -46,7 +44,8 @@ def _seen(known: Known, name: str) -> TransferView | None:
             log = Glance(connection)
             names = log.partitions(transfer.partitions)
             for number, hop in enumerate(transfer.hops, start=1):
-                records, verdicts = log.ranges(hop.asset, transfer.checks)
+                records = log.records(hop.asset)
+                verdicts = log.verdicts(hop.asset, transfer.checks)
                 views += [
                     RangeView(
                         **vars(records.get(one) or RangeRecord(one, State.MISSING)),
@@ -56,6 +55,6 @@ def _seen(known: Known, name: str) -> TransferView | None:
                     )
                     for one in names
                 ]
-    except (Unseen, sqlite3.Error, KeyError, TypeError, ValueError):
+    except Unseen:
         return None
     return TransferView(name, views, all(view.good for view in views))

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import dagster as dg
-
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.log import ledger
-from assets.log.records import RangeRecord, Reason, State
+from assets.log.records import Reason, State
 from assets.planning.decisions import Decision
-from assets.planning.resolve import checks_of
 from assets.verifying.on_demand import Checked, NotCommitted, closing_line
 from pipelines.command.range_views import RangeView, document
 
@@ -65,24 +58,6 @@ class PlanView:
     def json(self) -> dict[str, Any]:
         """The `--json` form."""
         return document(self.transfer, self.ranges, notes=self.notes)
-
-
-def range_views(
-    instance: dg.DagsterInstance, transfer: Transfer, number: int, names: Sequence[str]
-) -> list[RangeView]:
-    """What the event log says of these ranges in one hop, counted from 1."""
-    target = transfer.hops[number - 1].to
-    records = ledger.records(instance, asset_key(target), names)
-    checks = ledger.verdicts(instance, asset_key(target), checks_of(transfer))
-    return [
-        RangeView(
-            **vars(records.get(name) or RangeRecord(name, State.MISSING)),
-            hop=number,
-            target=str(target),
-            checks=checks.get(name, {}) if name in records else {},
-        )
-        for name in names
-    ]
 
 
 @dataclass(frozen=True)

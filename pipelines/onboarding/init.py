@@ -11,11 +11,11 @@ from re import ASCII, findall, sub
 from typing import Any
 
 from assets.declaring.dagster_rules import op_name
+from assets.declaring.names import check_job_name, compare_op_name, move_job_name
 from assets.declaring.schema import transfer_schema
 from assets.declaring.transfer_files import DEFAULTS, TransferFolder, load_transfers
 from assets.declaring.yaml_lines import Unreadable, YamlFile
 from assets.planning.resolve import Servers
-from assets.running.runs import check_job_name, compare_op_name, move_job_name
 from pipelines.onboarding.proposal import Open, propose
 from pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
 from resources.catalog import Listed

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resources.clickhouse.nullable import declared_type
-from resources.clickhouse.resource import RANGE_COLUMN
+from resources.clickhouse.server import RANGE_COLUMN
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
 from resources.keys.range import KeyRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.server import ClickHouseServer
 from resources.dialects import quote, string_literal
 from resources.health import Finding, Use, asked, clock, disk, encryption, privileges
 from resources.tls import look
@@ -24,7 +24,7 @@ EVERYWHERE = (
 VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authority."
 
 
-def findings(resource: ClickHouseResource, use: Use) -> Iterator[Finding]:
+def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     return asked(
         [
@@ -40,11 +40,11 @@ def findings(resource: ClickHouseResource, use: Use) -> Iterator[Finding]:
     )
 
 
-def _version(resource: ClickHouseResource) -> Iterator[Finding]:
+def _version(resource: ClickHouseServer) -> Iterator[Finding]:
     yield Finding("version", "ok", f"ClickHouse {resource.ping()}")
 
 
-def _encryption(resource: ClickHouseResource) -> Iterator[Finding]:
+def _encryption(resource: ClickHouseServer) -> Iterator[Finding]:
     settings = resource.settings()
     secure, verify, authority = resource.encryption()
     yield from encryption(
@@ -56,7 +56,7 @@ def _encryption(resource: ClickHouseResource) -> Iterator[Finding]:
     )
 
 
-def _privileges(resource: ClickHouseResource, use: Use) -> Iterator[Finding]:
+def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     user, readonly = resource.query("SELECT currentUser(), getSetting('readonly')")[0]
     if int(readonly):
         says = f"{user} has a profile with readonly = {readonly}, which refuses inserts"
@@ -77,7 +77,7 @@ def _privileges(resource: ClickHouseResource, use: Use) -> Iterator[Finding]:
     yield from privileges(str(user), missing, len(use.writes))
 
 
-def _disks(resource: ClickHouseResource) -> Iterator[Finding]:
+def _disks(resource: ClickHouseServer) -> Iterator[Finding]:
     for name, free, total in resource.query(
         "SELECT name, free_space, total_space FROM system.disks ORDER BY name"
     ):

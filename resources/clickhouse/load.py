@@ -20,7 +20,7 @@ from resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
-from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
+from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from resources.dialects import drop_table, qualified, string_literal
 from resources.errors import RangeBusy, ReceiptMismatch
 from resources.keys.range import KeyRange
@@ -49,7 +49,7 @@ UNDIVIDED: Mapping[str, str | int] = {
 class ClickHouseLoad:
     """A held range and its staging table; made by `ClickHouseTarget.attempt`."""
 
-    resource: ClickHouseResource
+    resource: ClickHouseServer
     plan: CopyPlan
     key_range: KeyRange
     options: TargetOptions
@@ -297,7 +297,7 @@ class ClickHouseLoad:
                 self.resource.execute(statement)
 
 
-def read_owner(resource: ClickHouseResource, table: TableRef, name: str) -> Owner | None:
+def read_owner(resource: ClickHouseServer, table: TableRef, name: str) -> Owner | None:
     """The owner of a lock, staging or shadow table; None if there is no such table."""
     rows = resource.query(f"SELECT comment FROM system.tables WHERE {_is(table, name)}")
     return Owner.read(rows[0][0]) if rows else None

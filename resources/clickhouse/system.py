@@ -7,11 +7,11 @@ from resources.clickhouse.ddl import engine_problem
 from resources.clickhouse.dialect import ClickHouseDialect
 from resources.clickhouse.errors import verdict
 from resources.clickhouse.health import findings
-from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.server import ClickHouseServer
 from resources.clickhouse.source import ClickHouseSource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.clickhouse.types import TYPES
-from resources.connection import Scheme
+from resources.server import Scheme
 from resources.system import Loader, System
 
 
@@ -22,7 +22,8 @@ def _fine(value: object) -> None:
 SYSTEM = System(
     name="clickhouse",
     title="ClickHouse",
-    resource=ClickHouseResource,
+    resource=ClickHouseServer,
+    dagster="resources.clickhouse.resource:ClickHouseResource",
     schemes={"http": Scheme(8123, {"secure": "no"}), "https": Scheme(8443, {"secure": "yes"})},
     database="default",
     dialect=ClickHouseDialect(),

@@ -22,7 +22,7 @@ from resources.clickhouse.ddl import (
 )
 from resources.clickhouse.errors import EXISTS
 from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
-from resources.clickhouse.resource import RANGE_COLUMN, ClickHouseResource
+from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from resources.dialects import drop_table, qualified, quote, string_literal
 from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
 from resources.keys.range import KeyRange
@@ -67,7 +67,7 @@ class ClickHouseTarget:
         resource: the server.
     """
 
-    def __init__(self, resource: ClickHouseResource) -> None:
+    def __init__(self, resource: ClickHouseServer) -> None:
         self.resource = resource
         self._layouts: dict[TableRef, Layout] = {}
 

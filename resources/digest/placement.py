@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Literal, cast
 
-from resources.connection import ServerResource
 from resources.digest.definition import RECORD
 from resources.digest.expressions import DigestSql
 from resources.digest.probe import DigestRefused, require_client, summed_constants
 from resources.endpoint import Endpoint
 from resources.probe import remembered
+from resources.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def client_computes(endpoint: Endpoint, found: DigestSql, rows: Callable[[], int
     """
     if found.algorithm == RECORD:
         return False
-    server = cast(ServerResource, endpoint)
+    server = cast(Server, endpoint)
     who = server.digests_by()
     if who == "auto":
         many = _rows(server)
@@ -65,12 +65,12 @@ def client_computes(endpoint: Endpoint, found: DigestSql, rows: Callable[[], int
 
 def digested(endpoint: Endpoint, rows: int) -> None:
     """Note that so many rows of a server are digested for this process."""
-    address = cast(ServerResource, endpoint).settings().address
+    address = cast(Server, endpoint).settings().address
     with _lock:
         _digested[address] = _digested.get(address, 0) + rows
 
 
-def _rows(server: ServerResource) -> int | None:
+def _rows(server: Server) -> int | None:
     with _lock:
         return _digested.get(server.settings().address)
 
@@ -97,7 +97,7 @@ def _cheaper(endpoint: Endpoint, found: DigestSql) -> Literal["server", "client"
     cheaper: Literal["server", "client"] = "client" if 2 * by_client < by_server else "server"
     logger.info(
         "%s digests a row in %.0f microseconds, the client in %.0f: the %s will",
-        cast(ServerResource, endpoint).settings(),
+        cast(Server, endpoint).settings(),
         by_server * 1e6,
         by_client * 1e6,
         cheaper,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple, cast
 
-from resources.connection import ServerResource
 from resources.dialects import quote
 from resources.digest.definition import (
     ALGORITHMS,
@@ -28,6 +27,7 @@ from resources.endpoint import Endpoint
 from resources.errors import TableferryError
 from resources.probe import Constant, probed, remembered
 from resources.registry import system as _system
+from resources.server import Server
 from resources.tables import Column
 
 SHOWN = 3
@@ -83,7 +83,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     Raises:
         DigestRefused: it has none of the hashes, or computes other digests than it should.
     """
-    server, refused = cast(ServerResource, endpoint), list[str]()
+    server, refused = cast(Server, endpoint), list[str]()
     candidates = [
         DigestSql(endpoint.system, one, encoding)
         for one in ((algorithm,) if algorithm else ALGORITHMS)
@@ -155,7 +155,7 @@ def require_client(endpoint: Endpoint, found: DigestSql) -> None:
     Raises:
         DigestRefused: it does not.
     """
-    server = cast(ServerResource, endpoint)
+    server = cast(Server, endpoint)
     rows, total = remembered(
         server, ("client", found), lambda: summed_constants(endpoint, found, "client")
     )

@@ -18,7 +18,7 @@ from resources.dialects import qualified
 from resources.errors import InputError, ReceiptMismatch, TableMissing
 from resources.files.errors import translated
 from resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
-from resources.files.resource import FilesResource
+from resources.files.server import FilesServer
 from resources.files.types import read
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
@@ -34,7 +34,7 @@ ROW_GROUP_BYTES = 64 << 20
 class FileLoad:
     """A held range and its staged file; made by `FilesTarget.attempt`."""
 
-    resource: FilesResource
+    resource: FilesServer
     plan: CopyPlan
     key_range: KeyRange
     folder: ExportFolder
@@ -141,12 +141,12 @@ def rejected(target: TableRef, key_range: KeyRange) -> TableRef:
     return staged_table(target, rejected_of(target, key_range.name).name + SUFFIX)
 
 
-def count(resource: FilesResource, table: TableRef, where: str = "true") -> int:
+def count(resource: FilesServer, table: TableRef, where: str = "true") -> int:
     """The rows of a table that meet a condition."""
     return int(resource.query(f"SELECT count(*) FROM {qualified(table)} WHERE {where}")[0][0])
 
 
-def published_rows(resource: FilesResource, plan: CopyPlan, key_range: KeyRange) -> int:
+def published_rows(resource: FilesServer, plan: CopyPlan, key_range: KeyRange) -> int:
     """The rows of a range in its own file."""
     table = replace(plan.target, name=file_name(key_range))
     try:

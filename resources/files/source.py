@@ -13,7 +13,7 @@ from resources.endpoint import Endpoint
 from resources.errors import InputError, TableferryError
 from resources.files.folder import COMPRESSIONS, FORMATS, File, FileUnreadable, content_hash
 from resources.files.object_store import store_at
-from resources.files.resource import FilesResource
+from resources.files.server import FilesServer
 from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, from_text, read, text_type
 from resources.fingerprint import SourceFingerprint
 from resources.keys.range import KeyRange
@@ -44,7 +44,7 @@ class FilesSource(Source):
         rows: int | None = None,
     ) -> Sequence[KeyRange]:
         """One per file; where files are cut, one per stretch of whole row groups of Parquet."""
-        resource = cast(FilesResource, endpoint)
+        resource = cast(FilesServer, endpoint)
         found: list[KeyRange] = []
         for file in resource.files(table):
             if rows is None or file.format != "parquet":
@@ -71,7 +71,7 @@ class FilesSource(Source):
         self, endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], where: str | None
     ) -> dict[str, SourceFingerprint]:
         """The hash of each one's file, and its rows; the folder is listed at most once."""
-        resource = cast(FilesResource, endpoint)
+        resource = cast(FilesServer, endpoint)
         names = [str(one.lower) for one in ranges]
         files = resource.files(table) if len(names) > 1 else resource.files_now(table, names)
         there = {one.name: one for one in files}
@@ -82,7 +82,7 @@ class FilesSource(Source):
 
     def _fingerprint(
         self,
-        resource: FilesResource,
+        resource: FilesServer,
         table: TableRef,
         file: File | None,
         key_range: KeyRange,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from resources.connection import Scheme
 from resources.files import digest
 from resources.files.dialect import FilesDialect
 from resources.files.errors import verdict
 from resources.files.exports import PATTERN
 from resources.files.object_store import KINDS
-from resources.files.resource import FilesResource
+from resources.files.server import FilesServer
 from resources.files.source import FilesSource
 from resources.files.target import FilesTarget, folder_problem
 from resources.files.types import TYPES
+from resources.server import Scheme
 from resources.system import Loader, System
 
 SYSTEM = System(
     name="files",
     title="files",
-    resource=FilesResource,
+    resource=FilesServer,
+    dagster="resources.files.resource:FilesResource",
     schemes=dict.fromkeys(("file", *KINDS), Scheme(0)),
     database=".",
     dialect=FilesDialect(),

@@ -14,7 +14,7 @@ from resources.files.errors import translated
 from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
 from resources.files.load import FileLoad, published_rows, rejected
 from resources.files.object_store import KINDS
-from resources.files.resource import FilesResource
+from resources.files.server import FilesServer
 from resources.files.types import FILE
 from resources.keys.range import ROW, KeyRange
 from resources.plan import CopyPlan
@@ -42,7 +42,7 @@ class FilesTarget:
         resource: where relative folders begin.
     """
 
-    def __init__(self, resource: FilesResource) -> None:
+    def __init__(self, resource: FilesServer) -> None:
         self.resource = resource
 
     def __repr__(self) -> str:

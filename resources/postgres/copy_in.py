@@ -9,7 +9,7 @@ import pyarrow as pa
 from resources.counted import Counted
 from resources.errors import ReceiptMismatch
 from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.postgres.types import read
 from resources.tables import TableRef
 from resources.target import LoadReceipt
@@ -17,7 +17,7 @@ from resources.types.kinds import Uuid
 
 
 def copy_in(
-    resource: PostgresResource,
+    resource: PostgresServer,
     plan: CopyPlan,
     staging: TableRef,
     batches: Iterable[pa.RecordBatch],

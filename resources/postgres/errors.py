@@ -6,9 +6,9 @@ import re
 
 import psycopg
 
-from resources.connection import ConnectionSettings
 from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableferryError
 from resources.refusals import refused_in_query
+from resources.server import ConnectionSettings
 
 DRIVERS = ("psycopg", "adbc_driver_manager")
 TRANSIENT = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from resources.dialects import qualified, quote, string_literal
 from resources.health import Finding, Use, asked, clock, encryption, privileges
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.tls import look
 
 OLDEST = 140000
@@ -50,7 +50,7 @@ WHERE NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, '
 """
 
 
-def findings(resource: PostgresResource, use: Use) -> Iterator[Finding]:
+def findings(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     return asked(
         [
@@ -64,7 +64,7 @@ def findings(resource: PostgresResource, use: Use) -> Iterator[Finding]:
     )
 
 
-def _version(resource: PostgresResource) -> Iterator[Finding]:
+def _version(resource: PostgresServer) -> Iterator[Finding]:
     whole, number = resource.query("SELECT version(), current_setting('server_version_num')::int")[
         0
     ]
@@ -75,7 +75,7 @@ def _version(resource: PostgresResource) -> Iterator[Finding]:
         yield Finding("version", "ok", str(whole))
 
 
-def _encryption(resource: PostgresResource) -> Iterator[Finding]:
+def _encryption(resource: PostgresServer) -> Iterator[Finding]:
     settings = resource.settings()
     found = resource.query(
         "SELECT CASE WHEN ssl THEN version END FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
@@ -101,7 +101,7 @@ def _start(plain: socket.socket) -> bool:
     return plain.recv(1) == b"S"
 
 
-def _privileges(resource: PostgresResource, use: Use) -> Iterator[Finding]:
+def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     user, superuser = resource.query(
         "SELECT current_user::text, rolsuper FROM pg_roles WHERE rolname = current_user"
     )[0]
@@ -134,7 +134,7 @@ def _privileges(resource: PostgresResource, use: Use) -> Iterator[Finding]:
     yield from privileges(user, list(dict.fromkeys(missing)), tables_used)
 
 
-def _lacking_to_write(resource: PostgresResource, use: Use, to: str) -> list[str]:
+def _lacking_to_write(resource: PostgresServer, use: Use, to: str) -> list[str]:
     """Staging tables are made beside their targets."""
     schemas = ", ".join(dict.fromkeys(_text(one.schema) for one in use.writes))
     missing = []
@@ -157,7 +157,7 @@ def _text(value: str) -> str:
     return string_literal("postgres", value)
 
 
-def _snapshot(resource: PostgresResource) -> Iterator[Finding]:
+def _snapshot(resource: PostgresServer) -> Iterator[Finding]:
     if resource.query("SELECT pg_is_in_recovery()")[0][0]:
         yield Finding(
             "snapshot",
@@ -170,7 +170,7 @@ def _snapshot(resource: PostgresResource) -> Iterator[Finding]:
     yield Finding("snapshot", "ok", "all ranges of a run read one state of the database")
 
 
-def _connections(resource: PostgresResource) -> Iterator[Finding]:
+def _connections(resource: PostgresServer) -> Iterator[Finding]:
     most, used = resource.query(
         "SELECT current_setting('max_connections')::int"
         " - current_setting('superuser_reserved_connections')::int,"

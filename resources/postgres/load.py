@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from resources.dialects import qualified
 from resources.postgres.copy_in import copy_in
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.postgres.session import PostgresSession
 from resources.target import LoadReceipt
 from resources.transactional.load import TransactionalLoad
@@ -19,7 +19,7 @@ from resources.transactional.load import TransactionalLoad
 class PostgresLoad(TransactionalLoad[PostgresSession]):
     """See `TransactionalLoad`."""
 
-    resource: PostgresResource
+    resource: PostgresServer
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None

@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 
-from resources.connection import ConnectionSettings
 from resources.postgres.errors import statement_failed
+from resources.server import ConnectionSettings
 
 
 class PostgresSession:

@@ -15,7 +15,7 @@ from resources.plan import CopyPlan, Format, OverflowPolicy
 from resources.postgres import catalog, places
 from resources.postgres.bcp_text import bcp_expression
 from resources.postgres.copy_text import guarded, text_expression
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.postgres.snapshots import SharedSnapshot
 from resources.postgres.statistics import quantiles
 from resources.postgres.types import binary_safe
@@ -128,7 +128,7 @@ class PostgresSource(Source):
 
     def shared_snapshot(
         self,
-        resource: PostgresResource,
+        resource: PostgresServer,
         placed: TableRef | None = None,
         joined: str | None = None,
     ) -> AbstractContextManager[SharedSnapshot | None]:
@@ -167,7 +167,7 @@ class PostgresSource(Source):
 
     def read_bytes(
         self,
-        resource: PostgresResource,
+        resource: PostgresServer,
         plan: CopyPlan,
         key_range: KeyRange,
         format: Format,

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from resources.connection import Scheme
 from resources.postgres import digest, record_digest
 from resources.postgres.catalog import unique_by
 from resources.postgres.ddl import STATEMENTS
 from resources.postgres.dialect import PostgresDialect
 from resources.postgres.errors import verdict
 from resources.postgres.health import findings
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.postgres.source import PostgresSource
 from resources.postgres.target import PostgresTarget
 from resources.postgres.types import TYPES
+from resources.server import Scheme
 from resources.system import Loader, System
 
 SYSTEM = System(
     name="postgres",
     title="PostgreSQL",
-    resource=PostgresResource,
+    resource=PostgresServer,
+    dagster="resources.postgres.resource:PostgresResource",
     schemes={"postgresql": Scheme(5432), "postgres": Scheme(5432)},
     database="postgres",
     dialect=PostgresDialect(),

@@ -10,7 +10,7 @@ from resources.errors import InputError
 from resources.plan import CopyPlan
 from resources.postgres.ddl import STATEMENTS
 from resources.postgres.load import PostgresLoad
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.postgres.session import PostgresSession
 from resources.postgres.types import binary_safe
 from resources.tables import TableRef
@@ -25,7 +25,7 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         resource: the server.
     """
 
-    resource: PostgresResource
+    resource: PostgresServer
     sql = STATEMENTS
     unstaged_formats = ("pgcopy", "copy_text")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resources.connection import ConnectionSettings
 from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, StatementFailed
 from resources.refusals import refused_in_query
+from resources.server import ConnectionSettings
 
 TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""

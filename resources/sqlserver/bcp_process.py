@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from resources.child_processes import ending_with_us
-from resources.connection import ConnectionSettings
 from resources.errors import InputError, StatementFailed
+from resources.server import ConnectionSettings
 from resources.sqlserver.bcp import BcpTool, Result
 
 TERM_SECONDS = 5

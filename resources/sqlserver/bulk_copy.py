@@ -21,7 +21,7 @@ from resources.probe import remembered
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import STATEMENTS, numbered
 from resources.sqlserver.errors import translate
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.tables import TableRef
 from resources.target import LoadReceipt
 
@@ -32,7 +32,7 @@ TIME = pa.time64("us")
 
 
 def bulk_copy(
-    resource: SqlServerResource,
+    resource: SqlServerServer,
     session: SqlServerConnection,
     plan: CopyPlan,
     staging: TableRef,
@@ -99,9 +99,7 @@ def bulk_copy(
     return receipt
 
 
-def keeps_times(
-    resource: SqlServerResource, session: SqlServerConnection, scratch: TableRef
-) -> bool:
+def keeps_times(resource: SqlServerServer, session: SqlServerConnection, scratch: TableRef) -> bool:
     """Whether a time arrives as it was sent; tried once per server, with one row.
 
     Args:
@@ -112,7 +110,7 @@ def keeps_times(
     return remembered(resource, "keeps times", lambda: _keeps(resource, session, scratch))
 
 
-def _keeps(resource: SqlServerResource, session: SqlServerConnection, scratch: TableRef) -> bool:
+def _keeps(resource: SqlServerServer, session: SqlServerConnection, scratch: TableRef) -> bool:
     session.execute(f"CREATE TABLE {qualified(scratch)} (a time(6) NULL)")
     try:
         rows = pa.table({"a": pa.array([TRIED], TIME)})
@@ -169,7 +167,7 @@ def _schema(plan: CopyPlan) -> pa.Schema:
 
 
 def _copied(
-    resource: SqlServerResource,
+    resource: SqlServerServer,
     into: TableRef,
     reader: pa.RecordBatchReader,
     columns: Sequence[str],

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resources.connection import ConnectionSettings
 from resources.connection_pool import ConnectionPool
 from resources.errors import StatementFailed
+from resources.server import ConnectionSettings
 from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
 
 LOGIN_TIMEOUT = 15

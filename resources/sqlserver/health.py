@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
 from resources.health import Finding, Use, asked, clock, disk, disk_of, encryption, privileges
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.tables import TableRef
 from resources.tls import look
 
@@ -42,7 +42,7 @@ PRELOGIN, ANSWER, ENCRYPT = 0x12, 0x04, 0x01
 """Packet types, and the option by which TLS is asked for (MS-TDS 2.2.3.1, 2.2.6.5)."""
 
 
-def findings(resource: SqlServerResource, use: Use) -> Iterator[Finding]:
+def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     # a scalar of datetime2 would come without its zone, and DATEDIFF counts whole seconds
     now = "SELECT DATEDIFF(second, '1970-01-01', SYSUTCDATETIME())"
@@ -59,7 +59,7 @@ def findings(resource: SqlServerResource, use: Use) -> Iterator[Finding]:
     )
 
 
-def _version(resource: SqlServerResource) -> Iterator[Finding]:
+def _version(resource: SqlServerServer) -> Iterator[Finding]:
     whole, number, babelfish, _, _ = resource.query(PROPERTIES)[0]
     name = " ".join(str(whole).split())
     major = str(number).partition(".")[0]
@@ -68,7 +68,7 @@ def _version(resource: SqlServerResource) -> Iterator[Finding]:
         yield Finding("version", "problem", f"{name} is too old", (do,))
 
 
-def _encryption(resource: SqlServerResource) -> Iterator[Finding]:
+def _encryption(resource: SqlServerServer) -> Iterator[Finding]:
     settings, how = resource.settings(), resource.encryption()
     certificate = None
     if how.encrypt == "strict":
@@ -140,7 +140,7 @@ def _exactly(plain: socket.socket, size: int) -> bytes:
     return data
 
 
-def _privileges(resource: SqlServerResource, use: Use) -> Iterator[Finding]:
+def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     _, _, babelfish, _, user = resource.query(PROPERTIES)[0]
     to = quote("sqlserver", str(user))
     missing = []
@@ -173,19 +173,19 @@ def _privileges(resource: SqlServerResource, use: Use) -> Iterator[Finding]:
     yield from privileges(str(user), missing, len(tables))
 
 
-def _unreadable(resource: SqlServerResource, table: TableRef) -> bool:
+def _unreadable(resource: SqlServerServer, table: TableRef) -> bool:
     # also None: a table that is hidden does not exist for it
     return not _may(resource, qualified(table), "OBJECT", "SELECT")
 
 
-def _may(resource: SqlServerResource, name: str | None, kind: str, what: str) -> bool | None:
+def _may(resource: SqlServerServer, name: str | None, kind: str, what: str) -> bool | None:
     """Whether the login has a permission; None if the server does not say."""
     of = "NULL" if name is None else string_literal("sqlserver", name)
     found = resource.query(f"SELECT HAS_PERMS_BY_NAME({of}, '{kind}', '{what}')")[0][0]
     return None if found is None else bool(found)
 
 
-def _snapshots(resource: SqlServerResource) -> Iterator[Finding]:
+def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:
     database = resource.settings().database
     if int(resource.query(SNAPSHOTS)[0][0] or 0) == 1:
         yield Finding("snapshot isolation", "ok", "is allowed: a range is read as of one moment")
@@ -198,12 +198,12 @@ def _snapshots(resource: SqlServerResource) -> Iterator[Finding]:
     )
 
 
-def _volumes(resource: SqlServerResource) -> Iterator[Finding]:
+def _volumes(resource: SqlServerServer) -> Iterator[Finding]:
     for name, free, total in resource.query(VOLUMES):
         yield disk(str(name), int(free), int(total))
 
 
-def _tools(resource: SqlServerResource) -> Iterator[Finding]:
+def _tools(resource: SqlServerServer) -> Iterator[Finding]:
     try:
         tool = resource.bcp_tool()
     except InputError as error:

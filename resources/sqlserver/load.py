@@ -13,7 +13,7 @@ from resources.errors import InputError
 from resources.sqlserver.bulk_copy import bulk_copy
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.load_text import load_files
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.target import LoadReceipt
 from resources.transactional.load import TransactionalLoad
 
@@ -22,7 +22,7 @@ from resources.transactional.load import TransactionalLoad
 class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
     """See `TransactionalLoad`."""
 
-    resource: SqlServerResource
+    resource: SqlServerServer
     files: contextlib.ExitStack
     """Ends with the attempt, and so after the commit: what holds the artifact files."""
 

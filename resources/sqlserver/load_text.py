@@ -18,7 +18,7 @@ from resources.sqlserver.bcp import BcpTool, require_rows
 from resources.sqlserver.bcp_process import running
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import STATEMENTS
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.sqlserver.text_staging import text_staging
 from resources.tables import TableRef
 from resources.target import LoadReceipt
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_files(
-    resource: SqlServerResource,
+    resource: SqlServerServer,
     session: SqlServerConnection,
     plan: CopyPlan,
     key_range: KeyRange,
@@ -130,7 +130,7 @@ def _fitting(chunk: bytes, start: int, room: int, row_end: bytes) -> int:
 
 
 def _copy_in(
-    resource: SqlServerResource,
+    resource: SqlServerServer,
     tool: BcpTool,
     table: TableRef,
     artifact: Artifact,

@@ -19,7 +19,7 @@ from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver.bcp import require_rows
 from resources.sqlserver.bcp_process import LOOK_SECONDS, Running, running
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.sqlserver.tsv_text import EMPTY
 from resources.types.steps import REPLACEMENT, Unreplaced
 
@@ -35,7 +35,7 @@ REFUSED = (
 
 @contextmanager
 def read_tab_separated(
-    resource: SqlServerResource,
+    resource: SqlServerServer,
     plan: CopyPlan,
     key_range: KeyRange,
     artifacts: list[Artifact] | None = None,

@@ -18,7 +18,7 @@ from resources.sqlserver import catalog
 from resources.sqlserver.ddl import INDEX_BYTES, indexable
 from resources.sqlserver.dialect import KEY_ORDER, UTF8_ORDER, orders_text
 from resources.sqlserver.queryout import read_tab_separated
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.sqlserver.tsv_text import tab_separated
 from resources.sqlserver.types import read
 from resources.tables import Column, TableRef
@@ -33,7 +33,7 @@ def _text(text: str) -> str:
     return f"({literal})"
 
 
-def require_bcp(resource: SqlServerResource, wire: WireFormat) -> None:
+def require_bcp(resource: SqlServerServer, wire: WireFormat) -> None:
     """Find bcp, without which no text goes in or out.
 
     Raises:
@@ -71,7 +71,7 @@ class SqlServerSource(Source):
         *("datetimeoffset(6)", "datetimeoffset(7)", "uniqueidentifier"),
     )
 
-    def require_tools(self, resource: SqlServerResource, wire: WireFormat) -> None:
+    def require_tools(self, resource: SqlServerServer, wire: WireFormat) -> None:
         """Text needs bcp."""
         require_bcp(resource, wire)
 
@@ -124,7 +124,7 @@ class SqlServerSource(Source):
 
     def read_bytes(
         self,
-        resource: SqlServerResource,
+        resource: SqlServerServer,
         plan: CopyPlan,
         key_range: KeyRange,
         format: Format,
@@ -140,7 +140,7 @@ class SqlServerSource(Source):
         )
 
     @contextmanager
-    def asking(self, resource: SqlServerResource) -> Iterator[Callable[[str], object]]:
+    def asking(self, resource: SqlServerServer) -> Iterator[Callable[[str], object]]:
         """One connection for all: logging in takes longer than such a query."""
         with resource.connection() as connection:
             yield connection.query

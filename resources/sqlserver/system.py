@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from resources.connection import Scheme
+from resources.server import Scheme
 from resources.sqlserver import digest
 from resources.sqlserver.ddl import indexable
 from resources.sqlserver.dialect import SqlServerDialect
 from resources.sqlserver.errors import verdict
 from resources.sqlserver.health import findings
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.sqlserver.source import SqlServerSource, require_bcp
 from resources.sqlserver.target import SqlServerTarget, rehearsal
 from resources.sqlserver.types import TYPES
@@ -17,7 +17,8 @@ from resources.system import Loader, System
 SYSTEM = System(
     name="sqlserver",
     title="SQL Server",
-    resource=SqlServerResource,
+    resource=SqlServerServer,
+    dagster="resources.sqlserver.resource:SqlServerResource",
     schemes={"mssql": Scheme(1433), "sqlserver": Scheme(1433)},
     database="master",
     dialect=SqlServerDialect(),

@@ -15,7 +15,7 @@ from resources.plan import CopyPlan
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import STATEMENTS
 from resources.sqlserver.load import SqlServerLoad
-from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import SqlServerServer
 from resources.target import TargetOptions
 from resources.transactional.target import TransactionalTarget
 
@@ -31,7 +31,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         resource: the server.
     """
 
-    resource: SqlServerResource
+    resource: SqlServerServer
     sql = STATEMENTS
 
     def _session(self) -> AbstractContextManager[SqlServerConnection]:
@@ -43,7 +43,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
 
 @contextlib.contextmanager
 def rehearsal(
-    resource: SqlServerResource, plan: CopyPlan, options: TargetOptions
+    resource: SqlServerServer, plan: CopyPlan, options: TargetOptions
 ) -> Iterator[SqlServerLoad]:
     """A load whose staging table is dropped again; nothing else is made, or looked at.
 

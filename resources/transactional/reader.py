@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from resources.connection import ConnectionSettings, DigestsBy, ServerResource
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError
+from resources.server import ConnectionSettings, DigestsBy, Server
 from resources.transactional.statements import Session
 
 
@@ -22,7 +22,7 @@ class SessionReader:
         session: in its transaction; nothing else may be running on it.
     """
 
-    def __init__(self, resource: ServerResource, session: Session) -> None:
+    def __init__(self, resource: Server, session: Session) -> None:
         self.system, self._resource, self._session = resource.system, resource, session
 
     def settings(self) -> ConnectionSettings:
@@ -30,7 +30,7 @@ class SessionReader:
         return self._resource.settings()
 
     def digests_by(self) -> DigestsBy:
-        """See `ServerResource.digests_by`."""
+        """See `Server.digests_by`."""
         return self._resource.digests_by()
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:

@@ -15,15 +15,17 @@ from dagster._core.definitions.partitions.subset.default import DefaultPartition
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
 from assets.declaring.manifest import Transfer
-from assets.log import ledger
+from assets.log import ledger, reading
 from assets.log.glance import INDEX, Glance
 from assets.log.ledger import Committed
-from assets.log.records import DataVersion, RangeRecord, Reason, State
+from assets.log.records import DataVersion, RangeRecord, Reason, State, WrittenColumns
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision, decide
 from checks.verdict import Verdict
+from resources.tables import TableRef
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
+TABLE = TableRef.parse("clickhouse://warehouse.orders")
 CHECK = "row_count"
 TRANSFER = Transfer.model_validate(
     {
@@ -46,10 +48,21 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterIns
 
 def assert_seen_at_a_glance(instance: dg.DagsterInstance) -> None:
     """Whatever is in the log: its file is read without Dagster as the ledger reads it."""
+    everything = {"a", "b", "c", *reading.newest_ids(instance, TABLE)}
     with closing(sqlite3.connect(Path(instance.root_directory) / INDEX)) as connection:
-        records, verdicts = Glance(connection).ranges(ASSET.to_string(), [CHECK])
-    assert records == ledger.records(instance, ASSET, {*records, "a", "b", "c"})
-    assert verdicts == ledger.verdicts(instance, ASSET, [CHECK])
+        for ask in (
+            lambda log: reading.newest_ids(log, TABLE),
+            lambda log: reading.records(log, TABLE, everything),
+            lambda log: reading.records(log, TABLE, ["a"]),
+            lambda log: reading.verdicts(log, TABLE, [CHECK]),
+            lambda log: reading.committed(log, TABLE, ()),
+            lambda log: reading.committed(log, TABLE, [CHECK]),
+            lambda log: reading.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
+            lambda log: list(reading.partitions(log, str(PARTITIONS.name))),
+            lambda log: columns_of(reading.committed_schema(log, TABLE)),
+        ):
+            assert ask(Glance(connection)) == ask(instance)
+        records = Glance(connection).records(ASSET.to_string())
     events = [
         *instance.fetch_materializations(ASSET, limit=999).records,
         *instance.fetch_observations(ASSET, limit=999).records,
@@ -59,6 +72,10 @@ def assert_seen_at_a_glance(instance: dg.DagsterInstance) -> None:
         for one in sorted(events, key=lambda one: one.storage_id)
     ]
     assert records == {one.range: one for one in read}, "and as Dagster reads it"
+
+
+def columns_of(written: WrittenColumns | None) -> list[tuple[str, str, str | None]] | None:
+    return [(one.name, one.type, one.description) for one in written.columns] if written else None
 
 
 def write(instance: dg.DagsterInstance, act: Callable[[Writer], None]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import move_job_name
 from assets.planning.stretches import stretches
 from assets.running.launches import (
     BACKFILL,
@@ -17,7 +18,7 @@ from assets.running.launches import (
     ends_last,
     share_pool,
 )
-from assets.running.runs import LAUNCH, RANGE_END, RANGE_START, move_job_name, run_requests
+from assets.running.runs import LAUNCH, RANGE_END, RANGE_START, run_requests
 
 NAMES = [f"r{number:03d}" for number in range(100)]
 

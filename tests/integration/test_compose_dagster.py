@@ -21,8 +21,9 @@ import dagster as dg
 import psycopg
 import pytest
 
+from assets.declaring.names import move_job_name
 from assets.planning.transfer_plan import apply_growth, plan_growth
-from assets.running.runs import PROCESS, move_job_name
+from assets.running.runs import PROCESS
 from pipelines.command.session import Session, open_session
 from tableferry_local.process import free_port
 from tests.integration.containers import (

@@ -10,11 +10,11 @@ import pytest
 
 from assets.log.ledger import evaluations
 from resources import fingerprints
-from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.server import ClickHouseServer
 from resources.digest import definition
 from resources.errors import InputError
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
+from resources.postgres.server import PostgresServer
+from resources.sqlserver.server import SqlServerServer
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.usefixtures("digests_by_servers")
@@ -91,8 +91,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(resource, "query", watched)
 
-    watch(PostgresResource)
-    watch(ClickHouseResource)
+    watch(PostgresServer)
+    watch(ClickHouseServer)
     return found
 
 
@@ -111,14 +111,14 @@ def test_a_later_hop_takes_what_the_one_before_found(ferry: Make) -> None:
     asked: list[str] = []
     one = ferry(CHAIN, *TABLE, ranges="{rows: 1000}")
     with pytest.MonkeyPatch.context() as patch:
-        query = SqlServerResource.query
+        query = SqlServerServer.query
 
         def watched(self: Any, sql: str, **options: Any) -> Any:
             if "HASHBYTES" in sql and "ferry__g" in sql:
                 asked.append(sql)
             return query(self, sql, **options)
 
-        patch.setattr(SqlServerResource, "query", watched)
+        patch.setattr(SqlServerServer, "query", watched)
         view = one.run()
     assert view.good, view.errors
     assert len(asked) == len({view.range for view in view.ranges})

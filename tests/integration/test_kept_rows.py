@@ -7,7 +7,8 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from assets.declaring.names import move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from pipelines.command import runner
 from pipelines.definitions import build
 from tests.integration.conftest import Ferry

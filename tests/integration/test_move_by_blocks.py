@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from assets.declaring.names import move_job_name
 from assets.running.progress import Progress
-from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from pipelines.command import runner
 from pipelines.definitions import build
 from resources.errors import InputError, PlacesLost

@@ -12,8 +12,9 @@ import dagster as dg
 import psycopg
 import pytest
 
+from assets.declaring.names import move_job_name
 from assets.log.ledger import committed
-from assets.running.runs import PROCESS, move_job_name
+from assets.running.runs import PROCESS
 from pipelines.command import runner
 from resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry

@@ -15,8 +15,8 @@ from checks import drilldown
 from checks.verdict import Differences
 from pipelines.command import runner
 from pipelines.command.session import open_session
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
+from resources.clickhouse.server import ClickHouseServer
+from resources.postgres.server import PostgresServer
 from resources.sqlserver.connection import SqlServerConnection
 from tests.integration.conftest import Ferry
 
@@ -38,9 +38,9 @@ def asked() -> Iterator[Asked]:
     found: Asked = Counter()
     with pytest.MonkeyPatch.context() as patch:
         for system, kind, method in (
-            ("postgres", PostgresResource, "_fetch"),
+            ("postgres", PostgresServer, "_fetch"),
             ("sqlserver", SqlServerConnection, "query"),
-            ("clickhouse", ClickHouseResource, "query"),
+            ("clickhouse", ClickHouseServer, "query"),
         ):
             patch.setattr(kind, method, counting(found, system, getattr(kind, method)))
         yield found
@@ -81,13 +81,13 @@ def test_a_run_asks_its_source_each_question_once(
     """Of targets, what does not depend on how many ranges there are."""
     one = ferry(CHAIN, *TABLE, ranges="{rows: 20}")
     threads: dict[str, str] = {}
-    fetch = PostgresResource._fetch
+    fetch = PostgresServer._fetch
 
-    def noted(self: PostgresResource, sql: Any, *arguments: Any, **options: Any) -> Any:
+    def noted(self: PostgresServer, sql: Any, *arguments: Any, **options: Any) -> Any:
         threads[str(sql)] = threading.current_thread().name
         return fetch(self, sql, *arguments, **options)
 
-    monkeypatch.setattr(PostgresResource, "_fetch", noted)
+    monkeypatch.setattr(PostgresServer, "_fetch", noted)
     with asked() as found:
         assert one.run().good
     assert any("pg_catalog" in text and "attnum" in text for _, text in found), "its columns"

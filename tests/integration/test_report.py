@@ -11,7 +11,8 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from assets.declaring.names import move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from pipelines.command import runner
 from pipelines.definitions import build
 from pipelines.reporting.collect import report

@@ -15,7 +15,8 @@ from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
 from resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
-from resources.sqlserver.resource import ALLOWS_SNAPSHOT, SqlServerResource
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.server import ALLOWS_SNAPSHOT
 from resources.tables import TableRef
 from tests.integration.planning import plan_of
 from tests.servers import Servers, own

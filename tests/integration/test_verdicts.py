@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.asset_keys import asset_key
+from assets.declaring.names import move_job_name
 from assets.running import moving
-from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from assets.verifying import on_demand
 from pipelines.cli import main
 from pipelines.command import runner

@@ -17,9 +17,10 @@ from dagster._core.events import (
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import move_job_name
 from assets.log.records import RangeRecord, State
 from assets.log.writer import Writer
-from assets.running.runs import RANGE_END, RANGE_START, move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from checks.verdict import Verdict
 from resources.errors import ConnectionFailed
 from sensors import failed_ranges

@@ -11,8 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.declaring.names import check_job_name, move_job_name
 from assets.planning.transfer_plan import apply_growth
-from assets.running.runs import RANGE_END, RANGE_START, check_job_name, move_job_name
+from assets.running.runs import RANGE_END, RANGE_START
 from pipelines.definitions import build
 from sensors import new_ranges
 from tests.integration.conftest import Ferry

@@ -1,0 +1,28 @@
+"""What a transfer's jobs, op and schedules are called in Dagster."""
+
+from __future__ import annotations
+
+
+def move_job_name(transfer: str) -> str:
+    """Name of the job that moves a transfer; its op already has the transfer's own name."""
+    return f"move_{transfer}"
+
+
+def check_job_name(transfer: str) -> str:
+    """Name of the job that only reconciles a transfer."""
+    return f"check_{transfer}"
+
+
+def compare_op_name(transfer: str) -> str:
+    """Name of the op of that job."""
+    return f"compare_{transfer}"
+
+
+def schedule_name(transfer: str) -> str:
+    """Name of the schedule that moves a transfer."""
+    return f"{transfer}_schedule"
+
+
+def check_schedule_name(transfer: str) -> str:
+    """Name of the schedule that only reconciles a transfer."""
+    return f"{transfer}_check_schedule"

@@ -1,0 +1,78 @@
+"""What planning reads of the event log: out of Dagster's SQLite file at a glance, or from Dagster.
+
+Nothing here imports Dagster as long as a `Glance` is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from assets.asset_keys import asset_key, stored_key
+from assets.log.glance import Glance
+from assets.log.records import Committed, RangeRecord, WrittenColumns
+from checks.verdict import CHECK_NAMES
+from resources.tables import TableRef
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+Log: TypeAlias = "Glance | dg.DagsterInstance"
+
+
+def partitions(log: Log, name: str) -> Sequence[str]:
+    """The keys of dynamic partitions, in their order."""
+    return log.partitions(name) if isinstance(log, Glance) else log.get_dynamic_partitions(name)
+
+
+def newest_ids(log: Log, table: TableRef) -> Mapping[str, int]:
+    """See `ledger.newest_ids`."""
+    if isinstance(log, Glance):
+        return log.newest_ids(stored_key(table))
+    from assets.log import ledger
+
+    return ledger.newest_ids(log, asset_key(table))
+
+
+def committed(
+    log: Log,
+    table: TableRef,
+    checks: Sequence[str],
+    *,
+    declared: Sequence[str] = (CHECK_NAMES["count"],),
+) -> dict[str, Committed]:
+    """See `ledger.committed`."""
+    if isinstance(log, Glance):
+        return log.committed(stored_key(table), checks, declared)
+    from assets.log import ledger
+
+    return ledger.committed(log, asset_key(table), checks, declared=declared)
+
+
+def records(log: Log, table: TableRef, ranges: Iterable[str]) -> dict[str, RangeRecord]:
+    """See `ledger.records`."""
+    if isinstance(log, Glance):
+        wanted = set(ranges)
+        found = log.records(stored_key(table))
+        return {name: one for name, one in found.items() if name in wanted}
+    from assets.log import ledger
+
+    return ledger.records(log, asset_key(table), ranges)
+
+
+def verdicts(log: Log, table: TableRef, checks: Sequence[str]) -> dict[str, dict[str, bool]]:
+    """See `ledger.verdicts`."""
+    if isinstance(log, Glance):
+        return log.verdicts(stored_key(table), checks)
+    from assets.log import ledger
+
+    return ledger.verdicts(log, asset_key(table), checks)
+
+
+def committed_schema(log: Log, table: TableRef) -> WrittenColumns | None:
+    """See `ledger.committed_schema`."""
+    if isinstance(log, Glance):
+        return log.committed_schema(stored_key(table))
+    from assets.log import ledger
+
+    return ledger.committed_schema(log, asset_key(table))

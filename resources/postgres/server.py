@@ -1,0 +1,403 @@
+"""A PostgreSQL database: catalog, control SQL, Arrow and text streams, exported snapshots."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from functools import partial
+from typing import Any, ClassVar
+
+import adbc_driver_manager
+import psycopg
+import pyarrow as pa
+from psycopg.conninfo import make_conninfo
+
+from resources.connection_pool import ConnectionPool
+from resources.counted import CountedBytes
+from resources.dialects import string_literal
+from resources.endpoint import BATCH_ROWS
+from resources.errors import InputError, TableMissing
+from resources.postgres import arrow_session
+from resources.postgres.arrow_session import ArrowSession
+from resources.postgres.columns import COLUMNS_SQL
+from resources.postgres.copy_out import copy_out
+from resources.postgres.errors import connection_failed, statement_failed
+from resources.postgres.places import storage_sql
+from resources.postgres.session import PostgresSession
+from resources.postgres.snapshots import SharedSnapshot, Snapshot
+from resources.server import ConnectionSettings, Server
+from resources.tables import Column, TableRef
+
+logger = logging.getLogger(__name__)
+
+PgConnection = psycopg.Connection[tuple[Any, ...]]
+
+SESSION = {
+    # text must not depend on the role's or the database's defaults
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "xmloption": "content",
+    "lc_monetary": "C",
+    # an export may take hours; pg_dump switches the same limits off (setup_connection in pg_dump.c)
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "transaction_timeout": "0",
+}
+CONNECT_DEFAULTS = {
+    "connect_timeout": "10",
+    "application_name": "tableferry",
+    # a silently dropped connection is noticed within two minutes, not after the system's two hours
+    "keepalives_idle": "60",
+    "keepalives_interval": "15",
+    "keepalives_count": "4",
+}
+
+SESSION_SQL = (
+    # joined with pg_settings, because transaction_timeout exists from version 17 on only
+    "SELECT set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s JOIN (VALUES "
+    + ", ".join(f"('{name}', '{value}')" for name, value in SESSION.items())
+    + ") v(name, value) ON s.name = v.name"
+)
+
+
+class PostgresServer(Server):
+    """A PostgreSQL database (14 or later).
+
+    Every connection has its session settings fixed, so that text and times come out the same
+    whatever the server's, the database's and the role's defaults are. Query parameters of the URL
+    are passed to libpq, for example `sslmode=verify-full`.
+
+    Examples:
+        >>> PostgresServer(url="postgresql://me:secret@localhost/shop").columns(
+        ...     TableRef.parse("postgres://public.orders")
+        ... )
+    """
+
+    system: ClassVar[str] = "postgres"
+
+    def ping(self) -> str:
+        """The server's version, for example `18.6`.
+
+        Raises:
+            ConnectionFailed: the server is down, or refuses the login or the database.
+        """
+        return str(self.query("SHOW server_version")[0][0])
+
+    def place(self) -> str:
+        """The database's name and its cluster's number, which a standby has, too."""
+        cluster = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
+        return str(self.query(f"SELECT concat_ws('/', ({cluster}), current_database())")[0][0])
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The columns of a table or view in catalog order.
+
+        Types are `format_type`'s words, for example `numeric(38,10)` or `timestamp with time zone`.
+        A domain shows as the type that it is based on, an enum as `enum`, a row type as
+        `composite`, an extension's type without its schema.
+
+        Raises:
+            TableMissing: there is no such table, or it has no columns.
+        """
+        rows = self._fetch(COLUMNS_SQL, (table.schema, table.name))
+        if not rows:
+            raise TableMissing(f"{table} does not exist")
+        return [Column(*row) for row in rows]
+
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result.
+
+        Dates outside of 0001-9999 and infinite ones have no Python value: select them as text.
+
+        Args:
+            sql: A single statement.
+            snapshot: As of `read_arrow`.
+
+        Raises:
+            StatementFailed: the server refused the statement.
+            SnapshotLost: the snapshot does not stand any more.
+        """
+        return self._fetch(sql, snapshot=snapshot)
+
+    def execute(self, sql: str) -> None:
+        """Run one or several statements, separated by semicolons, in one transaction.
+
+        Raises:
+            StatementFailed: the server refused a statement; none of them took effect.
+        """
+        with self._connect() as connection, self._translated():
+            connection.execute(sql.encode())
+
+    @contextmanager
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a query's result as Arrow batches, by ADBC's binary COPY.
+
+        Memory is bounded by one batch of about `arrow_session.BATCH_BYTES`. `numeric` arrives as
+        an opaque string, so cast it in the query.
+
+        Args:
+            sql: A single SELECT.
+            batch_rows: Most rows of a batch.
+            snapshot: A snapshot exported by `snapshot()`; None reads what is committed now.
+
+        Raises:
+            StatementFailed: also while the batches are read.
+            SnapshotLost: the snapshot does not stand any more.
+        """
+        with ExitStack() as opened:
+            session = opened.enter_context(self._arrow_session())
+            with self._translated(snapshot):
+                source = session.select(sql, *_begin(snapshot))
+                if not session.knows(source.schema):
+                    source.close()
+                    session.close()
+                    session = opened.enter_context(closing(self._new_arrow_session()))
+                    source = session.select(sql, *_begin(snapshot))
+            ended = False
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                nonlocal ended
+                yield from self._batches(source, batch_rows, snapshot)
+                ended = True
+
+            try:
+                yield pa.RecordBatchReader.from_batches(source.schema, batches())
+            except BaseException:
+                session.cancel()
+                raise
+            finally:
+                with suppress(Exception):
+                    source.close()
+                if ended:
+                    session.rest(in_transaction=snapshot is not None)
+                else:
+                    session.close()
+
+    def write_arrow(self, table: TableRef, reader: pa.RecordBatchReader) -> int:
+        """Append batches to a table, all or none, by ADBC's binary COPY.
+
+        Args:
+            table: has columns of the batches' names, of types that the binary forms of their Arrow
+                types are read as.
+            reader: the batches.
+
+        Returns:
+            The rows that the server has taken.
+
+        Raises:
+            StatementFailed: the server refused a row; or the reader failed.
+        """
+        with self._arrow_session() as session, self._translated():
+            return session.append(table.schema, table.name, reader)
+
+    @contextmanager
+    def read_text(
+        self, sql: str, *, snapshot: str | None = None, binary: bool = False
+    ) -> Iterator[Iterator[CountedBytes]]:
+        r"""Stream a query's result in the text format of COPY: tabs, newlines, `\N` for NULL.
+
+        The chunks are about 1 MiB long and end at row ends.
+
+        Args:
+            sql: A single SELECT.
+            snapshot: As of `read_arrow`.
+            binary: In COPY's binary format instead.
+
+        Raises:
+            StatementFailed: also while the chunks are read.
+            SnapshotLost: the snapshot does not stand any more.
+        """
+        with self._connect() as connection:
+            finished = False
+
+            def chunks() -> Iterator[CountedBytes]:
+                nonlocal finished
+                with self._translated(snapshot):
+                    yield from copy_out(connection, sql, binary=binary)
+                finished = True
+
+            with self._translated(snapshot):
+                for statement in _begin(snapshot):
+                    connection.execute(statement.encode())
+            try:
+                yield chunks()
+            finally:
+                if not finished:
+                    with suppress(psycopg.Error):
+                        connection.cancel_safe(timeout=5)
+
+    def open_session(self) -> PostgresSession:
+        """A session of its own, in autocommit mode; to be closed.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        return PostgresSession(self.settings(), self._new_connection())
+
+    @contextmanager
+    def session(self) -> Iterator[PostgresSession]:
+        """The same, closed at the end, and its locks released."""
+        session = self.open_session()
+        try:
+            yield session
+        finally:
+            session.close()
+
+    @contextmanager
+    def snapshot(
+        self, placed: TableRef | None = None, joined: str | None = None
+    ) -> Iterator[Snapshot]:
+        """Hold one consistent state of the database, which any number of readers can share.
+
+        An own connection holds it open; as for every long transaction, VACUUM keeps the dead rows
+        of the whole time. When that connection dies (a server restart, a terminated backend),
+        readers raise `SnapshotLost`, and so does `Snapshot.check()`.
+
+        Args:
+            placed: a table that is read by the places of its rows: `check` also sees it rewritten.
+            joined: hold the state of this snapshot, which another process has exported and holds.
+
+        Yields:
+            The name to pass as `snapshot=`.
+        """
+        with self._connect() as connection:
+            with self._translated():
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                if joined is not None:
+                    name = string_literal("postgres", joined)
+                    connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
+                stored = partial(self.query, storage_sql(placed)) if placed else lambda: None
+                snapshot = Snapshot.of(connection, stored)
+            yield snapshot
+
+    @contextmanager
+    def shared_snapshot(
+        self, placed: TableRef | None = None, joined: str | None = None
+    ) -> Iterator[SharedSnapshot]:
+        """A snapshot for a long run, which is replaced by a new one if it is lost.
+
+        Args:
+            placed: see `Source.shared_snapshot`.
+            joined: as for `snapshot`, of the first one.
+
+        Yields:
+            Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
+        """
+        states = itertools.chain([joined], itertools.repeat(None))
+        shared = SharedSnapshot(lambda: self.snapshot(placed, next(states)), renewed=placed is None)
+        try:
+            yield shared
+        finally:
+            shared.close()
+
+    def _fetch(
+        self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
+    ) -> list[tuple[Any, ...]]:
+        lent = _pool.lent(_conninfo(self.settings()), self._new_connection)
+        with lent as connection, self._translated(snapshot):
+            for statement in _begin(snapshot):
+                connection.execute(statement.encode())
+            cursor = connection.execute(sql.encode(), params)
+            rows = cursor.fetchall() if cursor.description else []
+            connection.rollback()  # the snapshot's transaction
+            return rows
+
+    @contextmanager
+    def _connect(self) -> Iterator[PgConnection]:
+        connection = self._new_connection()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _new_connection(self) -> PgConnection:
+        settings = self.settings()
+        try:
+            # prepared statements would not survive a pooler between us and the server
+            connection = psycopg.connect(
+                _conninfo(settings), autocommit=True, prepare_threshold=None
+            )
+            connection.execute(SESSION_SQL)
+        except psycopg.Error as error:
+            raise connection_failed(settings, error) from error
+        connection.add_notice_handler(_log_notice)
+        return connection
+
+    def _arrow_session(self) -> AbstractContextManager[ArrowSession]:
+        return arrow_session.pool.lent(_conninfo(self.settings()), self._new_arrow_session)
+
+    def _new_arrow_session(self) -> ArrowSession:
+        settings = self.settings()
+        try:
+            return ArrowSession(_conninfo(settings), SESSION_SQL)
+        except adbc_driver_manager.Error as error:
+            raise connection_failed(settings, error) from error
+
+    @contextmanager
+    def _translated(self, snapshot: str | None = None) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, adbc_driver_manager.Error) as error:
+            raise statement_failed(self.settings(), error, snapshot) from error
+
+    def _batches(
+        self, source: pa.RecordBatchReader, batch_rows: int, snapshot: str | None
+    ) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                batch = source.read_next_batch()
+            except StopIteration:
+                return
+            except (OSError, pa.ArrowException) as error:
+                # an error of the server in the middle of the stream arrives as a bare OSError
+                raise statement_failed(self.settings(), error, snapshot) from error
+            for start in range(0, batch.num_rows, batch_rows):
+                yield batch.slice(start, batch_rows)
+
+
+def _answers(connection: PgConnection) -> bool:
+    try:
+        return connection.execute("SELECT 1").fetchone() is not None
+    except psycopg.Error:
+        return False
+
+
+_pool: ConnectionPool[PgConnection] = ConnectionPool(
+    _answers, lambda connection: connection.closed, PgConnection.close
+)
+
+
+def _conninfo(settings: ConnectionSettings) -> str:
+    given = {
+        "host": settings.host,
+        "port": str(settings.port),
+        "dbname": settings.database,
+        "user": settings.user,
+        "password": settings.password,
+        "client_encoding": "UTF8",
+    }
+    try:
+        return make_conninfo(
+            "", **dict[str, Any]({**CONNECT_DEFAULTS, **settings.options, **given})
+        )
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"{settings.address}: {settings.redact(str(error))}") from None
+
+
+def _begin(snapshot: str | None) -> tuple[str, ...]:
+    if snapshot is None:
+        return ()
+    return (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        f"SET TRANSACTION SNAPSHOT {string_literal('postgres', str(snapshot))}",
+    )
+
+
+def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
+    logger.debug("postgres %s: %s", notice.severity, notice.message_primary)

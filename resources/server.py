@@ -1,0 +1,215 @@
+"""Where a server is and how to log in: URLs and separate fields, with secrets kept out of print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from resources import registry, secret_files
+from resources.errors import ConnectionFailed, InputError
+from resources.tables import TableRef
+
+DigestsBy = Literal["auto", "server", "client"]
+"""Who computes row digests; `auto` is whoever does at the lower cost."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What a URL's scheme stands for: the usual port, and what it says besides, as options."""
+
+    port: int
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """How to reach one server. Printing it shows neither user nor password."""
+
+    system: str
+    host: str
+    port: int
+    database: str
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The URL's query parameters, and what its scheme says (for ClickHouse `secure: yes|no`)."""
+
+    @property
+    def address(self) -> str:
+        """`system at host:port`, as errors and logs name the server; files have no port."""
+        if not self.port:
+            return f"{self.system} at {self.host}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.system} at {host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.address
+
+    def redact(self, text: str) -> str:
+        """The text without the password, plain or percent-encoded, and on one line."""
+        if self.password:
+            for secret in {self.password, quote(self.password, safe=""), quote(self.password)}:
+                text = text.replace(secret, "***")
+        return " ".join(text.split())
+
+    def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
+        """The error that says why this server cannot be used."""
+        return ConnectionFailed(
+            f"cannot connect to {self.address}: {self.redact(reason)}", transient=transient
+        )
+
+
+def parse_url(system: str, url: str) -> ConnectionSettings:
+    """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
+
+    User, password and database may be percent-encoded. A missing port or database means the
+    system's usual one.
+
+    Raises:
+        InputError: the URL has another scheme, no host, or a port that is none. The message does
+            not repeat the URL, because it may hold a password.
+    """
+    own = registry.system(system)
+    usual = next(iter(own.schemes))
+    expected = f"a {system} URL should look like {usual}://user:pass@host:port/database"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InputError(f"{expected}; its host or port cannot be read") from None
+    scheme = own.schemes.get(parts.scheme)
+    if scheme is None:
+        found = f"{parts.scheme!r}" if "://" in url else "no scheme"
+        raise InputError(f"{expected}; found {found} instead")
+    if "@" in parts.path + parts.query + parts.fragment:
+        # what follows the first / ? or # of such a password would be taken for host and database
+        raise InputError(f"{expected}; special characters in user and password should be %-encoded")
+    if not parts.hostname:
+        raise InputError(f"{expected}; it names no host")
+    options = {**scheme.options, **dict(parse_qsl(parts.query, keep_blank_values=True))}
+    return ConnectionSettings(
+        system=system,
+        host=unquote(parts.hostname),
+        port=scheme.port if port is None else port,
+        database=unquote(parts.path.strip("/")) or own.database,
+        user=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        options=options,
+    )
+
+
+class Variable(str):
+    """A field's value that an environment variable has: its name. Dagster's `EnvVar` is alike."""
+
+    @property
+    def env_var_name(self) -> str:
+        """The variable."""
+        return str(self)
+
+    def get_value(self) -> str | None:
+        """What it holds; None if it is not set."""
+        return os.environ.get(self)
+
+
+class Server(BaseModel):
+    """The fields that the servers of all systems share: one URL, or separate fields.
+
+    Fields that are given separately win over the URL's. Each may be a `Variable`, which is looked
+    up when the server is first used. The files of `url_file` and `password_file` are read whenever
+    a connection is made, so that a new password needs no restart.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    system: ClassVar[str]
+
+    url: str | None = Field(default=None, repr=False, description="Connection URL.")
+    url_file: str | None = Field(default=None, description="File that holds the connection URL.")
+    host: str | None = Field(default=None, description="Host name or address.")
+    port: int | None = Field(default=None, description="TCP port.")
+    user: str | None = Field(default=None, repr=False, description="Login name.")
+    password: str | None = Field(default=None, repr=False, description="Password; use EnvVar.")
+    password_file: str | None = Field(default=None, description="File that holds the password.")
+    database: str | None = Field(default=None, description="Database name.")
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        # pydantic makes plain texts of them
+        named = {name: one for name, one in given.items() if isinstance(one, Variable)}
+        self.__dict__.update(named)
+
+    @property
+    def addressed(self) -> bool:
+        """Whether it is said where the server is."""
+        return bool(self.url or self.url_file or self.host)
+
+    def elsewhere(self, table: TableRef) -> str | None:
+        """Where a table is that another process may look for somewhere else; None for most."""
+        return None
+
+    def settings(self) -> ConnectionSettings:
+        """The merged settings.
+
+        Raises:
+            InputError: neither `url` nor `host` is given, an environment variable is not set, the
+                URL cannot be read, or its file or the password's cannot be used.
+        """
+        url, host = self._secret("url"), self._value("host")
+        if url:
+            base = parse_url(self.system, url)
+        elif host:
+            own = registry.system(self.system)
+            usual = next(iter(own.schemes.values()))
+            base = ConnectionSettings(self.system, host, usual.port, own.database)
+        else:
+            raise InputError(f"the {self.system} resource should be given url or host")
+        return ConnectionSettings(
+            system=self.system,
+            host=host or base.host,
+            port=int(self._value("port") or base.port),
+            database=self._value("database") or base.database,
+            user=self._value("user") or base.user,
+            password=self._secret("password") or base.password,
+            options=base.options,
+        )
+
+    def place(self) -> str:
+        """What tells its database from others, whatever address leads there.
+
+        Raises:
+            ConnectionFailed: the server has to be asked, and does not answer.
+        """
+        at = self.settings()
+        return f"{at.host.lower()}:{at.port}/{at.database}"
+
+    def digests_by(self) -> DigestsBy:
+        """Who computes the digests of the server's rows.
+
+        A server does, unless it may send rows at a lower cost than it digests them.
+        """
+        return "server"
+
+    def _secret(self, name: str) -> str | None:
+        field = f"{name}_file"
+        path, value = self._value(field), self._value(name)
+        if path and value:
+            raise InputError(f"the {self.system} resource was given both {name} and {field}")
+        if not path:
+            return None if value is None else str(value)
+        variable = getattr(getattr(self, field), "env_var_name", None)
+        return secret_files.read(path, variable or f"{field} of the {self.system} resource")
+
+    def _value(self, name: str) -> Any:
+        value = getattr(self, name)
+        # a Variable, Dagster's EnvVar, or the class of EnvVar.int, which is not public
+        if hasattr(value, "env_var_name"):
+            variable = str(value.env_var_name)
+            value = value.get_value()
+            if value is None:
+                raise InputError(f"the environment variable {variable} is not set")
+        return value

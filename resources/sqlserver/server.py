@@ -1,0 +1,342 @@
+"""SQL Server through Microsoft's own driver: control SQL, Arrow out, bulk copy in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast, get_args
+
+import pyarrow as pa
+from pydantic import Field
+
+from resources.artifacts import artifact_folder, most_bytes
+from resources.dialects import string_literal
+from resources.endpoint import BATCH_ROWS, refuse_snapshot
+from resources.errors import InputError, TableMissing
+from resources.server import DigestsBy, Server
+from resources.sqlserver.bcp import BcpTool, Encryption, find_tool
+from resources.sqlserver.bcp_process import silent_seconds
+from resources.sqlserver.connection import SqlServerConnection, pool
+from resources.tables import Column, TableRef
+
+Encrypt = Literal["yes", "no", "strict"]
+
+COLUMNS = """
+SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
+       c.NUMERIC_SCALE, c.DATETIME_PRECISION, c.IS_NULLABLE, c.COLLATION_NAME
+FROM INFORMATION_SCHEMA.COLUMNS AS c
+WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME = {table}
+ORDER BY c.ORDINAL_POSITION
+"""
+
+FLAGS = """
+SELECT c.name, c.is_identity, c.is_computed
+FROM sys.columns AS c
+INNER JOIN sys.objects AS o ON o.object_id = c.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name = {table} AND (c.is_identity = 1 OR c.is_computed = 1)
+"""
+
+PRIMARY_KEY = """
+SELECT k.COLUMN_NAME, k.ORDINAL_POSITION
+FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS AS t
+INNER JOIN INFORMATION_SCHEMA.KEY_COLUMN_USAGE AS k
+    ON k.CONSTRAINT_SCHEMA = t.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = t.CONSTRAINT_NAME
+    AND k.TABLE_SCHEMA = t.TABLE_SCHEMA AND k.TABLE_NAME = t.TABLE_NAME
+WHERE t.CONSTRAINT_TYPE = 'PRIMARY KEY'
+    AND t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = {table}
+ORDER BY k.ORDINAL_POSITION
+"""
+
+
+ALLOWS_SNAPSHOT = """
+SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
+"""
+USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
+"""A batch of its own: Babelfish refuses it after any other statement of the same batch.
+
+READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
+
+
+class SqlServerServer(Server):
+    """A SQL Server (2019 or later), or a Babelfish, spoken to by `mssql-python`.
+
+    Args:
+        url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
+            `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`
+            and `digest_by=auto|server|client` as options. Encryption is on, and the certificate is
+            verified, unless said otherwise: by the authorities of the machine, or those of the file
+            that the variable SSL_CERT_FILE names, and for a host's name, not its IP address.
+
+    Example:
+        >>> SqlServerServer(url="mssql://sa:secret@localhost:1433/shop").ping()
+    """
+
+    system: ClassVar[str] = "sqlserver"
+
+    encrypt: str | None = Field(default=None, description="yes (default), no or strict.")
+    trust_server_certificate: bool | None = Field(
+        default=None, description="Accept any certificate."
+    )
+    server_certificate: str | None = Field(
+        default=None, description="File of the certificate that the server must show; for strict."
+    )
+    packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
+    digest_by: str | None = Field(
+        default=None, description="Who computes row digests: auto (default), server or client."
+    )
+    bcp: str | None = Field(
+        default=None, description="Path of bcp or freebcp; TABLEFERRY_BCP, or PATH, if not given."
+    )
+    bcp_timeout: float | None = Field(
+        default=None, description="Seconds that bcp may be silent; TABLEFERRY_BCP_TIMEOUT."
+    )
+    artifacts: str | None = Field(
+        default=None, description="Folder for bcp's files; TABLEFERRY_ARTIFACTS if not given."
+    )
+    artifact_bytes: int | None = Field(
+        default=None, description="Most bytes of one such file; TABLEFERRY_ARTIFACT_BYTES."
+    )
+
+    def ping(self) -> str:
+        """The server's version.
+
+        Raises:
+            ConnectionFailed: the server is down, or refuses the login or the database.
+        """
+        return " ".join(str(self.query("SELECT @@VERSION")[0][0]).split())
+
+    def columns(self, table: TableRef) -> list[Column]:
+        """The columns of a table or view, in catalog order, with their full declared types.
+
+        Raises:
+            TableMissing: there is no such table.
+        """
+        names = {"schema": _text(table.schema), "table": _text(table.name)}
+        with self.pooled_connection() as connection:
+            columns = connection.query(COLUMNS.format(**names))
+            flags = connection.query(FLAGS.format(**names))
+            key = connection.query(PRIMARY_KEY.format(**names))
+        if not columns:
+            raise TableMissing(f"{table} does not exist")
+        identity = {name for name, is_identity, _ in flags if is_identity}
+        computed = {name for name, _, is_computed in flags if is_computed}
+        positions = {name: position for position, (name, _) in enumerate(key, start=1)}
+        return [
+            Column(
+                name=name,
+                type=_declared(kind.lower(), length, precision, scale, fraction),
+                nullable=nullable == "YES",
+                generated=name in computed,
+                identity=name in identity,
+                primary_key=positions.get(name),
+                collation=collation,
+            )
+            for name, kind, length, precision, scale, fraction, nullable, collation in columns
+        ]
+
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small result; the batch leaves its session as it found it.
+
+        Raises:
+            InputError: a snapshot was given.
+        """
+        refuse_snapshot(self.system, snapshot)
+        with self.pooled_connection() as connection:
+            return connection.query(sql)
+
+    def execute(self, sql: str) -> None:
+        """Run a batch and commit it."""
+        with self.connection() as connection:
+            connection.execute(sql)
+
+    @contextmanager
+    def read_arrow(
+        self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a query's result as Arrow batches of at most `batch_rows` rows.
+
+        The rows come as the server sends them; nothing but the current batch is held. Where the
+        database allows SNAPSHOT isolation, they are those of one moment.
+
+        Raises:
+            InputError: a snapshot was given; SQL Server cannot share one between connections.
+            StatementFailed: the server refused the query, or broke off.
+        """
+        refuse_snapshot(self.system, snapshot)
+        lent = pool.lent(self.connection_string() + "streams", self._streaming)
+        with lent as connection, connection.translated(sql):
+            cursor = connection.raw.cursor()
+            cursor.execute(sql, use_prepare=False)
+            reader = _Reader(cursor.arrow_reader(batch_rows), connection)
+            yield reader.reader
+            if reader.finished:
+                cursor.close()
+            else:
+                connection.close()  # nobody else is to wait for the rest
+
+    @contextmanager
+    def connection(self) -> Iterator[SqlServerConnection]:
+        """A connection of its own, in autocommit mode; closed at the end, and its locks released.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        connection = self.connected()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def connected(self) -> SqlServerConnection:
+        """A connection of its own, which the caller closes.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        return SqlServerConnection(self.settings(), self.connection_string())
+
+    def pooled_connection(self) -> AbstractContextManager[SqlServerConnection]:
+        """A connection that others used before and may use after; see `ConnectionPool`.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        return pool.lent(self.connection_string(), self.connected)
+
+    def _streaming(self) -> SqlServerConnection:
+        """A connection that reads under SNAPSHOT isolation, if the database allows it."""
+        connection = self.connected()
+        if connection.query(ALLOWS_SNAPSHOT):
+            connection.execute(USE_SNAPSHOT)
+        return connection
+
+    def connection_string(self) -> str:
+        """For the driver; it holds the password.
+
+        Raises:
+            InputError: an option has a value that the driver does not know.
+        """
+        settings, how = self.settings(), self.encryption()
+        parts = {
+            "Server": f"{settings.host},{settings.port}",
+            "Database": settings.database,
+            "UID": settings.user or "",
+            "PWD": settings.password or "",
+            "Encrypt": how.encrypt,
+            "TrustServerCertificate": "yes" if how.trust else "no",
+            # a silent reconnection would lose the session's application lock
+            "ConnectRetryCount": "0",
+        }
+        if how.certificate:
+            parts["ServerCertificate"] = how.certificate
+        if how.packet_size:
+            parts["PacketSize"] = str(how.packet_size)
+        return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
+
+    def encryption(self) -> Encryption:
+        """How connections are encrypted, and their packets' size.
+
+        Raises:
+            InputError: an option has a value that is none.
+        """
+        settings = self.settings()
+        options = dict(settings.options)
+        trust = options.pop("trust_server_certificate", "no").lower()
+        encrypt = self.encrypt or options.pop("encrypt", "yes").lower()
+        certificate = self.server_certificate or options.pop("server_certificate", None)
+        packet_size = self.packet_size or options.pop("packet_size", None)
+        options.pop("encrypt", None)
+        options.pop("digest_by", None)
+        if options:
+            raise InputError(f"a sqlserver URL cannot have the option {', '.join(sorted(options))}")
+        if encrypt not in ("yes", "no", "strict"):
+            raise InputError(f"sqlserver encrypt should be yes, no or strict; found {encrypt!r}")
+        if trust not in ("yes", "no"):
+            raise InputError(
+                f"sqlserver trust_server_certificate should be yes or no; found {trust!r}"
+            )
+        if certificate and encrypt != "strict":
+            # https://learn.microsoft.com/sql/connect/odbc/dsn-connection-string-attribute
+            raise InputError(
+                "sqlserver server_certificate needs encrypt=strict: in other modes the driver does "
+                "not look at it; SSL_CERT_FILE names an authority of your own"
+            )
+        if self.trust_server_certificate is not None:
+            trust = "yes" if self.trust_server_certificate else "no"
+        return Encryption(
+            encrypt=encrypt,
+            trust=trust == "yes",
+            certificate=str(certificate) if certificate else None,
+            packet_size=int(packet_size) if packet_size else None,
+        )
+
+    def digests_by(self) -> DigestsBy:
+        """Who computes the digests of the server's rows.
+
+        Raises:
+            InputError: the option has a value that is none.
+        """
+        declared = self.digest_by or self.settings().options.get("digest_by", "auto")
+        for known in get_args(DigestsBy):
+            if declared == known:
+                return cast(DigestsBy, known)
+        raise InputError(
+            f"sqlserver digest_by should be auto, server or client; found {declared!r}"
+        )
+
+    def bcp_tool(self) -> BcpTool:
+        """The installed bcp or freebcp.
+
+        Raises:
+            InputError: there is none.
+        """
+        return find_tool(self._value("bcp"))
+
+    def bcp_silence(self) -> float:
+        """Seconds for which bcp may be silent before it is taken for hung."""
+        return silent_seconds(self._value("bcp_timeout"))
+
+    def artifact_folder_path(self) -> Path:
+        """The folder for bcp's files."""
+        return artifact_folder(self._value("artifacts"))
+
+    def artifact_limit(self) -> int:
+        """The most bytes of one such file."""
+        return most_bytes(self._value("artifact_bytes"))
+
+
+class _Reader:
+    """The driver's reader as pyarrow's, whose errors are ours."""
+
+    def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
+        self._reader, self._connection = reader, connection
+        self.finished = False
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with self._connection.translated():
+            yield from self._reader
+        self.finished = True
+
+
+def _declared(
+    kind: str, length: int | None, precision: int | None, scale: int | None, fraction: int | None
+) -> str:
+    """The type as it is written in CREATE TABLE. Lengths of text are in its own units."""
+    if kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+        return f"{kind}({'max' if length == -1 else length})"
+    if kind in ("decimal", "numeric"):
+        return f"{kind}({precision},{scale})"
+    if kind in ("time", "datetime2", "datetimeoffset"):
+        return f"{kind}({fraction})"
+    return kind
+
+
+def _braced(value: str) -> str:
+    return "{" + value.replace("}", "}}") + "}"
+
+
+def _text(value: str) -> str:
+    return string_literal("sqlserver", value)

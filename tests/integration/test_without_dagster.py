@@ -1,0 +1,160 @@
+"""What a run has to do is found without Dagster as it is found with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assets.log.reading import Log
+from pipelines.command import runner, running
+from pipelines.command.session import Session
+from tests.integration.conftest import Ferry
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("digests_by_servers")]
+
+Make = Callable[..., Ferry]
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text NOT NULL, at timestamp NOT NULL)",
+    "INSERT INTO {t} SELECT g, 'row ' || g, timestamp '2024-01-01' + g * interval '1 hour' "
+    "FROM generate_series(1, 200) g",
+)
+DIRECT = "['clickhouse://warehouse.{t}']"
+CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
+FORBIDDEN = "import sys; sys.modules['dagster'] = None; from pipelines.cli import main; main()"
+"""Any import of Dagster fails."""
+
+
+def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
+    """Both ways find the same to do, and these reasons among others."""
+    session = one.session
+    transfer = session.transfer(one.table)
+    given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
+
+    def look(log: Log) -> running.ToDo:
+        return running._look(log, transfer, session.servers, None, **given)
+
+    with session.glance() as seen:
+        assert seen is not None
+        found = look(seen)
+    assert found == look(session.instance)
+    decided = found.prepared.decided.values()
+    assert {*reasons} <= {str(one.reason) for of_hop in decided for one in of_hop.values()}
+
+
+def asking_dagster(session: Session) -> Session:
+    """The same session, which may not look into the file."""
+    return replace(session, home=None)
+
+
+def clickhouse(one: Ferry, sql: str) -> None:
+    one.session.servers.endpoints["clickhouse"].execute(sql.format(t=f"warehouse.{one.table}"))
+
+
+def test_what_is_to_do_is_found_alike(ferry: Make) -> None:
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
+    assert one.session.instance.get_dynamic_partitions(f"{one.table}_ranges") == []
+    assert_found_alike(one)
+    assert one.run(ranges=["7"]).good
+    assert_found_alike(one, "unchanged")
+    assert one.run().good
+    assert_found_alike(one, "unchanged")
+    assert_found_alike(one, force=True)
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
+    assert_found_alike(one, "unchanged", "source_changed", hop=1)
+    clickhouse(one, "DELETE FROM {t} WHERE id = 107")
+    assert_found_alike(one, "row_count_differs")
+    assert not runner.check(one.session, one.table).good
+    assert_found_alike(one, "last_check_failed")
+    assert_found_alike(one, failed=True)
+    assert one.run().good
+    one.source("INSERT INTO {t} SELECT g, 'more', now() FROM generate_series(300, 500) g")
+    assert_found_alike(one, "unchanged")
+    assert one.run().good
+    one.source("ALTER TABLE {t} ADD COLUMN note text")
+    assert_found_alike(one, "schema_changed")
+    one.declare(CHAIN, ranges="{rows: 50}", reconcile="full_hash", exclude="[note]")
+    assert_found_alike(one, "unchecked")
+    clickhouse(one, "DROP TABLE {t}")
+    assert_found_alike(one, "target_missing")
+
+
+def test_a_failed_range_is_found_alike(ferry: Make) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}", columns="{name: {type: Int32}}")
+    one.source("UPDATE {t} SET name = id::text WHERE id > 50")
+    one.declare(DIRECT, ranges="{rows: 50}")
+    assert one.run().good
+    one.source("UPDATE {t} SET at = 'infinity' WHERE id = 7")
+    view = one.run()
+    assert [one.state for one in view.ranges].count("failed") == 1
+    assert_found_alike(one, "unchanged", "source_changed")
+    assert_found_alike(one, failed=True)
+    assert one.run(failed=True).errors == view.errors
+
+
+def test_what_an_incremental_transfer_goes_on_from_is_found_alike(ferry: Make) -> None:
+    settings = {
+        "ranges": "{rows: 50}",
+        "write": "upsert",
+        "fingerprint": "{watermark: at}",
+        "incremental": "{full_check: 12h}",
+    }
+    one = ferry(DIRECT, *TABLE, **settings)
+    assert one.run().good
+    assert_found_alike(one, "unchanged")
+    one.source("UPDATE {t} SET at = '2030-01-01', name = 'new' WHERE id = 7")
+    assert_found_alike(one, "unchanged", "source_changed")
+
+
+def test_a_swap_is_found_alike(ferry: Make) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}", write="swap")
+    assert one.run().good
+    assert_found_alike(one, "unchanged")
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
+    assert_found_alike(one, "swap", "source_changed")
+
+
+def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
+    """And prints what it prints with it."""
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    before = one.session.instance.event_log_storage.get_maximum_record_id()
+
+    def told(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", FORBIDDEN, "run", one.table, *options],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    found = told("--json")
+    assert (found.returncode, found.stderr) == (0, "")
+    asked = runner.run(asking_dagster(one.session), one.table)
+    assert asked.good and not asked.run_ids
+    assert json.loads(found.stdout) == json.loads(json.dumps(asked.json(), default=str))
+    assert "skipped_unchanged" in told("--wide").stdout
+    assert told("--range", "7").returncode == 0
+    wrong = told("--range", "9999999..8")
+    assert wrong.returncode == 2 and "has no range" in wrong.stderr
+    assert one.session.instance.event_log_storage.get_maximum_record_id() == before
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
+    assert "dagster" in told().stderr, "there is something to do"
+
+
+def test_an_event_log_elsewhere_is_asked_for_by_dagster(ferry: Make) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    home = one.session.home
+    assert home is not None
+    config = home / "dagster.yaml"
+    config.write_text(config.read_text() + "\nrun_storage: {module: m, class: c}\n")
+    with one.session.glance() as seen:
+        assert seen is None
+    view = one.run()
+    assert view.good and not view.run_ids
