@@ -5,18 +5,23 @@ The source is PostgreSQL or SQL Server, the target SQL Server or ClickHouse, als
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assets.planning.resolve import Hop, resolve_hops
+from pipelines.command.session import open_session
+from resources.dialects import qualified
 from resources.tables import TableRef
-from tests.integration.conftest import Ferry
+from tests.integration.conftest import Ferry, table_name
+from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
-Make = Callable[..., Ferry]
 Rows = list[dict[str, Any]]
 
 POLICIES = ("fail", "add_columns", "ignore_new")
@@ -26,6 +31,10 @@ ROUTES: dict[str, tuple[str, ...]] = {
     "into sqlserver": ("postgres", "sqlserver"),
     "out of sqlserver": ("sqlserver", "clickhouse"),
     "through sqlserver": ("postgres", "sqlserver", "clickhouse"),
+}
+COPY = {
+    "sqlserver": "INSERT INTO {copy} SELECT * FROM {table}",
+    "clickhouse": "ALTER TABLE {copy} ATTACH PARTITION ALL FROM {table}",
 }
 COLUMNS = {"id": "int NOT NULL PRIMARY KEY", "name": "varchar(20) NULL", "amount": "int NOT NULL"}
 ROWS: Rows = [{"id": id, "name": f"name {id}", "amount": id * 10} for id in range(1, 21)]
@@ -37,6 +46,42 @@ class Moved:
 
     ferry: Ferry
     route: tuple[str, ...]
+    home: Path
+    hops: tuple[Hop, ...] = ()
+
+    def first(self) -> None:
+        """Move the table, and keep what there is then."""
+        self.fill(COLUMNS, ROWS)
+        assert self.run("fail") == []
+        session = self.ferry.session
+        self.hops = resolve_hops(session.transfer(self.ferry.table), session.servers)
+        for hop in self.hops:
+            self.copy(hop, hop.plan.target, kept(hop.plan.target))
+        session.instance.dispose()
+        shutil.copytree(self.home, self.home.with_name("kept"))
+
+    def back(self) -> None:
+        """Go back to what there was when the table was moved."""
+        self.ferry.session.instance.dispose()
+        shutil.rmtree(self.home)
+        shutil.copytree(self.home.with_name("kept"), self.home)
+        self.fill(COLUMNS, ROWS)
+        for hop in self.hops:
+            self.copy(hop, kept(hop.plan.target), hop.plan.target)
+
+    def copy(self, hop: Hop, table: TableRef, copy: TableRef) -> None:
+        """Put a copy of a hop's target in another table's place."""
+        servers = self.ferry.session.servers
+        self.drop(copy)
+        servers.target(copy).prepare(replace(hop.plan, target=copy), hop.options)
+        servers.endpoint(copy).execute(
+            COPY[copy.system].format(table=qualified(table), copy=qualified(copy))
+        )
+
+    def drop(self, table: TableRef) -> None:
+        """Drop a table."""
+        endpoint = self.ferry.session.servers.endpoint(table)
+        endpoint.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
 
     def run(self, policy: str) -> list[str]:
         """Run under a policy; returns the errors."""
@@ -92,15 +137,47 @@ def literal(value: object) -> str:
     return "NULL" if value is None else str(value) if isinstance(value, int) else f"'{value}'"
 
 
+def kept(target: TableRef) -> TableRef:
+    """The copy of a target as the first run left it."""
+    return replace(target, name=f"{target.name}_kept")
+
+
+@pytest.fixture(scope="module")
+def firsts(stack: Servers) -> Iterator[dict[str, Moved]]:
+    """The routes whose table was moved; each test goes back to that."""
+    made: dict[str, Moved] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in stack.environment().items():
+            patch.setenv(name, value)
+        yield made
+        for one in made.values():
+            one.ferry.session.instance.dispose()
+            one.drop(one.table(one.route[0]))
+
+
 @pytest.fixture
-def moved(ferry: Make, request: pytest.FixtureRequest) -> Iterator[Moved]:
+def moved(
+    firsts: dict[str, Moved],
+    stack: Servers,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Moved:
     """The route that the test is parametrised with, with the table moved."""
-    one = Moved(ferry("['clickhouse://warehouse.{t}']"), ROUTES[request.param])
-    one.fill(COLUMNS, ROWS)
-    assert one.run("fail") == []
-    assert one.shown() == [ROWS] * len(one.route[1:])
-    yield one
-    one.execute(one.route[0], "DROP TABLE IF EXISTS {t}")
+    one = firsts.get(request.param)
+    folder = one.ferry.folder if one else tmp_path_factory.mktemp("transfers")
+    home = folder / "dagster"
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    if one is None:
+        ferry = Ferry(stack, folder, table_name(), open_session())
+        one = Moved(ferry, ROUTES[request.param], home)
+        one.first()
+        firsts[request.param] = one
+    else:
+        one.back()
+    assert one.shown() == [ROWS] * len(one.hops)
+    return one
 
 
 def over(*routes: str) -> pytest.MarkDecorator:
