@@ -58,6 +58,10 @@ USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
 
 READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
 
+PACKET_BYTES = 8000
+"""As SqlClient asks for. The driver asks for 4096; Babelfish, whose own default that is, leaves it
+unanswered, and the bulk copy panics without the answer."""
+
 
 class SqlServerServer(Server):
     """A SQL Server (2019 or later), or a Babelfish, spoken to by `mssql-python`.
@@ -231,8 +235,7 @@ class SqlServerServer(Server):
         }
         if how.certificate:
             parts["ServerCertificate"] = how.certificate
-        if how.packet_size:
-            parts["PacketSize"] = str(how.packet_size)
+        parts["PacketSize"] = str(how.packet_size or PACKET_BYTES)
         return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
 
     def encryption(self) -> Encryption:

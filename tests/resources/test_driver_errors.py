@@ -213,7 +213,7 @@ def test_connection_string_is_encrypted_verified_and_quoted() -> None:
     text = SqlServerResource(url="mssql://sa:a%7Db%3Bc@host/shop").connection_string()
     assert text == (
         "Server={host,1433};Database={shop};UID={sa};PWD={a}}b;c};Encrypt={yes};"
-        "TrustServerCertificate={no};ConnectRetryCount={0}"
+        "TrustServerCertificate={no};ConnectRetryCount={0};PacketSize={8000}"
     )
 
 
