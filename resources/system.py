@@ -39,6 +39,9 @@ class Dialect:
     longest_name = 128
     """Characters of a table's name. ClickHouse's is a file's name, with the database's in it."""
 
+    not_in_shadows = ""
+    """Characters that the shadow of a table goes without in its name."""
+
     most_branches: int | None = None
     """Of a CASE that is nested as a balanced tree; None: as many as one likes."""
 

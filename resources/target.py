@@ -253,12 +253,13 @@ class Target(Protocol):
 
 def shadow_of(table: TableRef) -> TableRef:
     """The table that collects all ranges of a `swap`, until it takes the target's place."""
-    room = system(table.system).dialect.longest_name - len(SHADOW) - DIGEST
-    name = table.name
-    if _length(name) > room:
-        kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= room)
-        name = f"{kept}{hashlib.blake2b(name.encode(), digest_size=DIGEST // 2).hexdigest()}"
-    return replace(table, name=name + SHADOW)
+    dialect = system(table.system).dialect
+    room = dialect.longest_name - len(SHADOW) - DIGEST
+    name = "".join(char for char in table.name if char not in dialect.not_in_shadows)
+    kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= room)
+    if kept != table.name:
+        kept += hashlib.blake2b(table.name.encode(), digest_size=DIGEST // 2).hexdigest()
+    return replace(table, name=kept + SHADOW)
 
 
 def rejected_of(target: TableRef, range_name: str) -> TableRef:

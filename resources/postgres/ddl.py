@@ -96,10 +96,6 @@ class PostgresStatements(Statements):
         like = f"LIKE {qualified(plan.target)} INCLUDING ALL EXCLUDING IDENTITY"
         return [f"CREATE TABLE {qualified(shadow)} ({like})"]
 
-    def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
-        """DDL is part of the transaction, so that the name may be free for a moment."""
-        return [f"DROP TABLE {qualified(target)}", self.rename(shadow, target.name)]
-
     def object_id(self, table: TableRef) -> str:
         """The oid."""
         return (

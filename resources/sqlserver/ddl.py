@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from resources.dialects import drop_table, qualified, quote, string_literal
+from resources.dialects import qualified, quote, string_literal
 from resources.errors import StatementFailed
 from resources.plan import CopyPlan
 from resources.sqlserver.dialect import BINARY, KEY_ORDER
 from resources.sqlserver.errors import broke
 from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
-from resources.tables import Column, TableRef, staging_prefix
+from resources.tables import Column, TableRef
 from resources.target import row_identity
 from resources.transactional.statements import Session, Statements
 from resources.types.kinds import Decimal, Text
@@ -70,12 +70,6 @@ class SqlServerStatements(Statements):
     def key_order(self, column: Column) -> str:
         """That of UTF-16 code units."""
         return KEY_ORDER
-
-    def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
-        """By renaming both."""
-        old = replace(target, name=f"{staging_prefix(target)}old")
-        renames = [self.rename(target, old.name), self.rename(shadow, target.name)]
-        return [*renames, drop_table(old)]
 
     def object_id(self, table: TableRef) -> str:
         """sp_rename leaves it alone."""

@@ -52,6 +52,9 @@ class SqlServerDialect(Dialect):
     # SQL Server's own limit is 128; sp_rename of Babelfish knows no table with a longer name
     longest_name = 63
 
+    # nor does it read doubled quotes, in names that `]` keeps out of brackets
+    not_in_shadows = '"'
+
     most_branches = MOST_RANGES
 
     def literal(self, text: str) -> str:

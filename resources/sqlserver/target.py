@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from resources.dialects import string_literal
+from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver.connection import SqlServerConnection
@@ -18,6 +19,9 @@ from resources.sqlserver.load import SqlServerLoad
 from resources.sqlserver.server import SqlServerServer
 from resources.target import TargetOptions
 from resources.transactional.target import TransactionalTarget
+
+BABELFISH = "SELECT CAST(SERVERPROPERTY('babelfish') AS int)"
+"""1 where the server is one."""
 
 REHEARSALS = 16
 """Names that a rehearsal's staging table may have: few, so that each drops what a dead process has
@@ -33,6 +37,16 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
 
     resource: SqlServerServer
     sql = STATEMENTS
+
+    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
+        """Refuse also a swap that Babelfish would do under another name. See `Target.require`."""
+        super().require(plan, options)
+        folded = [char for char in f"{plan.target}" if char > "\x7f" and char != char.lower()]
+        if folded and options.mode == "swap" and self.resource.query(BABELFISH) == [(1,)]:
+            raise InputError(
+                f"{plan.target}: no swap on Babelfish, whose sp_rename makes small letters of "
+                f"{''.join(folded)}; take another name, or another write mode"
+            )
 
     def _session(self) -> AbstractContextManager[SqlServerConnection]:
         return self.resource.connection()

@@ -65,8 +65,11 @@ class Statements:
         return self.create_table(plan, shadow)
 
     def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
-        """Put the shadow in the target's place, and drop what was there."""
-        raise NotImplementedError
+        """Put the shadow in the target's place, and drop what was there.
+
+        DDL is part of the transaction, so that the name may be free for a moment.
+        """
+        return [f"DROP TABLE {qualified(target)}", self.rename(shadow, target.name)]
 
     def object_id(self, table: TableRef) -> str:
         """A query with what the table keeps for life, if it exists."""

@@ -24,6 +24,7 @@ from pipelines.definitions import build
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.dialects import qualified, quote
+from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import WriteMode
 from resources.sqlserver.resource import SqlServerResource
@@ -31,7 +32,7 @@ from resources.sqlserver.target import SqlServerTarget
 from resources.tables import Column, TableRef
 from resources.target import Target, TargetOptions
 from resources.types.planner import plan_copy
-from tests.servers import Servers
+from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
 
@@ -227,10 +228,10 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         target = ClickHouseTarget(resource)
     kind = "SCHEMA" if system == "sqlserver" else "DATABASE"
     everything = KeyRange("integer")
-    for name in map(str.lower, (*TABLES, "x" * 60)):
+    for name in map(str.lower, (*TABLES, 'a"]b', "x" * 60)):
         columns = [Column(name, "integer", nullable=False, primary_key=1)]
-        # Babelfish's sp_rename, which a swap needs, looks for names by their lower case, and the
-        # bulk copy puts the schema into brackets, of which Babelfish reads no escape
+        # Babelfish swaps no capitals beyond ASCII, see below; and the bulk copy puts the schema
+        # into brackets, of which Babelfish reads no escape
         table = TableRef(system, f"{name}{SUFFIX}".replace("]", ""), name)
         resource.execute(f"CREATE {kind} {quote(system, table.schema)}")
         version = resource.ping() if system == "clickhouse" else None
@@ -251,6 +252,28 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         assert target.clean(table) == []
         resource.execute(f"DROP TABLE {qualified(table)}")
         resource.execute(f"DROP {kind} {quote(system, table.schema)}")
+
+
+def test_capitals_beyond_ascii_are_swapped_or_refused(stack: Servers) -> None:
+    """Babelfish's sp_rename would make small letters of them, by which nobody finds the table."""
+    resource = SqlServerResource(url=stack.sqlserver_url)
+    target, swap = SqlServerTarget(resource), TargetOptions(mode="swap")
+    table = TableRef("sqlserver", "dbo", own("Заказы É"))
+    columns = [Column("id", "integer", nullable=False, primary_key=1)]
+    plan = plan_copy(TableRef("postgres", "public", "x"), columns, table, key="id")
+    batch = pa.record_batch({"id": pa.array([1, 2], plan.columns[0].arrow_type)})
+    babelfish = resource.query("SELECT CAST(SERVERPROPERTY('babelfish') AS int)") == [(1,)]
+    options = TargetOptions() if babelfish else swap
+    if babelfish:
+        with pytest.raises(InputError, match=r"no swap on Babelfish, .* small letters of ЗÉ;"):
+            target.prepare(plan, swap)
+    target.prepare(plan, options)
+    with target.attempt(plan, KeyRange("integer"), options, owner="me", data_version="1") as load:
+        load.load_arrow([batch])
+        load.finalise()
+    target.promote(plan, options)
+    assert target.range_rows(plan, KeyRange("integer"), TargetOptions()) == 2
+    resource.execute(f"DROP TABLE {qualified(table)}")
 
 
 def test_a_sql_server_table_of_any_name_is_a_source(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+from resources.errors import InputError
 from resources.plan import ColumnPlan, CopyPlan
 from resources.sqlserver.ddl import STATEMENTS, get_lock
+from resources.sqlserver.resource import SqlServerResource
+from resources.sqlserver.target import SqlServerTarget
 from resources.tables import Column, TableRef
+from resources.target import TargetOptions, shadow_of
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")
@@ -128,8 +133,36 @@ def test_names_are_quoted_as_literals_too() -> None:
     assert STATEMENTS.rename(quoted, "x") == (
         """EXEC sp_rename N'[s "1"].[say "hi"]', N'x', 'OBJECT'"""
     )
+    shadow = shadow_of(odd)
+    assert STATEMENTS.put_in_place(shadow, odd) == [
+        'DROP TABLE "it\'s"."o]"""',
+        f"EXEC sp_rename N'\"it''s\".\"{shadow.name}\"', N'o]\"', 'OBJECT'",
+    ]
+    assert '"' not in shadow.name
+    assert shadow != shadow_of(replace(odd, name="o]")) != shadow_of(replace(odd, name='"o]'))
     assert STATEMENTS.rename(odd, "new'") == (
         "EXEC sp_rename N'\"it''s\".\"o]\"\"\"', N'new''', 'OBJECT'"
     )
     assert "TABLE_SCHEMA = N'it''s' AND TABLE_NAME = N'o]\"'" in STATEMENTS.table_exists(odd)
     assert "@Resource = N'it''s', " in get_lock("it's", 0)
+
+
+@pytest.mark.parametrize("babelfish", [True, False])
+def test_a_swap_that_babelfish_would_do_under_another_name_is_refused(
+    babelfish: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(_: SqlServerResource, sql: str) -> list[tuple[int | None]]:
+        asked.append(sql)
+        return [(1 if babelfish else None,)]
+
+    monkeypatch.setattr(SqlServerResource, "query", answer)
+    target = SqlServerTarget(SqlServerResource(url="mssql://sa:secret@host/shop"))
+    swap, capitals = TargetOptions(mode="swap"), replace(PLAN, target=replace(TARGET, name="Één"))
+    target.require(PLAN, swap)
+    target.require(capitals, TargetOptions())
+    assert not asked
+    with pytest.raises(InputError, match="small letters of É") if babelfish else nullcontext():
+        target.require(capitals, swap)
+    assert len(asked) == 1
