@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -26,6 +26,7 @@ from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
 from resources.postgres.places import storage_sql
 from resources.postgres.session import PostgresSession
+from resources.postgres.settings import QUERIES, SESSION, setting
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.server import ConnectionSettings, Server
 from resources.tables import Column, TableRef
@@ -34,20 +35,6 @@ logger = logging.getLogger(__name__)
 
 PgConnection = psycopg.Connection[tuple[Any, ...]]
 
-SESSION = {
-    # text must not depend on the role's or the database's defaults
-    "TimeZone": "UTC",
-    "DateStyle": "ISO, YMD",
-    "IntervalStyle": "postgres",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "xmloption": "content",
-    "lc_monetary": "C",
-    # an export may take hours; pg_dump switches the same limits off (setup_connection in pg_dump.c)
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "transaction_timeout": "0",
-}
 CONNECT_DEFAULTS = {
     "connect_timeout": "10",
     "application_name": "tableferry",
@@ -56,13 +43,6 @@ CONNECT_DEFAULTS = {
     "keepalives_interval": "15",
     "keepalives_count": "4",
 }
-
-SESSION_SQL = (
-    # joined with pg_settings, because transaction_timeout exists from version 17 on only
-    "SELECT set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s JOIN (VALUES "
-    + ", ".join(f"('{name}', '{value}')" for name, value in SESSION.items())
-    + ") v(name, value) ON s.name = v.name"
-)
 
 
 class PostgresServer(Server):
@@ -299,7 +279,7 @@ class PostgresServer(Server):
     def _fetch(
         self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
     ) -> list[tuple[Any, ...]]:
-        lent = _pool.lent(_conninfo(self.settings()), self._new_connection)
+        lent = _pool.lent(_conninfo(self.settings()), partial(self._new_connection, QUERIES))
         with lent as connection, self._translated(snapshot):
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
@@ -316,14 +296,14 @@ class PostgresServer(Server):
         finally:
             connection.close()
 
-    def _new_connection(self) -> PgConnection:
+    def _new_connection(self, session: Mapping[str, str] = SESSION) -> PgConnection:
         settings = self.settings()
         try:
             # prepared statements would not survive a pooler between us and the server
             connection = psycopg.connect(
                 _conninfo(settings), autocommit=True, prepare_threshold=None
             )
-            connection.execute(SESSION_SQL)
+            connection.execute(setting(session).encode())
         except psycopg.Error as error:
             raise connection_failed(settings, error) from error
         connection.add_notice_handler(_log_notice)
@@ -335,7 +315,7 @@ class PostgresServer(Server):
     def _new_arrow_session(self) -> ArrowSession:
         settings = self.settings()
         try:
-            return ArrowSession(_conninfo(settings), SESSION_SQL)
+            return ArrowSession(_conninfo(settings), setting(SESSION))
         except adbc_driver_manager.Error as error:
             raise connection_failed(settings, error) from error
 

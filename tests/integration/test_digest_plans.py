@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from resources.clickhouse.resource import ClickHouseResource
+from resources.digest.definition import RECORD
+from resources.digest.expressions import DigestSql
 from resources.digest.fields import Field, Side, fields
 from resources.digest.measure import Grouped, measuring
 from resources.digest.probe import dialect
@@ -68,6 +70,19 @@ def test_postgres_sorts_no_table(postgres: PostgresResource, plan: CopyPlan) -> 
 def test_postgres_reads_one_range_by_the_index(postgres: PostgresResource, plan: CopyPlan) -> None:
     found = explained(postgres, plan, "source", RANGES[5:6])
     assert "Sort" not in found and "planned_pkey" in found, found
+
+
+def test_postgres_shares_the_digests_of_a_table_among_its_workers(
+    postgres: PostgresResource, plan: CopyPlan
+) -> None:
+    if postgres.query("SHOW max_parallel_workers_per_gather") == [("0",)]:
+        pytest.skip("the server has none")
+    cheap = DigestSql("postgres", RECORD, "plain").digest(fields(plan), "source")
+    quarters = [KeyRange("integer", low, low + ROWS // 4) for low in range(1, ROWS, ROWS // 4)]
+    grouped = Grouped.by_range(quarters, plan.key.source, "postgres")
+    sql = measuring(plan.source, "source", grouped, cheap, ())
+    found = "\n".join(str(row[0]) for row in postgres.query(f"EXPLAIN {sql}"))
+    assert "Parallel Seq Scan on planned" in found and "Sort" not in found, found
 
 
 def test_clickhouse_sorts_no_table(plan: CopyPlan, ch_url: str) -> None:
