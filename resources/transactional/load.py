@@ -134,7 +134,7 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _begin_unstaged(self) -> None:
         """Open the transaction that the rows are loaded in, and take the range's old ones out."""
-        for statement in self.sql.begin:
+        for statement in (*self.sql.begin, *self.sql.look_by_index(self.table)):
             self.session.execute(statement)
         if replaces(self.plan, self.options):
             self.session.execute(self.sql.delete_range(self.table, self._own))

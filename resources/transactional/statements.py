@@ -145,6 +145,10 @@ class Statements:
             f"SELECT {system(self.system).dialect.count} FROM {qualified(table)} WHERE {condition}"
         )
 
+    def look_by_index(self, table: TableRef) -> Sequence[str]:
+        """What a transaction does first that looks for a key range of a table which may be new."""
+        return ()
+
     def any_row(self, table: TableRef, condition: str) -> str:
         """A query with one row if there is any."""
         first, last = system(self.system).dialect.limited(1)

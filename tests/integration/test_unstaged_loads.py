@@ -18,7 +18,7 @@ from resources.plan import WriteMode
 from resources.target import RangeLoad, TargetOptions
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.proxy import Corrupts, LosesAnswer
-from tests.integration.target_bench import LOW, NEW, OLD, REPLACE, PostgresBench
+from tests.integration.target_bench import HIGH, LOW, NEW, OLD, REPLACE, PostgresBench
 from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
@@ -133,6 +133,17 @@ def test_rows_that_stay_ask_for_staging(
             load.load_bytes(iter([TEXT]))
             assert load.finalise() == len(NEW)
         assert bench.rows() == NEW
+
+
+def test_an_open_range_of_a_new_table_is_looked_for_by_the_index(bench: PostgresBench) -> None:
+    bench.run(f"INSERT INTO {bench.named()} SELECT g, 'old' FROM generate_series(-50000, 0) g")
+    condition = bench.plan.target_range(HIGH)
+    with bench.target.attempt(bench.plan, HIGH, UNSTAGED, owner="run-1", data_version="v") as load:
+        load.load_bytes(iter([b"11\tnew\n"]))
+        explain = f"EXPLAIN SELECT count(*) FROM {bench.named()} WHERE {condition}"
+        plan = "\n".join(line for (line,) in load.reader().query(explain))
+        assert "Seq Scan" not in plan and "_pkey" in plan, plan
+        assert load.finalise() == 1
 
 
 def test_what_would_be_converted_is_staged(bench: PostgresBench) -> None:
