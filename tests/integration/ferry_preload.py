@@ -5,6 +5,7 @@ Only the server that forks them imports this (see crashing.py).
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401
 import gc
 import importlib
 import pkgutil
@@ -15,6 +16,7 @@ import mssql_py_core  # noqa: F401
 import mssql_python  # noqa: F401
 import pandas  # noqa: F401 (pyarrow imports it with the first scalar)
 import psycopg  # noqa: F401
+import pyarrow.pandas_compat  # noqa: F401
 from dagster._core.execution import execute_in_process  # noqa: F401
 
 import assets
@@ -28,4 +30,5 @@ for room in (resources, checks, assets, sensors, pipelines.command):
     for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
         importlib.import_module(module.name)
 homes.make_quick()
+homes.run_nothing()
 gc.freeze()

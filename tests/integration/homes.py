@@ -8,7 +8,9 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -80,3 +82,28 @@ def make_quick() -> None:
 
     _template()  # also so that Dagster's storage is imported, and its migrations read
     instance.open_instance = _open
+
+
+def run_nothing() -> None:
+    """A run of one empty range, for what Dagster and SQLAlchemy work out at first and then know."""
+    ranges = dg.DynamicPartitionsDefinition(name="ranges")
+    check = dg.AssetCheckSpec("check", asset="nothing")
+
+    @dg.asset(partitions_def=ranges, check_specs=[check])
+    def nothing() -> Iterator[Any]:
+        said = dg.AssetObservation("nothing", partition="one", tags={"state": "none"})
+        dg.AssetExecutionContext.get().log_event(said)
+        passed = dg.AssetCheckResult(passed=True, metadata={"rows": 0})
+        yield dg.MaterializeResult(
+            metadata={"rows": 0}, check_results=[passed], data_version=dg.DataVersion("1")
+        )
+
+    home = Path(_kept.name, "nothing")
+    copy(home)
+    instance = _open_as_it_is(home)
+    instance.add_dynamic_partitions("ranges", ["one"])
+    job = dg.define_asset_job("job", [nothing], partitions_def=ranges)
+    found = dg.Definitions([nothing], jobs=[job]).resolve_job_def("job")
+    silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    found.execute_in_process(instance=instance, partition_key="one", run_config=silent)
+    instance.dispose()
