@@ -17,6 +17,8 @@ from tests.integration.webui import Browser, UserInterface, until
 from tests.servers import Servers
 
 DIALOG = "[role=dialog]"
+LAUNCH_SECONDS = 120.0
+"""After which a click that has launched nothing is taken for lost."""
 LAUNCHED_BY = ("dagster/schedule_name", "dagster/sensor_name")
 
 
@@ -58,12 +60,18 @@ class Shown:
             found.setdefault(str(event.partition), str(event.metadata["tableferry/state"].value))
         return found
 
-    def launched(self, act: Callable[[], object]) -> str:
-        """The id of the one run that something on a page launches."""
+    def launched(self, page: Browser, act: Callable[[], object]) -> str:
+        """The id of the one run that something on a page launches; leaves the page.
+
+        Args:
+            page: the browser.
+            act: launches the run.
+        """
         known = set(self._runs())
-        act()
-        (run_id,) = until("a new run", lambda: set(self._runs()) - known)
-        return str(run_id)
+        page.do(act, until_seen=lambda: set(self._runs()) - known, seconds=LAUNCH_SECONDS)
+        page.leave()
+        (run_id,) = set(self._runs()) - known
+        return run_id
 
     def _runs(self) -> list[str]:
         runs = self.session.instance.get_runs()
@@ -84,9 +92,9 @@ class Shown:
         ended: dg.DagsterRun = until("the run's end", run)
         return ended
 
-    def outcome(self, act: Callable[[], object]) -> dg.DagsterRunStatus:
+    def outcome(self, page: Browser, act: Callable[[], object]) -> dg.DagsterRunStatus:
         """How the run ended that something on a page has launched."""
-        return self.ended(self.launched(act)).status
+        return self.ended(self.launched(page, act)).status
 
     def process(self, run_id: str) -> psutil.Process | None:
         """The process of a run that has come as far as to say which it is."""
@@ -104,16 +112,33 @@ def materialize(page: Browser, group: str, *ranges: str, all_in: str = "") -> No
         ranges: partition keys to choose.
         all_in: instead, the button of a state: `All`, `Failed`, ...
     """
-    page.open(f"/locations/tableferry/asset-groups/{group}")
-    page.see("ClickHouse", "Materialize all")
-    page.press("Materialize all")
-    page.has(DIALOG)
-    if all_in:
-        page.press(all_in, DIALOG)
-    else:
-        page.open_list(f"{DIALOG} [aria-haspopup=dialog]", f"[data-tooltip='{ranges[0]}']")
-        for name in ranges:
-            page.click(f"[data-tooltip='{name}']")
-        page.escape()  # the list, which covers the buttons
+
+    def fill_in() -> None:
+        page.open(f"/locations/tableferry/asset-groups/{group}")
+        page.see("ClickHouse", "Materialize all")
+        page.do(lambda: page.press("Materialize all"), until_seen=lambda: page.there(DIALOG))
+        if all_in:
+            page.press(all_in, DIALOG)
+        else:
+            _choose(page, ranges)
+
     # "Launch 1 run", or "Launch backfill"; disabled until a range is chosen
-    page.press("Launch", DIALOG)
+    page.do(fill_in, until_seen=lambda: page.can_press("Launch ", DIALOG))
+    # gone, or "Launching...", unless the click is lost
+    page.do(
+        lambda: page.press("Launch ", DIALOG),
+        until_seen=lambda: not page.can_press("Launch ", DIALOG),
+    )
+
+
+def _choose(page: Browser, ranges: tuple[str, ...]) -> None:
+    """Choose ranges from the dialog's list, and close it, because it covers the buttons."""
+
+    def entry(name: str) -> str:
+        return f"[data-tooltip='{name}']"
+
+    opens = f"{DIALOG} [aria-haspopup=dialog]"
+    page.do(lambda: page.click(opens), until_seen=lambda: page.there(entry(ranges[0])))
+    for name in ranges:
+        page.click(entry(name))
+    page.escape()

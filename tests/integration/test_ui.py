@@ -17,7 +17,7 @@ import pytest
 from pipelines.command import demo, runner
 from pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
-from tests.integration.shown import Shown, materialize
+from tests.integration.shown import LAUNCH_SECONDS, Shown, materialize
 from tests.integration.webui import Browser, UserInterface, browser, until
 from tests.servers import Servers
 
@@ -74,6 +74,7 @@ CONCLUSION = (
 PAGE = f"/assets/clickhouse/warehouse/{NAME}"
 SCHEDULE = f"/locations/tableferry/schedules/{OTHER}_schedule"
 SWITCH = "label:has(input[type=checkbox])"
+ON, OFF = f"{SWITCH} input:checked", f"{SWITCH} input:not(:checked)"
 PICTURES = "TABLEFERRY_SCREENSHOTS"
 """The folder that pictures go to; a test's own when not set."""
 MOST_BYTES = 300_000
@@ -148,8 +149,7 @@ def test_no_invitation_covers_the_first_page(ui: Shown, page: Browser) -> None:
 
 def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
     page.open(SCHEDULE)
-    page.click(SWITCH)
-    page.has(f"{SWITCH} input:checked")
+    page.do(lambda: page.click(SWITCH), until_seen=lambda: page.there(ON))
 
 
 def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: Path) -> None:
@@ -163,7 +163,7 @@ def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: 
 
 def test_one_range_is_materialized_from_the_ui(ui: Shown, page: Browser) -> None:
     ui.source(f"UPDATE {NAME} SET tailnum = 'BY UI' WHERE id = 5555")
-    run = ui.ended(ui.launched(lambda: materialize(page, NAME, SECOND)))
+    run = ui.ended(ui.launched(page, lambda: materialize(page, NAME, SECOND)))
     assert run.status is dg.DagsterRunStatus.SUCCESS
     assert run.tags["dagster/partition"] == SECOND
     assert ui.target("tailnum", 5555) == "BY UI"
@@ -174,7 +174,7 @@ def test_executing_checks_compares_and_moves_nothing(ui: Shown, page: Browser) -
     names = ("row_count", "checksum", "total_rows", "schema")
     page.open(f"{PAGE}?view=checks")
     page.see("checksum")
-    run = ui.ended(ui.launched(lambda: page.press("Execute all")))
+    run = ui.ended(ui.launched(page, lambda: page.press("Execute all")))
     assert run.status is dg.DagsterRunStatus.SUCCESS
     after = ui.session.instance.fetch_materializations(CLICKHOUSE, limit=1).records[0]
     assert after.storage_id == before.storage_id
@@ -201,6 +201,7 @@ def test_a_backfill_of_all_moves_what_changed_and_skips_the_rest(ui: Shown, page
     materialize(page, NAME, all_in="All")
 
     (backfill,) = until("the backfill", ui.session.instance.get_backfills)
+    page.leave()
 
     def ended() -> str | None:
         found = ui.session.instance.get_backfill(backfill.backfill_id)
@@ -256,7 +257,7 @@ def test_each_column_tells_where_it_comes_from(ui: Shown) -> None:
 def test_numbers_of_ranges_are_plotted(page: Browser, pictures: Path) -> None:
     page.open(f"{PAGE}?view=overview")
     page.see("Metadata")
-    page.press("Plots")
+    page.do(lambda: page.press("Plots"), until_seen=lambda: page.there("canvas"))
     page.see("moving_seconds", "seconds_export", "rows")
     assert page.has("canvas").size["height"] > 50
     page.script("document.querySelector('canvas').scrollIntoView({block: 'center'})")
@@ -279,10 +280,12 @@ def test_a_failed_check_shows_the_rows_that_differ(
     assert {one.range for one in found if one.failed} == {THIRD, None}, "and the table as a whole"
     page.open(f"/assets/clickhouse/warehouse/{NAME}?view=checks")
     page.see("checksum", "Failed", CONCLUSION)
-    page.click_text("Hide navigation")
-    page.click_text("Partitions")
+    hide = "Hide navigation"
+    page.do(lambda: page.click_text(hide), until_seen=lambda: not page.shows(hide))
+    page.do(lambda: page.click_text("Partitions"), until_seen=lambda: page.shows("Failed (1)"))
     page.see("Failed (1)", "Passed (6)")
-    page.click(f"[title='{THIRD}']")
+    row = f"[title='{THIRD}']"
+    page.do(lambda: page.click(row), until_seen=lambda: page.shows("differing_rows"))
     shown = page.see(CONCLUSION, "differing_rows", "missing in target", "10103")
     tail = ui.session.servers.endpoints["postgres"].query(
         f"SELECT tailnum FROM {NAME} WHERE id = 10100"
@@ -292,7 +295,7 @@ def test_a_failed_check_shows_the_rows_that_differ(
     assert "NULL" in shown
     page.picture(pictures / "checks.png")
     assert (pictures / "checks.png").stat().st_size < MOST_BYTES
-    moved = ui.outcome(lambda: materialize(page, NAME, THIRD))
+    moved = ui.outcome(page, lambda: materialize(page, NAME, THIRD))
     assert moved is dg.DagsterRunStatus.SUCCESS
     assert ui.target("count()", 10103) == 1
     assert runner.check(ui.session, NAME).good, "the damaged range has moved again"
@@ -302,24 +305,24 @@ def test_a_failed_range_is_found_understood_and_repaired_by_a_second_person(
     ui: Shown, page: Browser, pictures: Path
 ) -> None:
     ui.source(f"UPDATE {NAME} SET time_hour = '0044-03-15 12:00+00 BC' WHERE id = 5556")
-    failed = ui.ended(ui.launched(lambda: materialize(page, NAME, SECOND)))
+    failed = ui.ended(ui.launched(page, lambda: materialize(page, NAME, SECOND)))
     assert failed.status is dg.DagsterRunStatus.FAILURE
     # found: all that the second person knows is the address of the user interface
     page.open(f"/locations/tableferry/asset-groups/{NAME}")
     page.see("1 failed")
     page.open(f"{PAGE}?view=partitions")
     page.see("Failed (1)", "Materialized (6)")
-    page.click(f"[title='{SECOND}']")
     its_run = f"a[href*='{failed.run_id}']"
-    page.has(its_run)
+    row = f"[title='{SECOND}']"
+    page.do(lambda: page.click(row), until_seen=lambda: page.there(its_run))
     page.picture(pictures / "failed.png")
     # understood
-    page.click(its_run)
+    page.do(lambda: page.click(its_run), until_seen=lambda: failed.run_id in page.address())
     page.see(f"{SECOND}", "'time_hour'", "5556", "0044-03-15")
     # repaired, once the row is: only what failed runs
     ui.source(f"UPDATE {NAME} SET time_hour = '2013-01-07 12:00+00' WHERE id = 5556")
     before = ui.states(CLICKHOUSE)
-    run = ui.ended(ui.launched(lambda: materialize(page, NAME, all_in="Failed")))
+    run = ui.ended(ui.launched(page, lambda: materialize(page, NAME, all_in="Failed")))
     assert run.status is dg.DagsterRunStatus.SUCCESS
     assert run.tags["dagster/partition"] == SECOND
     assert ui.states(CLICKHOUSE) == {**before, SECOND: "committed"}
@@ -331,13 +334,17 @@ def test_a_failed_range_is_found_understood_and_repaired_by_a_second_person(
 def test_the_reaper_ends_a_killed_run_which_is_executed_again(ui: Shown, page: Browser) -> None:
     ui.source(f"UPDATE {NAME} SET tailnum = 'KILLED' WHERE id = 15555")
     with ui.locked():
-        killed = ui.launched(lambda: materialize(page, NAME, FOURTH))
+        killed = ui.launched(page, lambda: materialize(page, NAME, FOURTH))
         process = until("the run's process", lambda: ui.process(killed))
         # a code server tells of its runs that die, so that it has to die, too: an old one, which
         # has no more to do than to wait for this run
         before = _loaded(ui)
-        page.press("Reload definitions")
-        until("new definitions", lambda: (now := _loaded(ui)) is not None and now != before)
+        page.open(f"/locations/tableferry/asset-groups/{NAME}")
+        page.do(
+            lambda: page.press("Reload definitions"),
+            until_seen=lambda: _loaded(ui) not in (None, before),
+            seconds=LAUNCH_SECONDS,
+        )
         server = process.parent()
         server.suspend()
         for one in (*server.children(recursive=True), server):
@@ -345,7 +352,7 @@ def test_the_reaper_ends_a_killed_run_which_is_executed_again(ui: Shown, page: B
     assert ui.ended(killed).status is dg.DagsterRunStatus.FAILURE
     page.open(f"/runs/{killed}")
     page.see("The process of this run", "is gone")
-    again = ui.outcome(lambda: page.press("Re-execute"))
+    again = ui.outcome(page, lambda: page.press("Re-execute"))
     assert again is dg.DagsterRunStatus.SUCCESS
     assert ui.target("tailnum", 15555) == "KILLED"
 
@@ -358,8 +365,7 @@ def test_the_schedule_has_fired_and_the_expectations_are_seen(ui: Shown, page: B
     run = ui.ended(until("a run of the schedule", fired)[-1].run_id)
     assert run.status is dg.DagsterRunStatus.SUCCESS
     page.open(SCHEDULE)
-    page.click(SWITCH)
-    page.has(f"{SWITCH} input:not(:checked)")
+    page.do(lambda: page.click(SWITCH), until_seen=lambda: page.there(OFF))
     page.open(f"/assets/clickhouse/warehouse/{OTHER}?view=checks&checkDetail=expectations")
     page.see("each carrier flies", "expect_column_values_to_not_be_null")
 

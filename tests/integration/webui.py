@@ -29,8 +29,8 @@ from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT = 1400, 900
-LIST_SECONDS = 5.0
-"""How long a list that was opened may take to show its entries."""
+EFFECT_SECONDS = 15.0
+"""How long the effect of a click may take, before it is taken for lost and clicked again."""
 Found = dict[str, Any]
 
 
@@ -162,22 +162,46 @@ class Browser:
     def click(self, css: str) -> None:
         self._click(css, lambda: self._last(By.CSS_SELECTOR, css))
 
-    def open_list(self, button: str, entry: str) -> None:
-        """Click what opens a list until it shows an entry: a page that is drawn anew closes it.
+    def do(
+        self,
+        act: Callable[[], object],
+        *,
+        until_seen: Callable[[], object],
+        seconds: float = EFFECT_SECONDS,
+    ) -> None:
+        """Do something until it has its effect: a page that is drawn anew loses clicks.
 
         Args:
-            button: CSS selector of what opens it.
-            entry: CSS selector of one that it has.
+            act: what may be done again.
+            until_seen: whether it has its effect.
+            seconds: how long that may take.
         """
 
-        def shown() -> bool:
-            self.click(button)
+        def done() -> bool:
+            act()
             with suppress(AssertionError):
-                until(entry, lambda: self._last(By.CSS_SELECTOR, entry), LIST_SECONDS)
+                until("the effect", until_seen, seconds)
                 return True
             return False
 
-        until(entry, shown)
+        until("the effect of a click", done)
+
+    def shows(self, *texts: str) -> bool:
+        """Whether the page shows all of these."""
+        shown = self.text()
+        return all(text in shown for text in texts)
+
+    def there(self, css: str) -> bool:
+        """Whether the page has such an element."""
+        return self._last(By.CSS_SELECTOR, css) is not None
+
+    def address(self) -> str:
+        """The URL of the page."""
+        return str(self._driver.current_url)
+
+    def leave(self) -> None:
+        """Show nothing: a page asks the webserver again and again, and is drawn anew."""
+        self._driver.get("about:blank")
 
     def click_text(self, text: str) -> None:
         """Click the last element that has just this text (the menus come first)."""
@@ -190,6 +214,13 @@ class Browser:
             text: the first of its words.
             inside: CSS selector of what it is in.
         """
+        self._click(text, lambda: self._button(text, inside))
+
+    def can_press(self, text: str, inside: str = "body") -> bool:
+        """Whether there is what `press` would click."""
+        return self._button(text, inside) is not None
+
+    def _button(self, text: str, inside: str) -> Any:
         find = """
             const [text, inside] = arguments;
             const kinds = ["button", "[role=tab]", "[role=button]", "[role=menuitem]"];
@@ -198,7 +229,7 @@ class Browser:
             found.sort((a, b) => a.innerText.length - b.innerText.length);
             return found[0];
         """
-        self._click(text, lambda: self._driver.execute_script(find, text, inside))
+        return self._driver.execute_script(find, text, inside)
 
     def escape(self) -> None:
         """Press Escape, which closes the topmost menu or dialog."""
