@@ -72,10 +72,10 @@ def bulk_copy(
         return LoadReceipt(source.rows, source.bytes)
 
     # the driver puts names into brackets, of which Babelfish reads no escape, the columns' by
-    # QUOTENAME, which doubles quotation marks there; and it asks for the columns' names, of which
-    # Babelfish counts what is beyond U+FFFF once, against the protocol
+    # QUOTENAME, which doubles quotes of all kinds there; and it asks for the columns' names, of
+    # which Babelfish counts what is beyond U+FFFF once, against the protocol
     names = (staging.name, *(column.name for column in plan.target_columns))
-    misread = any(char in '"]' or char > "\uffff" for name in names for char in name)
+    misread = any(char in "'\"]" or char > "\uffff" for name in names for char in name)
     scratch = replace(staging, name=f"{staging.name}_times")
     times = _has_times(plan) and not keeps_times(resource, session, scratch)
     if not misread and not times:
