@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class ConnectionSettings:
         )
 
 
+@functools.lru_cache(64)
 def parse_url(system: str, url: str) -> ConnectionSettings:
     """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 USUAL = (700, 10, 10)
 """Python's own thresholds."""
@@ -19,3 +22,17 @@ def look_as_usual() -> None:
     if gc.get_threshold() == IMPORTING:
         gc.freeze()
         gc.set_threshold(*USUAL)
+
+
+@contextmanager
+def importing_dagster() -> Iterator[None]:
+    """Look seldom in the block, if Dagster is still to be imported."""
+    usual = gc.get_threshold()
+    if "dagster" in sys.modules or usual != USUAL:
+        yield
+        return
+    gc.set_threshold(*IMPORTING)
+    try:
+        yield
+    finally:
+        look_as_usual()

@@ -19,6 +19,7 @@ from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_trans
 from assets.running.caller import Caller, Prepared, moved_along
 from assets.running.progress import OnProgress, Progress, unwatched
 from assets.running.source_state import shared_snapshot
+from pipelines.command.garbage import importing_dagster
 from pipelines.command.range_views import RangeView, TransferView, range_views
 from pipelines.command.session import Session
 from resources.errors import InputError
@@ -197,10 +198,12 @@ def _carried_out(
         read = order if transfer.placed else order[order.index(first) : order.index(last) + 1]
         # while Dagster is imported, and the run begins
         caller.prepared = caller.prepared.asking(servers, read)
-    from assets.running.runs import FORCE, PROFILE
-    from pipelines.command.launching import Carried, Share, carry_out, carry_out_together
+    with importing_dagster():
+        from assets.running.runs import FORCE, PROFILE
+        from pipelines.command.launching import Carried, Share, carry_out, carry_out_together
 
-    apply_growth(plan, servers, session.instance)
+        instance = session.instance
+    apply_growth(plan, servers, instance)
     tags = {FORCE: "true"} if force else {}
     tags |= {PROFILE: profile} if profile else {}
     hops, name = tuple(one.asset for one in todo.hops), transfer.transfer

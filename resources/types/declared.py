@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _SQL = re.compile(
     r"""\s*(?P<name>"(?:[^"]|"")+"|[^()\[\]]*?[^()\[\]\s])\s*
@@ -30,6 +31,7 @@ class Declared:
         return self.numbers[position] if position < len(self.numbers) else default
 
 
+@lru_cache(4096)
 def read(text: str) -> Declared:
     """Read a PostgreSQL or SQL Server type; a text of another form is all name.
 
