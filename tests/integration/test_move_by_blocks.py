@@ -16,7 +16,7 @@ from assets.running.runs import RANGE_END, RANGE_START
 from pipelines.command import runner
 from pipelines.definitions import build
 from resources.errors import InputError, PlacesLost
-from resources.postgres.resource import PostgresResource
+from resources.postgres.server import PostgresServer
 from resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import QUIET, Ferry
@@ -200,7 +200,7 @@ def test_what_has_no_blocks_of_its_own_is_refused(ferry: Make, why: str) -> None
 def test_a_table_that_is_rewritten_under_a_run_ends_it(ferry: Make) -> None:
     one = ferry("['clickhouse://warehouse.{t}']", *HALF_FULL)
     source = one.session.servers.endpoints["postgres"]
-    assert isinstance(source, PostgresResource)
+    assert isinstance(source, PostgresServer)
     with source.shared_snapshot(TableRef.parse(f"postgres://public.{one.table}")) as shared:
         assert shared.name() is shared.name()
         one.source("VACUUM FULL {t}")
