@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
@@ -102,3 +103,10 @@ def served(
     )
     with WorkspaceProcessContext(one.session.instance, target) as process:
         yield one, Interface(process)
+
+
+def end_code_servers() -> None:
+    """Wait for their end, before their storage goes: one that misses it never ends."""
+    servers = [one for one in psutil.Process().children() if "grpc" in one.cmdline()]
+    for one in psutil.wait_procs(servers, timeout=60)[1]:
+        one.kill()
