@@ -1,4 +1,4 @@
-"""`ferry` in a process of its own that is forked, not started (see ferry_preload.py)."""
+"""Processes that are forked, not started: `ferry` (see ferry_preload.py), and Dagster's runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+FORKED_RUNS = {"PYTHONPATH": str(Path(__file__).with_name("forked_runs"))}
+"""What a code server whose runs are forked has in its environment."""
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], output: Path) -> None:

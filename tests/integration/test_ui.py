@@ -17,6 +17,7 @@ import pytest
 from pipelines.command import demo, runner
 from pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
+from tests.integration.ferry_process import FORKED_RUNS
 from tests.integration.shown import LAUNCH_SECONDS, Shown, materialize
 from tests.integration.webui import Browser, UserInterface, browser, until
 from tests.servers import Servers
@@ -93,6 +94,8 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
         patch.setenv("TABLEFERRY_TRANSFERS", str(folder / "transfers"))
         patch.setenv("DAGSTER_HOME", str(folder / "dagster"))
         patch.setenv("FRESHNESS_DAEMON_INTERVAL_SECONDS", "10")  # not 30
+        for name, value in FORKED_RUNS.items():
+            patch.setenv(name, value)
         load_demo_data(stack.postgres_url)
         with psycopg.connect(stack.postgres_url) as connection:
             connection.execute(SOURCE)
@@ -345,7 +348,7 @@ def test_the_reaper_ends_a_killed_run_which_is_executed_again(ui: Shown, page: B
             until_seen=lambda: _loaded(ui) not in (None, before),
             seconds=LAUNCH_SECONDS,
         )
-        server = process.parent()
+        server = next(one for one in process.parents() if "grpc" in one.cmdline())
         server.suspend()
         for one in (*server.children(recursive=True), server):
             one.kill()
