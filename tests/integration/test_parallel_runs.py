@@ -133,7 +133,7 @@ def test_two_launches_of_a_table_do_not_mix(ferry: Make, monkeypatch: pytest.Mon
         storage.free_concurrency_slots_for_run(other.run_id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "reap", end_the_other)
+        patch.setattr("sensors.reaper.reap", end_the_other)
         view = one.run(ranges=[first])
     assert view.good, view.errors
     assert waited == [{}]
