@@ -133,3 +133,12 @@ def test_no_files_import_each_other() -> None:
     except CycleError as error:
         cycle = [str(path.relative_to(ROOT)) for path in error.args[1]]
     assert cycle == []
+
+
+def test_no_two_test_files_have_one_name_on_the_servers() -> None:
+    owners: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for name in re.findall(r'\bown\("([^"]+)"\)', path.read_text(encoding="utf-8")):
+            owners.setdefault(name, set()).add(path.name)
+    assert len(owners) > 20
+    assert {name: files for name, files in owners.items() if len(files) > 1} == {}

@@ -38,7 +38,7 @@ def second(
     stack: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A second database, as the connection `second`."""
-    name = own("second")
+    name = own("copies_of_second")
     before, _, options = stack.postgres_url.partition("?")
     url = f"{before.rpartition('/')[0]}/{name}" + (f"?{options}" if options else "")
     with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
@@ -320,7 +320,7 @@ def test_the_roles_of_the_set_up_are_enough(
 ) -> None:
     """docker/setup's files, as an administrator runs them, twice."""
     one = ferry("['postgres://public.{t}']", *TABLE, ranges="{rows: 500}")
-    reader, loader, schema = own("reader"), own("loader"), own("loaded")
+    reader, loader, schema = own("set_up_reader"), own("set_up_loader"), own("set_up")
     psql = runpy.run_path(str(ROOT / "docker" / "setup" / "run.py"))["psql"]
     place = urlsplit(stack.postgres_url)
 
