@@ -74,13 +74,14 @@ def bulk_copy(
     # the driver puts names into brackets, of which Babelfish reads no escape, the columns' by
     # QUOTENAME, which doubles quotes of all kinds there; and it asks for the columns' names, of
     # which Babelfish counts what is beyond U+FFFF once, against the protocol
-    names = (staging.name, *(column.name for column in plan.target_columns))
+    names = (staging.schema, staging.name, *(column.name for column in plan.target_columns))
     misread = any(char in "'\"]" or char > "\uffff" for name in names for char in name)
-    scratch = replace(staging, name=f"{staging.name}_times")
+    place = staging if "]" not in staging.schema else replace(staging, schema=_own_schema(session))
+    scratch = replace(place, name=f"{staging.name.replace(']', '')}_times")
     times = _has_times(plan) and not keeps_times(resource, session, scratch)
     if not misread and not times:
         return copy(plan, staging, Counted(batches), schema)
-    copied_table = replace(staging, name=f"{staging.name.replace(']', '')}_arrow")
+    copied_table = replace(place, name=f"{staging.name.replace(']', '')}_arrow")
     copied_plan = numbered(plan)
     selected = STATEMENTS.columns(copied_plan)
     if times:
@@ -98,6 +99,12 @@ def bulk_copy(
     finally:
         session.execute(drop_table(copied_table))
     return receipt
+
+
+def _own_schema(session: SqlServerConnection) -> str:
+    """The user's, which is made of a plainer name than the target's may be."""
+    ((name,),) = session.query("SELECT SCHEMA_NAME()")
+    return str(name)
 
 
 def keeps_times(resource: SqlServerServer, session: SqlServerConnection, scratch: TableRef) -> bool:

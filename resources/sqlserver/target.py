@@ -42,10 +42,16 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         """Refuse also a swap that Babelfish would do under another name. See `Target.require`."""
         super().require(plan, options)
         folded = [char for char in f"{plan.target}" if char > "\x7f" and char != char.lower()]
-        if folded and options.mode == "swap" and self.resource.query(BABELFISH) == [(1,)]:
+        both = {'"', "]"} <= set(plan.target.schema)
+        if (folded or both) and options.mode == "swap" and self.resource.query(BABELFISH) == [(1,)]:
+            why = (
+                f"makes small letters of {''.join(folded)}"
+                if folded
+                else 'reads no schema with both " and ]'
+            )
             raise InputError(
-                f"{plan.target}: no swap on Babelfish, whose sp_rename makes small letters of "
-                f"{''.join(folded)}; take another name, or another write mode"
+                f"{plan.target}: no swap on Babelfish, whose sp_rename {why}; "
+                "take another name, or another write mode"
             )
 
     def _session(self) -> AbstractContextManager[SqlServerConnection]:

@@ -230,9 +230,9 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
     everything = KeyRange("integer")
     for name in map(str.lower, (*TABLES, 'a"]b', "x" * 60)):
         columns = [Column(name, "integer", nullable=False, primary_key=1)]
-        # Babelfish swaps no capitals beyond ASCII, see below; and the bulk copy puts the schema
-        # into brackets, of which Babelfish reads no escape
-        table = TableRef(system, f"{name}{SUFFIX}".replace("]", ""), name)
+        # Babelfish swaps no capitals beyond ASCII, see below, nor in schemas with both " and ]
+        schema = name.replace("]", "") if '"' in name else name
+        table = TableRef(system, f"{schema}{SUFFIX}", name)
         resource.execute(f"CREATE {kind} {quote(system, table.schema)}")
         version = resource.ping() if system == "clickhouse" else None
         source = TableRef("postgres", "public", "x")

@@ -148,8 +148,12 @@ def test_names_are_quoted_as_literals_too() -> None:
 
 
 @pytest.mark.parametrize("babelfish", [True, False])
-def test_a_swap_that_babelfish_would_do_under_another_name_is_refused(
-    babelfish: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [({"name": "Één"}, "small letters of É"), ({"schema": 'a"]b'}, 'no schema with both " and ]')],
+)
+def test_a_swap_that_babelfish_would_not_find_is_refused(
+    odd: dict[str, str], says: str, babelfish: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
@@ -159,10 +163,10 @@ def test_a_swap_that_babelfish_would_do_under_another_name_is_refused(
 
     monkeypatch.setattr(SqlServerResource, "query", answer)
     target = SqlServerTarget(SqlServerResource(url="mssql://sa:secret@host/shop"))
-    swap, capitals = TargetOptions(mode="swap"), replace(PLAN, target=replace(TARGET, name="Één"))
+    swap, plan = TargetOptions(mode="swap"), replace(PLAN, target=replace(TARGET, **odd))
     target.require(PLAN, swap)
-    target.require(capitals, TargetOptions())
+    target.require(plan, TargetOptions())
     assert not asked
-    with pytest.raises(InputError, match="small letters of É") if babelfish else nullcontext():
-        target.require(capitals, swap)
+    with pytest.raises(InputError, match=says) if babelfish else nullcontext():
+        target.require(plan, swap)
     assert len(asked) == 1
