@@ -45,9 +45,10 @@ each tell no small differences.
 """
 
 PARTS = """\
-CPU seconds of the parts, for a million wide rows, each measured by itself. That was on another
-machine, whose cores are faster (2 of an AMD EPYC), and beside other work; the shares are what
-counts. What ClickHouse does is known in sum, and shared out by estimate. The digests are the proof.
+CPU seconds of the parts, for a million wide rows, each measured by itself beside other work; the
+shares are what counts. Start and client are shares of a profile. What ClickHouse does is known in
+sum, and shared out by estimate; PostgreSQL's digest of a target is taken to cost what that of a
+source does. The digests are the proof.
 
 | route | start | client | source sends | target takes | source's digest | target's digest |
 |---|---:|---:|---:|---:|---:|---:|
@@ -57,8 +58,7 @@ counts. What ClickHouse does is known in sum, and shared out by estimate. The di
 
 - **PostgreSQL -> PostgreSQL.** Of what the target takes 0.55 is its primary key. Made after the
   load it would take 0.25, but by it a range is found before it is visible. Of each digest, 0.2 sees
-  what PostgreSQL's own hash of a record would miss. The fingerprint of the tables above was taken
-  by one process; since then by as many as the server allows.
+  what PostgreSQL's own hash of a record would miss.
 - **PostgreSQL -> ClickHouse.** Of the source's digest 0.85 writes the values as text, 0.4 joins
   them, 0.5 is MD5, and the rest makes a number of it. ADBC is 0.7 of the client; the functions of
   its wheel are not inlined.
