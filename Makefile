@@ -53,11 +53,15 @@ screenshots: install system-packages ## Take the pictures of the documentation a
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Servers, homes and event logs of tests come and go all the time: in memory, where there is room
+ROOM = $(shell df -k --output=avail /dev/shm 2>/dev/null | tail -1)
+IN_MEMORY = $(if $(TMPDIR),,$(shell [ "$(ROOM)" -gt 8000000 ] 2>/dev/null && echo TMPDIR=/dev/shm))
+
 test: install system-packages ## Run the tests, but for the long random ones
-	@$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED=n repeats them)
-	@$(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
 
 test-unit: install ## Run the tests that need no servers
 	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)

@@ -17,8 +17,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.soak]
 
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
 MOST_BYTES = 400 * 1024 * 1024
-NOISE = 1.15
-"""Allocators keep what they once had; a client that held the table would need three times more."""
+NOISE = 1.4
+"""Allocators keep what they once had, and batches wait where a server is slow; a client that held
+the larger table would need half as much again."""
 
 
 def peak(ferry: Ferry, rows: int) -> int:
@@ -53,6 +54,6 @@ def peak(ferry: Ferry, rows: int) -> int:
 def test_the_client_stays_small_and_does_not_grow(ferry: Callable[..., Ferry]) -> None:
     one = ferry(CHAIN, "CREATE TABLE {t} (id integer PRIMARY KEY)", ranges="{rows: 100000}")
     small = peak(one, 300_000)
-    large = peak(one, 1_000_000)
+    large = peak(one, 2_000_000)
     assert large < MOST_BYTES, f"{large / 2**20:.0f} MiB"
     assert large < small * NOISE, f"{small / 2**20:.0f} MiB, then {large / 2**20:.0f} MiB"
