@@ -107,6 +107,13 @@ def served(
 
 def end_code_servers() -> None:
     """Wait for their end, before their storage goes: one that misses it never ends."""
-    servers = [one for one in psutil.Process().children() if "grpc" in one.cmdline()]
+    servers = [one for one in psutil.Process().children() if _is_code_server(one)]
     for one in psutil.wait_procs(servers, timeout=60)[1]:
         one.kill()
+
+
+def _is_code_server(process: psutil.Process) -> bool:
+    try:
+        return "grpc" in process.cmdline()
+    except psutil.NoSuchProcess:  # nor one that has ended, and that nobody has waited for
+        return False
