@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, Committed, RangeRecord
+from assets.log.committed import Committed
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord
 
 INDEX = Path("history", "runs", "index.db")
 RUNS = Path("history", "runs.db")

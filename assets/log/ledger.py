@@ -32,7 +32,8 @@ from dagster._core.storage.event_log.schema import (
     SqlEventLogStorageTable,
 )
 
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, Committed, RangeRecord
+from assets.log.committed import Committed
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord
 from checks.verdict import CHECK_NAMES
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from assets.asset_keys import asset_key, stored_key
+from assets.log.committed import Committed, WrittenColumns
 from assets.log.glance import Glance
-from assets.log.records import Committed, RangeRecord, WrittenColumns
+from assets.log.records import RangeRecord
 from checks.verdict import CHECK_NAMES
 from resources.tables import TableRef
 

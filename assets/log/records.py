@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -94,26 +94,6 @@ class Reason(StrEnum):
         return self in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 
 
-class WrittenColumn(Protocol):
-    """A column that a range was written with, as Dagster's `TableColumn` has it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def description(self) -> str | None: ...
-
-
-class WrittenColumns(Protocol):
-    """All of them, as Dagster's `TableSchema` has them."""
-
-    @property
-    def columns(self) -> Sequence[WrittenColumn]: ...
-
-
 def digest(*parts: object) -> str:
     """A short hash of values whose `repr` says all about them."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
@@ -158,49 +138,6 @@ class DataVersion:
             return None
         own, before = (one.source.rpartition("-")[0] for one in (self, committed))
         return Reason.SOURCE_CHANGED if own == before or not own else Reason.DIGEST_CHANGED
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The latest materialization of a range, as far as planning needs it."""
-
-    data_version: DataVersion
-    storage_id: int
-    failed: tuple[str, ...] = ()
-    """The checks that failed since."""
-    unchecked: bool = False
-    """A declared check has no verdict: its run died before, or the check was declared since."""
-
-    @classmethod
-    def of(
-        cls,
-        versions: Mapping[str, str],
-        ids: Mapping[str, int],
-        verdicts: Mapping[str, Mapping[str, bool]],
-        checks: Sequence[str],
-        declared: Sequence[str],
-    ) -> dict[str, Committed]:
-        """Those of a hop, by range.
-
-        Args:
-            versions: data versions of the newest materializations.
-            ids: storage ids of the same.
-            verdicts: whether the checks passed, as far as a verdict counts.
-            checks: whose failure makes a range suspect.
-            declared: checks that every range must have a verdict of.
-        """
-        found = {}
-        for name, version in versions.items():
-            if name not in ids:
-                continue
-            passed = verdicts.get(name, {})
-            found[name] = cls(
-                DataVersion.parse(version),
-                ids[name],
-                failed=tuple(one for one in checks if not passed.get(one, True)),
-                unchecked=any(one not in passed for one in declared),
-            )
-        return found
 
 
 @dataclass(frozen=True)

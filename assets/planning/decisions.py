@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from assets.log.committed import Committed
 from assets.log.reading import Log, committed, committed_schema, records
-from assets.log.records import Committed, DataVersion, Proven, Reason, State
+from assets.log.records import DataVersion, Proven, Reason, State
 from assets.planning.drift import new_columns, schema_changes, target_columns
 from assets.planning.increments import increment, intact, now
 from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of

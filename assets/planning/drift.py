@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import DriftPolicy
-from assets.log.records import WrittenColumns
+from assets.log.committed import WrittenColumns
 from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift, StatementFailed, TableMissing

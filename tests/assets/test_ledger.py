@@ -16,9 +16,9 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 
 from assets.declaring.manifest import Transfer
 from assets.log import ledger, reading
+from assets.log.committed import Committed, WrittenColumns
 from assets.log.glance import INDEX, Glance
-from assets.log.ledger import Committed
-from assets.log.records import DataVersion, RangeRecord, Reason, State, WrittenColumns
+from assets.log.records import DataVersion, RangeRecord, Reason, State
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision, decide
 from checks.verdict import Verdict
