@@ -100,10 +100,10 @@ def run_nothing() -> None:
 
     home = Path(_kept.name, "nothing")
     copy(home)
-    instance = _open_as_it_is(home)
-    instance.add_dynamic_partitions("ranges", ["one"])
+    opened = _open_as_it_is(home)
+    opened.add_dynamic_partitions("ranges", ["one"])
     job = dg.define_asset_job("job", [nothing], partitions_def=ranges)
     found = dg.Definitions([nothing], jobs=[job]).resolve_job_def("job")
     silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    found.execute_in_process(instance=instance, partition_key="one", run_config=silent)
-    instance.dispose()
+    found.execute_in_process(instance=opened, partition_key="one", run_config=silent)
+    opened.dispose()

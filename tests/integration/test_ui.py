@@ -153,6 +153,7 @@ def test_no_invitation_covers_the_first_page(ui: Shown, page: Browser) -> None:
 def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
     page.open(SCHEDULE)
     page.do(lambda: page.click(SWITCH), until_seen=lambda: page.there(ON))
+    assert page.there(ON) and not page.there(OFF)
 
 
 def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: Path) -> None:
