@@ -22,7 +22,7 @@ from assets.running.source_state import shared_snapshot
 from pipelines.command.garbage import importing_dagster
 from pipelines.command.range_views import RangeView, TransferView, range_views
 from pipelines.command.session import Session
-from resources.errors import InputError
+from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
 
@@ -95,11 +95,18 @@ def run(
                 log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed, force=force
             )
 
-        todo = session.read(look)
+        try:
+            todo = session.read(look)
+        except TableferryError:
+            # what is wrong with the file is told before what came of it
+            session.accept()
+            raise
         total = len(todo.ranges) * len(todo.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         carried = None
-        if not todo.nothing:
+        if todo.nothing:
+            session.accept()
+        else:
             snapshot = str(shared.name()) if shared else None
             carried = _carried_out(
                 session,
@@ -202,6 +209,7 @@ def _carried_out(
         from assets.running.runs import FORCE, PROFILE
         from pipelines.command.launching import Carried, Share, carry_out, carry_out_together
 
+        session.accept()
         instance = session.instance
     apply_growth(plan, servers, instance)
     tags = {FORCE: "true"} if force else {}

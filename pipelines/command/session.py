@@ -43,6 +43,8 @@ class Session:
     """The servers as Dagster's resources; None for those that the environment names."""
     home: Path | None = None
     """Of the instance, where its event log may be looked at without it."""
+    accept: Callable[[], None] = lambda: None
+    """Has Dagster accept what the files declare, before anything is recorded: `open_session`."""
 
     @cached_property
     def instance(self) -> dg.DagsterInstance:
@@ -82,7 +84,11 @@ class Session:
 
 
 def open_session(
-    *names: str, records: bool = True, asks: bool = True, tells_invalid: bool = True
+    *names: str,
+    records: bool = True,
+    asks: bool = True,
+    tells_invalid: bool = True,
+    accepts_later: bool = False,
 ) -> Session:
     """Read the transfer files, find the servers, open the Dagster instance.
 
@@ -97,6 +103,8 @@ def open_session(
         records: the command records something: an event log is made if there is none.
         asks: the command asks servers.
         tells_invalid: name the invalid files on stderr.
+        accepts_later: what Dagster has to be asked of the files, the command has it asked by
+            `Session.accept`, which raises what is raised here; until then it takes them as valid.
 
     Raises:
         InputError: one of the named transfers does not exist, or its file is invalid.
@@ -105,25 +113,39 @@ def open_session(
     look_as_usual()
     folder = transfers_folder()
     of_files = known.key(folder)
-    declared = _declared(folder)
-    for name in names:
-        declared.transfer(name)
-    if tells_invalid:
-        tell_invalid(declared)
-    if asks:
-        use_local_stack()
+    declared, accepted = _declared(folder, accepts_later=accepts_later)
+    told: list[str] = []
+
+    def check(found: TransferFolder) -> None:
+        for name in names:
+            found.transfer(name)
+        lines = [*invalid_lines(found)]
+        for line in lines if tells_invalid else ():
+            if line not in told:
+                click.echo(line, err=True)
+        told[:] = lines
 
     def remember() -> None:
-        if event_log.exists():
-            known.remember(event_log.place(), of_files, declared, list(invalid_lines(declared)))
+        if accepted and event_log.exists():
+            known.remember(event_log.place(), of_files, declared, told)
 
     def opened() -> dg.DagsterInstance:
         instance = event_log.open_to_record() if records else event_log.open_to_read()
         remember()
         return instance
 
+    def accept() -> None:
+        nonlocal accepted, declared
+        if not accepted:
+            accepted, declared = True, load_transfers(folder)
+            check(declared)
+            remember()
+
+    check(declared)
+    if asks:
+        use_local_stack()
     remember()
-    session = Session(opened, declared, _servers(), home=event_log.place())
+    session = Session(opened, declared, _servers(), home=event_log.place(), accept=accept)
     with session.glance() as seen:
         if seen is None:
             from sensors.reaper import reap
@@ -132,15 +154,20 @@ def open_session(
     return session
 
 
-def _declared(folder: Path) -> TransferFolder:
-    """The transfers of a folder; what Dagster has accepted of these files it is not asked again."""
+def _declared(folder: Path, *, accepts_later: bool) -> tuple[TransferFolder, bool]:
+    """The transfers of a folder, and whether Dagster accepts them.
+
+    What it has accepted of these files it is not asked again.
+    """
     seen = known.recall(event_log.place(), folder)
-    if seen and not seen.told:
+    before = set(seen.transfers) if seen and not seen.told else None
+    if accepts_later or before is not None:
         with accepted_before():
             declared = load_transfers(folder)
-        if set(declared.transfers) == set(seen.transfers):
-            return declared
-    return load_transfers(folder)
+        accepted = set(declared.transfers) == before
+        if accepted or accepts_later:
+            return declared, accepted
+    return load_transfers(folder), True
 
 
 def configured_servers() -> tuple[Servers, list[str]]:

@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from assets.log.reading import Log
-from pipelines.command import runner, running
+from pipelines.cli import main
+from pipelines.command import known, runner, running
 from pipelines.command.session import Session
 from tests.integration.conftest import Ferry
 
@@ -145,6 +147,29 @@ def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
     assert one.session.instance.event_log_storage.get_maximum_record_id() == before
     one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
     assert "dagster" in told().stderr, "there is something to do"
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_only_dagster_can_refuse_is_refused_before_anything_is_recorded(
+    ferry: Make, *, changed: bool
+) -> None:
+    """Though all was planned before Dagster was imported."""
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    before = one.session.instance.event_log_storage.get_maximum_record_id()
+    one.declare(DIRECT, ranges="{rows: 50}", owners="[nobody]")
+    if changed:
+        one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
+    result = CliRunner().invoke(main, ["run", one.table])
+    assert result.exit_code == 2
+    assert (
+        "t.yaml:" in result.stderr and "should be an e-mail address, or team:name" in result.stderr
+    )
+    assert one.session.instance.event_log_storage.get_maximum_record_id() == before
+    one.declare(DIRECT, ranges="{rows: 50}", owners="['team:someone']")
+    assert one.session.home is not None
+    (one.session.home / known.FILE).unlink()
+    assert CliRunner().invoke(main, ["run", one.table]).exit_code == 0
 
 
 def test_an_event_log_elsewhere_is_asked_for_by_dagster(ferry: Make) -> None:
