@@ -1,4 +1,8 @@
-"""Events of one range in one transaction: Dagster commits each of them by itself, to two files."""
+"""Events of one range in one transaction: Dagster commits each of them by itself, to two files.
+
+Ranges that end while others are being stored are stored together in the next transaction: each
+waits for its own events no longer than it would by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -24,6 +29,14 @@ Storage = sqlite_event_log.SqliteEventLogStorage
 
 COMING = AssetCheckEvaluationTargetMaterializationData(storage_id=-1, run_id="", timestamp=0.0)
 """What a verdict is about that is recorded together with its range's commit."""
+
+
+@dataclass(eq=False)
+class _Block:
+    """The events of one range."""
+
+    events: Sequence[dg.EventLogEntry]
+    stored: bool = False
 
 
 class _Thread(threading.local):
@@ -51,7 +64,7 @@ def together(storage: object) -> Iterator[bool]:
         Whether it is so. Storages that are no files store each event as it comes, and so does a
         process that has not opened the instance by `assets.log.instance`.
     """
-    if not isinstance(storage, Storage) or not hasattr(storage, "_ferry_stores_together"):
+    if not isinstance(storage, Storage) or not hasattr(storage, "_ferry_waiting"):
         yield False
         return
     _thread.events = []
@@ -59,7 +72,8 @@ def together(storage: object) -> Iterator[bool]:
         yield True
     finally:
         events, _thread.events = _thread.events, None
-        _store(storage, events)
+        if events:
+            _store(storage, _Block(events))
 
 
 @functools.cache
@@ -71,7 +85,7 @@ def store_together() -> None:
         make(self, *arguments, **options)
         # the two files of a block are open at a time, in one thread
         self._db_lock = threading.RLock()
-        self._ferry_stores_together = True
+        self._ferry_waiting = list[_Block]()
 
     def stored(self: Any, event: dg.EventLogEntry) -> None:
         if _thread.events is None:
@@ -102,26 +116,47 @@ def _kept(
     return connected
 
 
-def _store(storage: Storage, events: Sequence[dg.EventLogEntry]) -> None:
-    if not events:
-        return
-    about = COMING
+def _store(storage: Any, mine: _Block) -> None:
+    """Store a block, and with it those that wait for their turn."""
+    waiting: list[_Block] = storage._ferry_waiting
+    waiting.append(mine)
+    with storage._db_lock:
+        if mine.stored:
+            return
+        waiting.remove(mine)
+        others = [*waiting]
+        try:
+            _commit(storage, [mine, *others])
+        except Exception:
+            if not others:
+                raise
+            # nobody fails for what is wrong with the events of others
+            _commit(storage, [mine])
+            return
+        for one in others:
+            one.stored = True
+            waiting.remove(one)
+
+
+def _commit(storage: Storage, blocks: Sequence[_Block]) -> None:
     with ExitStack() as files:
         _thread.files, _thread.open = files, {}
         try:
             # what is opened first is committed last
             with storage.index_connection() as index:
                 files.callback(reached, "inside_event")
-                for event in events:
-                    storage.store_event(_meant(event, about))
-                    if event.dagster_event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
-                        # nobody else writes to the file before this transaction ends
-                        newest = sql.select(sql.func.max(SqlEventLogStorageTable.c.id))
-                        about = AssetCheckEvaluationTargetMaterializationData(
-                            storage_id=index.execute(newest).scalar_one(),
-                            run_id=event.run_id,
-                            timestamp=event.timestamp,
-                        )
+                for block in blocks:
+                    about = COMING
+                    for event in block.events:
+                        storage.store_event(_meant(event, about))
+                        if event.dagster_event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
+                            # nobody else writes to the file before this transaction ends
+                            newest = sql.select(sql.func.max(SqlEventLogStorageTable.c.id))
+                            about = AssetCheckEvaluationTargetMaterializationData(
+                                storage_id=index.execute(newest).scalar_one(),
+                                run_id=event.run_id,
+                                timestamp=event.timestamp,
+                            )
         finally:
             _thread.files = None
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -30,34 +33,67 @@ def settle(writer: Writer, name: str = "a") -> None:
     writer.settled(record(name), [verdict(True)], [record(name, State.FINALISED)])
 
 
-def test_a_commit_its_verdicts_and_what_came_before_are_one_transaction_per_file(
-    instance: dg.DagsterInstance,
-) -> None:
-    commits: Counter[str] = Counter()
+@contextmanager
+def commits() -> Iterator[Counter[str]]:
+    """How many transactions of the block have written to each file."""
+    found: Counter[str] = Counter()
 
     def listen(connection: Connection) -> None:
         if connection.connection.info["file"] and connection.info.pop("wrote", False):
-            commits[Path(connection.engine.url.database or "").name] += 1
+            found[Path(connection.engine.url.database or "").name] += 1
 
     def look(connection: Connection, cursor: object, sql: str, *_: object) -> None:
         connection.info["wrote"] = connection.info.get("wrote") or not sql.startswith("SELECT")
 
-    def act(writer: Writer) -> None:
-        event.listen(Engine, "commit", listen)
-        event.listen(Engine, "before_cursor_execute", look)
+    event.listen(Engine, "commit", listen)
+    event.listen(Engine, "before_cursor_execute", look)
+    try:
+        yield found
+    finally:
+        event.remove(Engine, "commit", listen)
+        event.remove(Engine, "before_cursor_execute", look)
+
+
+def settle_beside_each_other(writer: Writer, names: Sequence[str]) -> list[str]:
+    """All of them wait until the last one does; returns those that failed."""
+    storage: Any = writer._context.instance.event_log_storage
+    failed = []
+
+    def act(name: str) -> None:
         try:
+            settle(writer, name)
+        except OSError:
+            failed.append(name)
+
+    threads = [threading.Thread(target=act, args=(name,)) for name in names]
+    with storage._db_lock:
+        for one in threads:
+            one.start()
+        while len(storage._ferry_waiting) < len(names):
+            time.sleep(0.01)
+    for one in threads:
+        one.join()
+    assert not storage._ferry_waiting
+    return failed
+
+
+def test_a_commit_its_verdicts_and_what_came_before_are_one_transaction_per_file(
+    instance: dg.DagsterInstance,
+) -> None:
+    found: Counter[str] = Counter()
+
+    def act(writer: Writer) -> None:
+        with commits() as counted:
             settle(writer)
-        finally:
-            event.remove(Engine, "commit", listen)
-            event.remove(Engine, "before_cursor_execute", look)
+        found.update(counted)
 
     write(instance, act)
-    assert sorted(commits.values()) == [1, 1], "the index, and the file of the run"
-    assert "index.db" in commits
+    assert sorted(found.values()) == [1, 1], "the index, and the file of the run"
+    assert "index.db" in found
     (materialization,) = instance.fetch_materializations(ASSET, limit=9).records
-    found = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
-    assert found is not None
-    assert found.target_materialization_data == ledger.materialization_of(materialization)
+    evaluation = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
+    assert evaluation is not None
+    assert evaluation.target_materialization_data == ledger.materialization_of(materialization)
     assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
     assert len(instance.fetch_observations(ASSET, limit=9).records) == 1
     run = materialization.run_id
@@ -107,3 +143,44 @@ def test_threads_beside_each_other_and_beside_the_log_of_their_run(
         assert evaluation.target_materialization_data == ledger.latest_materialization(
             instance, ASSET, name
         ), "each verdict is about its own range"
+
+
+def test_ranges_that_end_meanwhile_share_the_next_transaction(
+    instance: dg.DagsterInstance,
+) -> None:
+    names = [f"{number:02}" for number in range(6)]
+    found: Counter[str] = Counter()
+
+    def act(writer: Writer) -> None:
+        with commits() as counted:
+            assert settle_beside_each_other(writer, names) == []
+        found.update(counted)
+
+    write(instance, act)
+    assert sorted(found.values()) == [1, 1]
+    assert ledger.verdicts(instance, ASSET, [CHECK]) == {name: {CHECK: True} for name in names}
+    for name, of_range in ledger.evaluations(instance, ASSET, [CHECK]).items():
+        evaluation = of_range[CHECK].evaluation
+        assert evaluation is not None
+        assert evaluation.target_materialization_data == ledger.latest_materialization(
+            instance, ASSET, name
+        )
+
+
+def test_no_range_fails_for_the_events_of_another(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = together._meant
+
+    def broken(event: dg.EventLogEntry, about: Any) -> dg.EventLogEntry:
+        if event.dagster_event and event.dagster_event.partition == "02":
+            raise OSError("of this one alone")
+        return store(event, about)
+
+    def act(writer: Writer) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(together, "_meant", broken)
+            assert settle_beside_each_other(writer, ["01", "02", "03"]) == ["02"]
+
+    write(instance, act)
+    assert set(ledger.committed(instance, ASSET, [CHECK])) == {"01", "03"}
