@@ -13,13 +13,6 @@ import pytest
 from resources.errors import InputError
 from tableferry_bench.servers import Servers
 from tableferry_bench.workloads import COLUMNS, ensure
-from tests import servers
-
-
-@pytest.fixture
-def found(stack: servers.Servers, tmp_path: Path) -> Servers:
-    """The servers, as the bench knows them."""
-    return Servers(stack.environment(), tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""Fixtures of the bench's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from resources.clickhouse.resource import ClickHouseResource
+from resources.postgres.resource import PostgresResource
+from tableferry_bench.servers import Servers
+from tests import servers
+
+
+@pytest.fixture
+def found(stack: servers.Servers, tmp_path: Path) -> Iterator[Servers]:
+    """The servers as the bench knows them, in databases where no other test looks for tables."""
+    name = servers.own("bench")
+    postgres = PostgresResource(url=stack.postgres_url)
+    clickhouse = ClickHouseResource(url=stack.clickhouse_url)
+    urls = {
+        variable: urlsplit(url)._replace(path=f"/{name}").geturl()
+        for variable, url in stack.environment().items()
+        if "SQLSERVER" not in variable
+    }
+    postgres.execute(f"CREATE DATABASE {name}")
+    clickhouse.execute(f"CREATE DATABASE {name}")
+    try:
+        yield Servers(urls, tmp_path)
+    finally:
+        postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        clickhouse.execute(f"DROP DATABASE {name} SYNC")
