@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from resources.errors import InputError
 from tableferry_bench.cli import bench
+from tableferry_bench.contenders.peers import NATIVE_PORT
 from tableferry_bench.suite import contenders, read_suite, shipped
 from tableferry_bench.tune import AXES, matrix
 from tableferry_bench.workloads import WORKLOADS, parse
@@ -66,6 +67,14 @@ def test_good_workloads() -> None:
 def test_the_matrix_has_every_combination_once() -> None:
     found = [tuple(one.options.items()) for one in matrix(AXES)]
     assert len(found) == len(set(found)) == 32
+
+
+@pytest.mark.parametrize(("port", "way"), [("", "HTTP"), ("9000", "native protocol")])
+def test_dlt_goes_by_what_clickhouse_speaks_and_says_so(
+    port: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NATIVE_PORT, port)
+    assert contenders()["dlt"].options == {"by": way}
 
 
 @pytest.mark.parametrize(

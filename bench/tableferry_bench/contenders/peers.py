@@ -25,7 +25,8 @@ from tableferry_bench.servers import PREFIX, Servers
 from tableferry_bench.workloads import EXTRA, Table
 
 NATIVE_PORT = "TABLEFERRY_BENCH_CLICKHOUSE_NATIVE_PORT"
-"""Environment variable: where ClickHouse speaks its own protocol, which dlt cannot do without."""
+"""Environment variable: where ClickHouse speaks its own protocol, which dlt's destination for it
+cannot do without."""
 
 
 DATASET = f"{PREFIX}dlt"
@@ -67,6 +68,7 @@ class Peer(Contender):
             **libpq(servers.settings["postgres"]),
             "HOME": str(folder),
             "DLT_DATA_DIR": str(folder),
+            "RUNTIME__DLTHUB_TELEMETRY": "false",
         }
         command = [sys.executable, "-m", f"tableferry_bench.workers.{self.module}_move"]
         return Command(command, environment, json.dumps(told), folder)
@@ -85,18 +87,24 @@ class Pandas(Peer):
 
 
 class Dlt(Peer):
-    """dlt's `sql_database` source with PyArrow, into its ClickHouse destination."""
+    """dlt's `sql_database` source with PyArrow, into its ClickHouse destination.
+
+    Where no port of ClickHouse's native protocol is named, into a custom destination instead, which
+    gets the same Parquet files and posts them over HTTP.
+    """
 
     name = "dlt"
     module = "dlt"
 
-    def missing(self, servers: Servers) -> str | None:
-        if not os.environ.get(NATIVE_PORT):
-            return f"dlt wants ClickHouse's native protocol: set {NATIVE_PORT} to its port"
-        return super().missing(servers)
+    def __init__(self) -> None:
+        self.native = bool(os.environ.get(NATIVE_PORT))
+        self.options = {"by": "native protocol" if self.native else "HTTP"}
 
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
         self.clean_up(servers, table)
+        if not self.native:
+            source, target = servers.table("postgres", table.name), self.target(servers, table)
+            create_in_clickhouse(servers, planned(servers, source, target, table.key))
         return [self.worker(servers, table)]
 
     def target(self, servers: Servers, table: Table, system: str = "clickhouse") -> TableRef:

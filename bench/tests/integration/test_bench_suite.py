@@ -18,8 +18,8 @@ from tests.servers import Servers
 
 ROWS = 700
 ALL = (
-    *("ferry", "psql-curl", "clickhouse-pull", "psql-freebcp", "freebcp-curl", "pandas", "sling"),
-    *("ferry-postgres", "psql-psql", "ferry-parquet", "curl-parquet"),
+    *("ferry", "psql-curl", "clickhouse-pull", "psql-freebcp", "freebcp-curl", "pandas", "dlt"),
+    *("sling", "ferry-postgres", "psql-psql", "ferry-parquet", "curl-parquet"),
 )
 
 
@@ -39,7 +39,10 @@ def left(stack: Servers) -> list[object]:
             "SELECT relname FROM pg_class WHERE relname LIKE 'ferry\\_bench\\_%' AND relkind = 'r'"
         ).fetchall()
     clickhouse = ClickHouseResource(url=stack.clickhouse_url)
-    rows = clickhouse.query(r"SELECT name FROM system.tables WHERE name LIKE 'ferry\_bench\_%'")
+    rows = clickhouse.query(
+        "SELECT name FROM system.tables "
+        r"WHERE name LIKE 'ferry\_bench\_%' AND database = currentDatabase()"
+    )
     return [*found, *rows]
 
 
