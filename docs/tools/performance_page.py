@@ -7,6 +7,7 @@ put the `result.json` of `ferry bench run`, `lab`, `staging` and `tune` there un
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 from tableferry_bench.advice import shares
@@ -15,6 +16,8 @@ from tableferry_bench.charts import number_text
 from tableferry_bench.report import part_markdown
 from tableferry_bench.results import Case, Result
 from tableferry_bench.sections import Section, sections
+from tableferry_bench.suite import contenders
+from tableferry_bench.workloads import WORKLOADS
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGE, CHARTS, RESULTS = DOCS / "performance.md", DOCS / "images" / "performance", "performance"
@@ -89,9 +92,10 @@ def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
         "lab": "Reading PostgreSQL",
         "staging": "Filling ClickHouse",
     }
+    shown = results | {"run": replace(run, notes=(*run.notes, *_not_measured(run)))}
     for name, title in titles.items():
         parts.append(f"## {title}\n")
-        for one in sections(results[name]):
+        for one in sections(shown[name]):
             parts.append(part_markdown(one, f"images/{RESULTS}", level=3))
             if one.chart:
                 charts[f"{one.chart.name}.svg"] = one.chart.svg
@@ -139,6 +143,20 @@ def _limits(run: Result) -> Section:
         "half of the remaining CPU seconds of client and servers. Only fewer of these are faster."
     )
     return Section("What limits each row", columns, tuple(rows), (remark,))
+
+
+def _not_measured(run: Result) -> list[str]:
+    """What `ferry bench` knows and the result has no run of."""
+    there = [case for case in run.cases if case.runs]
+    kinds = {
+        "Contenders": set(contenders()) - {case.contender for case in there},
+        "Tables": set(WORKLOADS) - {case.workload for case in there},
+    }
+    return [
+        f"{kind} that were not measured: {', '.join(sorted(names))}."
+        for kind, names in kinds.items()
+        if names
+    ]
 
 
 def _median(case: Case, metric: str) -> float:
