@@ -84,6 +84,13 @@ class SqlServerStatements(Statements):
         path = ".".join(_without_doubled(part) for part in (table.schema, table.name))
         return f"EXEC sp_rename {_text(path)}, {_text(name)}, 'OBJECT'"
 
+    def keep(self, plan: CopyPlan, staging: TableRef, kept: TableRef) -> list[str]:
+        """Copy what `not_renamed` is about; the staging table goes with its attempt."""
+        if not not_renamed(staging):
+            return super().keep(plan, staging, kept)
+        copy = [self.create_staging(plan, kept), self.insert_all(plan, kept, staging)]
+        return [*self.begin, *copy, self.commit]
+
     def take(self, session: Session, lock: str, seconds: float) -> bool:
         """An application lock; the server's answer is negative if somebody else holds it."""
         return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
@@ -145,6 +152,14 @@ def numbered(plan: CopyPlan) -> CopyPlan:
         for number, column in enumerate(plan.columns)
     )
     return replace(plan, columns=columns)
+
+
+def not_renamed(table: TableRef) -> str | None:
+    """What sp_rename of Babelfish does with a table's name, if it does not find the table by it."""
+    folded = [char for char in f"{table}" if char > "\x7f" and char != char.lower()]
+    if folded:
+        return f"makes small letters of {''.join(folded)}"
+    return 'reads no schema with both " and ]' if {'"', "]"} <= set(table.schema) else None
 
 
 def get_lock(resource: str, wait_milliseconds: int) -> str:

@@ -14,7 +14,7 @@ from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.ddl import STATEMENTS
+from resources.sqlserver.ddl import STATEMENTS, not_renamed
 from resources.sqlserver.load import SqlServerLoad
 from resources.sqlserver.server import SqlServerServer
 from resources.target import TargetOptions
@@ -41,14 +41,8 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse also a swap that Babelfish would do under another name. See `Target.require`."""
         super().require(plan, options)
-        folded = [char for char in f"{plan.target}" if char > "\x7f" and char != char.lower()]
-        both = {'"', "]"} <= set(plan.target.schema)
-        if (folded or both) and options.mode == "swap" and self.resource.query(BABELFISH) == [(1,)]:
-            why = (
-                f"makes small letters of {''.join(folded)}"
-                if folded
-                else 'reads no schema with both " and ]'
-            )
+        why = not_renamed(plan.target)
+        if why and options.mode == "swap" and self.resource.query(BABELFISH) == [(1,)]:
             raise InputError(
                 f"{plan.target}: no swap on Babelfish, whose sp_rename {why}; "
                 "take another name, or another write mode"

@@ -92,13 +92,14 @@ class TransactionalLoad(Generic[AnySession]):
         """Whoever commits looks by another session. See `RangeLoad.shown_rows`."""
 
     def keep_rejected(self) -> TableRef:
-        """Rename the staging table, so that the attempt's end does not drop it."""
+        """Give the staging table a name that the attempt's end does not drop."""
         target = self.plan.target
         rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
         for name in make_room(target, (name for (name,) in rows)):
             self.session.execute(drop_table(replace(target, name=name)))
         kept = rejected_of(target, self.key_range.name)
-        self.session.execute(self.sql.rename(self.staging, kept.name))
+        for statement in self.sql.keep(self.plan, self.staging, kept):
+            self.session.execute(statement)
         return kept
 
     def finalise(self) -> int:

@@ -79,6 +79,10 @@ class Statements:
         """Rename a table, within its schema."""
         raise NotImplementedError
 
+    def keep(self, plan: CopyPlan, staging: TableRef, kept: TableRef) -> list[str]:
+        """Have what is staged in a table of another name, within its schema."""
+        return [self.rename(staging, kept.name)]
+
     def table_exists(self, table: TableRef) -> str:
         """A query with one row if the table exists."""
         return (

@@ -276,6 +276,32 @@ def test_capitals_beyond_ascii_are_swapped_or_refused(stack: Servers) -> None:
     resource.execute(f"DROP TABLE {qualified(table)}")
 
 
+@pytest.mark.parametrize("odd", ["Заказы É", 'say "a]b"'])
+def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers) -> None:
+    """Also where Babelfish's sp_rename would not find them."""
+    resource = SqlServerResource(url=stack.sqlserver_url)
+    target, options = SqlServerTarget(resource), TargetOptions()
+    table, key_range = TableRef("sqlserver", own(odd), odd), KeyRange("integer")
+    columns = [Column("id", "integer", nullable=False, primary_key=1), Column("É", "text")]
+    plan = plan_copy(TableRef("postgres", "public", "x"), columns, table, key="id")
+    types = {one.target.name: one.arrow_type for one in plan.columns}
+    batch = pa.record_batch(
+        {"id": pa.array([1, 2], types["id"]), "É": pa.array(["a ", None], types["É"])}
+    )
+    resource.execute(f"CREATE SCHEMA {quote('sqlserver', table.schema)}")
+    target.prepare(plan, options)
+    with target.attempt(plan, key_range, options, owner="me", data_version="1") as load:
+        load.load_arrow([batch])
+        kept = load.keep_rejected()
+    assert target.rejected_table(plan, key_range) == kept
+    with resource.read_arrow(f"SELECT * FROM {qualified(kept)} ORDER BY id") as reader:
+        assert reader.read_all().to_pylist() == batch.to_pylist()
+    assert target.clean(table, rejected=False) == []
+    assert target.clean(table) == [kept.name]
+    resource.execute(f"DROP TABLE {qualified(table)}")
+    resource.execute(f"DROP SCHEMA {quote('sqlserver', table.schema)}")
+
+
 def test_a_sql_server_table_of_any_name_is_a_source(
     stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

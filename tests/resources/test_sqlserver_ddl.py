@@ -147,6 +147,21 @@ def test_names_are_quoted_as_literals_too() -> None:
     assert "@Resource = N'it''s', " in get_lock("it's", 0)
 
 
+@pytest.mark.parametrize("schema", ["dbo", "Één", 'a"]b'])
+def test_what_babelfish_would_not_find_is_copied_to_be_kept(schema: str) -> None:
+    staging = replace(STAGING, schema=schema)
+    kept = replace(staging, name="stage_rejected")
+    statements = STATEMENTS.keep(PLAN, staging, kept)
+    if schema == "dbo":
+        assert statements == [STATEMENTS.rename(staging, kept.name)]
+    else:
+        assert statements[2:4] == [
+            STATEMENTS.create_staging(PLAN, kept),
+            STATEMENTS.insert_all(PLAN, kept, staging),
+        ]
+        assert (*statements[:2], statements[4]) == (*STATEMENTS.begin, STATEMENTS.commit)
+
+
 @pytest.mark.parametrize("babelfish", [True, False])
 @pytest.mark.parametrize(
     ("odd", "says"),
