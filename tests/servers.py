@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import drop_table
+from resources.dialects import drop_table, quote
 from resources.errors import TableferryError
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
@@ -93,8 +93,9 @@ def drop_leftovers() -> None:
         try:
             for table in _left(server):
                 server.execute(drop_table(table))
-            for (statement,) in server.query(_DROPS[server.system].format(run=RUN)):
-                server.execute(str(statement))
+            for names, drop in _HOLDERS[server.system]:
+                for (name,) in server.query(f"{names} LIKE '%{RUN}%'"):
+                    server.execute(drop.format(quote(server.system, str(name))))
         except TableferryError as error:
             print(f"what has {RUN} in its name may be left: {error}")
 
@@ -112,20 +113,15 @@ def _left(server: PostgresResource | SqlServerResource | ClickHouseResource) -> 
     return [one for one in tables if RUN in one.name or one.name.startswith(staging)]
 
 
-_DROPS = {
+_HOLDERS = {
     "postgres": (
-        "SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace"
-        " WHERE nspname LIKE '%{run}%' UNION ALL"
-        " SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database"
-        " WHERE datname LIKE '%{run}%'"
+        ("SELECT nspname FROM pg_namespace WHERE nspname", "DROP SCHEMA {} CASCADE"),
+        ("SELECT datname FROM pg_database WHERE datname", "DROP DATABASE {} WITH (FORCE)"),
     ),
-    "sqlserver": ("SELECT CONCAT('DROP SCHEMA ', name) FROM sys.schemas WHERE name LIKE '%{run}%'"),
-    "clickhouse": (
-        "SELECT concat('DROP DATABASE ', name, ' SYNC') FROM system.databases"
-        " WHERE name LIKE '%{run}%'"
-    ),
+    "sqlserver": (("SELECT name FROM sys.schemas WHERE name", "DROP SCHEMA {}"),),
+    "clickhouse": (("SELECT name FROM system.databases WHERE name", "DROP DATABASE {} SYNC"),),
 }
-"""By system: what drops the schemas and databases of a run."""
+"""By system: what names schemas and databases, and what drops one."""
 
 
 def find() -> Servers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resources.clickhouse.resource import ClickHouseResource
+from resources.dialects import quote, string_literal
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef, staging_name
@@ -31,6 +32,9 @@ def test_nothing_of_a_run_is_left_on_named_servers(
     postgres.execute(f"CREATE SCHEMA {room}")
     postgres.execute(f"CREATE DATABASE {room}")
     clickhouse.execute(f"CREATE DATABASE {room}")
+    odd = own('it\'s "odd"?')
+    sqlserver.execute(f"CREATE SCHEMA {quote('sqlserver', odd)}")
+    clickhouse.execute(f"CREATE DATABASE {quote('clickhouse', odd)}")
     for server, schema in (
         (postgres, "public"),
         (postgres, room),
@@ -52,4 +56,6 @@ def test_nothing_of_a_run_is_left_on_named_servers(
             assert server.query(f"{counted} = '{pattern}'") == [(0,)]
     assert postgres.query(f"SELECT FROM pg_database WHERE datname = '{room}'") == []
     assert postgres.query(f"SELECT FROM pg_namespace WHERE nspname = '{room}'") == []
-    assert clickhouse.query(f"SELECT 1 FROM system.databases WHERE name = '{room}'") == []
+    left = f"IN ({string_literal('clickhouse', room)}, {string_literal('clickhouse', odd)})"
+    assert clickhouse.query(f"SELECT 1 FROM system.databases WHERE name {left}") == []
+    assert sqlserver.query(f"SELECT SCHEMA_ID({string_literal('sqlserver', odd)})") == [(None,)]

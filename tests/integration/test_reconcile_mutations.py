@@ -372,8 +372,8 @@ BY_STRETCH: tuple[Level, ...] = ("count", "in_flight", "checksum")
 
 
 def by_statements(hop: Hop, damages: dict[Claim, str]) -> None:
-    for statement in statements(qualified(hop.plan.target), hop, damages):
-        hop.target.endpoint.execute(statement)
+    """In one batch: on Babelfish each session begins by reading the catalog."""
+    hop.target.endpoint.execute(";\n".join(statements(qualified(hop.plan.target), hop, damages)))
 
 
 def statements(table: str, hop: Hop, damages: dict[Claim, str]) -> Iterator[str]:
