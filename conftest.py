@@ -8,19 +8,18 @@ import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import hypothesis
 import pytest
-from hypothesis import core
 
-from tableferry_local import watch
-from tableferry_local.stack import Stack
 from tests import servers
-from tests.servers import Servers
 
-# how long an example takes says more of the machine's load than of the code
-hypothesis.settings.register_profile("tableferry", deadline=None)
-hypothesis.settings.load_profile("tableferry")
+if TYPE_CHECKING:
+    from tableferry_local.stack import Stack
+    from tests.servers import Servers
+
+# what is imported stays: garbage among it is looked for in vain, again and again
+gc.set_threshold(20_000, 20, 20)
 
 SEED = "TABLEFERRY_SEED"
 
@@ -69,9 +68,13 @@ LONGEST = (
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage seldom, and not among the modules and tests, which stay."""
+    """Look for no garbage among the modules and tests, which stay."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_sessionfinish() -> None:
+    """Let what the tests have left go with the process, instead of looking through all of it."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -102,6 +105,9 @@ def own_stack() -> Iterator[Stack]:
     """Servers that a test may kill(name) and restart(name): nobody else is on them."""
     if variable := servers.named():
         pytest.skip(f"kills its servers, and {variable} names one that others may use")
+    from tableferry_local import watch
+    from tableferry_local.stack import Stack
+
     folder = Path(tempfile.mkdtemp(prefix="tableferry-own-"))
     folder.chmod(0o711)  # PostgreSQL's user must get to its own folder inside
     watch.start(folder)
@@ -141,6 +147,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of the soak tests once, for all workers and for Hypothesis too."""
     if config.option.markexpr == "soak":
         os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))
+    if not config.getoption("numprocesses", None):  # else workers run the tests
+        _settle_hypothesis()
+
+
+def _settle_hypothesis() -> None:
+    os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")  # Trio's, which imports all of Trio
+    import hypothesis
+    from hypothesis import core
+
+    # how long an example takes says more of the machine's load than of the code
+    hypothesis.settings.register_profile("tableferry", deadline=None)
+    hypothesis.settings.load_profile("tableferry")
     if SEED in os.environ:
         core.global_force_seed = int(os.environ[SEED])  # type: ignore[assignment]
 
@@ -175,4 +193,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     servers.drop_leftovers()
     if servers.shared_folder().exists():
+        from tableferry_local.stack import Stack
+
         Stack(servers.shared_folder()).remove()

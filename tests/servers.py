@@ -6,19 +6,18 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import drop_table, quote
-from resources.errors import TableferryError
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef, staging_prefix
-from tableferry_local import watch
-from tableferry_local.stack import Stack
+if TYPE_CHECKING:
+    from resources.clickhouse.resource import ClickHouseResource
+    from resources.postgres.resource import PostgresResource
+    from resources.sqlserver.resource import SqlServerResource
+    from resources.tables import TableRef
+    from tableferry_local.stack import Stack
 
 POSTGRES, SQLSERVER, CLICKHOUSE = (
     f"TABLEFERRY_TEST_{system}_URL" for system in ("POSTGRES", "SQLSERVER", "CLICKHOUSE")
@@ -67,6 +66,9 @@ def shared_folder() -> Path:
 
 def shared_stack() -> Stack:
     """The one stack of all workers; the first that needs it starts it."""
+    from tableferry_local import watch
+    from tableferry_local.stack import Stack
+
     folder = shared_folder()
     folder.mkdir(mode=0o711, exist_ok=True)  # PostgreSQL's user must get to its own folder inside
     stack = Stack(folder)
@@ -82,6 +84,14 @@ def shared_stack() -> Stack:
 
 def drop_leftovers() -> None:
     """Drop what the run has left on servers that the environment names."""
+    if not named():
+        return
+    from resources.clickhouse.resource import ClickHouseResource
+    from resources.dialects import drop_table, quote
+    from resources.errors import TableferryError
+    from resources.postgres.resource import PostgresResource
+    from resources.sqlserver.resource import SqlServerResource
+
     for variable, resource in (
         (POSTGRES, PostgresResource),
         (SQLSERVER, SqlServerResource),
@@ -102,6 +112,8 @@ def drop_leftovers() -> None:
 
 def _left(server: PostgresResource | SqlServerResource | ClickHouseResource) -> list[TableRef]:
     """The tables of the run, and their staging tables, which have names of their own."""
+    from resources.tables import TableRef, staging_prefix
+
     tables = [
         TableRef(server.system, str(schema), str(name))
         for schema, name in server.query(
