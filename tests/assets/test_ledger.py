@@ -23,6 +23,7 @@ from assets.log.writer import Writer
 from assets.planning.decisions import Decision, decide
 from checks.verdict import Verdict
 from resources.tables import TableRef
+from tests.integration import homes
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
 TABLE = TableRef.parse("clickhouse://warehouse.orders")
@@ -41,7 +42,7 @@ V1 = DataVersion("source1", "schema1", "settings1")
 
 @pytest.fixture
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as made:
+    with homes.local_temp(tmp_path_factory.mktemp("dagster")) as made:
         yield made
         assert_seen_at_a_glance(made)
 

@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def copy(home: Path) -> None:
     """Make a new home."""
     shutil.copytree(_template(), home, dirs_exist_ok=True)
     _copies.add(_index(home))
+
+
+@contextmanager
+def local_temp(home: Path) -> Iterator[dg.DagsterInstance]:
+    """What `DagsterInstance.local_temp` makes in a folder, but its files are copied."""
+    copy(home)
+    (home / "dagster.yaml").unlink()
+    with dg.DagsterInstance.local_temp(str(home)) as made:
+        yield made
 
 
 def is_copy(home: Path) -> bool:

@@ -26,6 +26,7 @@ from resources.errors import ConnectionFailed
 from sensors import failed_ranges
 from sensors.channels import Alert
 from sensors.failed_ranges import MOST_TRIES, failed_ranges_sensor
+from tests.integration import homes
 
 TRANSFER = Transfer.model_validate(
     {
@@ -126,7 +127,7 @@ class Ticks:
 def ticks(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Ticks]:
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as instance:
+    with homes.local_temp(tmp_path_factory.mktemp("dagster")) as instance:
         yield Ticks(instance, monkeypatch)
 
 

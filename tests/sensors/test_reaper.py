@@ -12,13 +12,14 @@ import pytest
 
 from assets.running.runs import PROCESS, this_process
 from sensors.reaper import reaper
+from tests.integration import homes
 
 Status = dg.DagsterRunStatus
 
 
 @pytest.fixture
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as made:
+    with homes.local_temp(tmp_path_factory.mktemp("dagster")) as made:
         yield made
 
 
