@@ -24,7 +24,6 @@ gc.set_threshold(20_000, 20, 20)
 SEED = "TABLEFERRY_SEED"
 
 LONGEST = (
-    "test_daemon",
     "test_crash_matrix",
     "test_schema_drift",
     "test_ui",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import multiprocessing.process
 import os
 import signal
@@ -23,10 +22,6 @@ SELECT = "SELECT id, name, amount FROM {t} ORDER BY id"
 Row = looking.Row
 
 
-_forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload(["tests.integration.ferry_preload"])
-
-
 class Command:
     """`ferry` as a process of its own. One command runs at a time."""
 
@@ -38,7 +33,7 @@ class Command:
         """Start the command with these arguments; returns its process id."""
         self._output.touch()
         given = (arguments, {**os.environ, **environment}, self._output)
-        self._process = _forked.Process(target=ferry_process.main, args=given)
+        self._process = ferry_process.forking.Process(target=ferry_process.main, args=given)
         self._process.start()
         assert self._process.pid is not None
         return self._process.pid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import psutil
+import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
@@ -20,6 +21,7 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from dagster_graphql.schema import create_schema
 
 from tests.integration.conftest import Ferry
+from tests.integration.dagster_process import Forked, fork_code_servers
 
 
 @dataclass
@@ -101,19 +103,17 @@ def served(
         working_directory=None,
         location_name="tableferry",
     )
-    with WorkspaceProcessContext(one.session.instance, target) as process:
-        yield one, Interface(process)
+    with pytest.MonkeyPatch.context() as patch:
+        code_servers = fork_code_servers(patch)
+        with WorkspaceProcessContext(one.session.instance, target) as process:
+            yield one, Interface(process)
+    _end(code_servers)
 
 
-def end_code_servers() -> None:
+def _end(code_servers: list[Forked]) -> None:
     """Wait for their end, before their storage goes: one that misses it never ends."""
-    servers = [one for one in psutil.Process().children() if _is_code_server(one)]
-    for one in psutil.wait_procs(servers, timeout=60)[1]:
-        one.kill()
-
-
-def _is_code_server(process: psutil.Process) -> bool:
-    try:
-        return "grpc" in process.cmdline()
-    except psutil.NoSuchProcess:  # nor one that has ended, and that nobody has waited for
-        return False
+    for one in code_servers:
+        try:
+            one.wait(60)
+        except subprocess.TimeoutExpired:
+            one.kill()

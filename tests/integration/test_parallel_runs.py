@@ -19,7 +19,7 @@ from pipelines.command import runner
 from resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import COPIES, Command, reopen, rows_of, runs_by_status
-from tests.integration.interface import Interface, end_code_servers, served
+from tests.integration.interface import Interface, served
 from tests.sensors.integration.test_ticks import launch, schedule_tick, spans
 from tests.servers import Servers, own
 
@@ -45,7 +45,6 @@ def storage(stack: Servers) -> Iterator[str]:
             f'storage: {{postgres: {{postgres_url: "{url}"}}}}\n'
             "concurrency: {pools: {granularity: op, default_limit: 1}}\n"
         )
-        end_code_servers()
         connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
 
 

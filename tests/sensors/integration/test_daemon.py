@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +20,10 @@ import pytest
 from assets.running.runs import RANGE_START
 from sensors.channels import ALERT_URL
 from sensors.failed_ranges import FIRST_PAUSE
+from tests.integration import dagster_process
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
+from tests.integration.dagster_process import Forked
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -32,8 +33,6 @@ TABLE = (
     "UPDATE {t} SET amount = '0044-03-15 BC' WHERE id = 30",
 )
 FIRST, SECOND = "..0000000026", "0000000026..0000000051"
-BIN = Path(sys.executable).parent
-ROOT = Path(__file__).resolve().parents[3]
 Make = Callable[..., Ferry]
 
 
@@ -60,15 +59,7 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
 @contextmanager
 def daemon(log: Path) -> Iterator[None]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [BIN / "dagster-daemon", "run", "-w", "workspace.yaml"],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    process = Forked(dagster_process.daemon, ["run", "-w", "workspace.yaml"], {**os.environ}, log)
     try:
         yield
         assert process.poll() is None, log.read_text()
@@ -77,7 +68,7 @@ def daemon(log: Path) -> Iterator[None]:
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
 
 
 def make_older(one: Ferry, seconds: float) -> None:
@@ -105,14 +96,10 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
         "INSERT INTO {t} SELECT g, 'y', '2024-01-01' FROM generate_series(51, 75) g",
     )
     before = one.materializations("clickhouse", "warehouse")
-    started = subprocess.run(
-        [BIN / "dagster", "sensor", "start", "--start-all", "-w", "workspace.yaml"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert started.returncode == 0, started.stdout + started.stderr
+    said = tmp_path / "started.log"
+    arguments = ["sensor", "start", "--start-all", "-w", "workspace.yaml"]
+    started = Forked(dagster_process.dagster, arguments, {**os.environ}, said)
+    assert started.wait(300) == 0, said.read_text()
     log = tmp_path / "daemon.log"
     with daemon(log):
         until(log, "all rows", lambda: rows_of(one, "clickhouse") == rows_of(one, "postgres"))
@@ -145,4 +132,4 @@ def until(log: Path, what: str, ask: Callable[[], Any], seconds: float = 400) ->
     deadline = time.monotonic() + seconds
     while not ask():
         assert time.monotonic() < deadline, f"{what} did not come:\n{log.read_text()[-5000:]}"
-        time.sleep(1)
+        time.sleep(0.2)
