@@ -48,7 +48,8 @@ def reconcile(
         key_range: the rows to compare.
         level: how strictly; see docs/reconciliation.md for what each level sees.
         snapshot: of a PostgreSQL source, to compare with what was exported.
-        taken: what is known of the source's rows already, so that `checksum` need not read them;
+        taken: what is known of the source's rows already, so that `checksum` and `count` need not
+            read them;
             for `in_flight`, of the rows as they streamed. Without it both tables are compared.
         reader: what alone sees the target's rows, if not all connections do; for no level that
             compares rows.
@@ -163,16 +164,17 @@ def _known(
     ranges: Sequence[KeyRange],
     taken: Mapping[str, Taken] | None,
 ) -> dict[int, Figures] | None:
-    """The source's figures, if all were taken by the very digest that is wanted now."""
+    """The source's figures, if all were taken by the very digest that is wanted now, if any is."""
     names = {field.name for field in columns}
+    wanted = str(digests.row["source"]) if digests else None
     found: dict[int, Figures] = {}
     for number, key_range in enumerate(ranges):
         one = taken.get(key_range.name) if taken else None
-        if one is None or digests is None or one.digest != str(digests.row["source"]):
+        if one is None or wanted not in (None, one.digest):
             return None
         if not names <= one.figures.keys():
             return None
-        found[number] = {name: one.figures[name] for name in empty(True, columns)}
+        found[number] = {name: one.figures[name] for name in empty(digests is not None, columns)}
     return found
 
 

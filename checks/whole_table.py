@@ -10,7 +10,7 @@ from checks.counts import count_by_range
 from checks.verdict import Verdict
 from resources.dialects import filtered, qualified, quote
 from resources.digest.fields import Side
-from resources.digest.measure import ROWS, Grouped
+from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.keys.sql import MOST_RANGES, range_number
@@ -25,6 +25,9 @@ WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)
 
 EXAMPLES = 20
 
+COUNTED, BY_RANGE = "source counted", "by its ranges, of which none leaves a key out"
+"""Metadata."""
+
 
 def whole_table(
     plan: CopyPlan,
@@ -33,6 +36,7 @@ def whole_table(
     ranges: Sequence[KeyRange],
     *,
     snapshot: str | None = None,
+    rows: int | None = None,
     columns: Collection[Column] | None = None,
 ) -> list[Verdict]:
     """Check what no range alone can show.
@@ -49,17 +53,36 @@ def whole_table(
         target: where `plan.target` is.
         ranges: all ranges of the table.
         snapshot: of a PostgreSQL source.
+        rows: of the source in all of these ranges, where that is known: it is all of its rows where
+            the ranges leave no key out, and then they are not counted again.
         columns: of the target, where the caller has just read them.
     """
     began = time.monotonic()
-    own, other, strays = _counted(plan, source, target, ranges, snapshot)
+    summed = rows if every_key_is_in_one(ranges, nullable=plan.key.source.nullable) else None
+    own, other, strays = _counted(plan, source, target, ranges, snapshot, summed)
     seconds = time.monotonic() - began
     return [
-        _total_rows(own, other, seconds),
+        _total_rows(own, other, seconds, {} if summed is None else {COUNTED: BY_RANGE}),
         _timed(lambda: _unique_key(plan, target)),
         _no_strays(strays, other, len(ranges), seconds),
         _timed(lambda: _schema(plan, columns or target.columns(plan.target))),
     ]
+
+
+def every_key_is_in_one(ranges: Sequence[KeyRange], *, nullable: bool) -> bool:
+    """Whether every key is in exactly one of some ranges, by their bounds alone.
+
+    Args:
+        ranges: of one table. Of files nobody knows whether there are others.
+        nullable: whether a key may be NULL.
+    """
+    finite = [one for one in ranges if not one.null]
+    if any(one.kind == "file" for one in finite) or len(ranges) - len(finite) != nullable:
+        return False
+    lower = {one.lower for one in finite if one.lower is not None}
+    upper = {one.upper for one in finite if one.upper is not None}
+    # as each range ends above where it begins, they are one chain
+    return lower == upper and len(lower) == len(finite) - 1
 
 
 def _timed(check: Callable[[], Callable[[float], Verdict]]) -> Verdict:
@@ -74,10 +97,12 @@ def _counted(
     target: Endpoint,
     ranges: Sequence[KeyRange],
     snapshot: str | None,
+    summed: int | None,
 ) -> tuple[int, int, int]:
     """The rows of the source and of the target, and those of the target that no range has.
 
-    One scan of each, unless there are too many ranges for one query.
+    One scan of each, unless there are too many ranges for one query; none of the source where its
+    rows are `summed` up already.
     """
     one_query = len(ranges) <= MOST_RANGES
     key, system = plan.key.target, plan.target.system
@@ -85,14 +110,18 @@ def _counted(
         "source": Grouped("0", filtered("1 = 1", plan.where)),
         "target": Grouped(range_number(ranges, key, system) if one_query else "0", "1 = 1"),
     }
-    own, other = both_sides(plan, source, target, grouped, snapshot=snapshot)
-    rows, there = (sum(one[ROWS] for one in side.values()) for side in (own, other))
+    if summed is None:
+        own, other = both_sides(plan, source, target, grouped, snapshot=snapshot)
+        rows = sum(one[ROWS] for one in own.values())
+    else:
+        other, rows = measure(target, plan.target, "target", grouped["target"]), summed
+    there = sum(one[ROWS] for one in other.values())
     if one_query:
         return rows, there, other.get(-1, {ROWS: 0})[ROWS]
     return rows, there, there - sum(count_by_range(plan, target, "target", ranges).values())
 
 
-def _total_rows(own: int, other: int, seconds: float) -> Verdict:
+def _total_rows(own: int, other: int, seconds: float, metadata: dict[str, str]) -> Verdict:
     return Verdict(
         check=TOTAL_ROWS,
         passed=own == other,
@@ -100,6 +129,7 @@ def _total_rows(own: int, other: int, seconds: float) -> Verdict:
         target={ROWS: other},
         seconds=seconds,
         disagreeing=() if own == other else (ROWS,),
+        metadata=metadata,
     )
 
 

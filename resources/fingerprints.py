@@ -91,12 +91,13 @@ def fingerprints(
     )
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
     method = f"{method}:{used}" if used else method
-    found = {
-        key_range.name: SourceFingerprint(
-            0, _value(method, 0, [None] * (len(parts) - greatest)), used
-        )
-        for key_range in ranges
-    }
+
+    def fingerprint(rows: int, values: Sequence[Any], top: str | None) -> SourceFingerprint:
+        value, counted = _value(method, rows, values), Taken("", {ROWS: rows})
+        return SourceFingerprint(rows, value, used, greatest=top, taken=counted)
+
+    nothing = fingerprint(0, [None] * (len(parts) - greatest), None)
+    found = {key_range.name: nothing for key_range in ranges}
     for chunk in _chunks(ranges, endpoint.system):
         number_of = range_number(chunk, plan.key.source, system)
         where = filtered(within(chunk, plan.key.source, system), plan.where)
@@ -107,8 +108,7 @@ def fingerprints(
         for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:
                 top = _finite(values.pop(), kind) if kind else None
-                value = _value(method, rows, values)
-                found[chunk[number].name] = SourceFingerprint(int(rows), value, used, greatest=top)
+                found[chunk[number].name] = fingerprint(int(rows), values, top)
     return found
 
 

@@ -59,9 +59,7 @@ def execute(
             outcomes = run_ranges(work, selected, reasons)
         good = caller.last and all(outcome.good for outcome in outcomes)
         if good and ends_last(instance, transfer, context.run):
-            # a new one, should the run's have been lost with its server
-            snapshot = ready.shared.name() if ready.shared else None
-            check_tables(context, transfer, plan.hops, servers, caller, snapshot, moved=True)
+            check_tables(context, transfer, plan.hops, servers, caller, work.source)
         return outcomes
 
 
@@ -157,19 +155,20 @@ def check_tables(
     hops: Sequence[Hop],
     servers: Servers,
     caller: Caller,
-    snapshot: str | None = None,
-    *,
-    moved: bool = False,
+    source: SourceState | None = None,
 ) -> None:
-    """Do the context's selected checks of whole tables, and say which failed."""
+    """Do the context's selected checks of whole tables, and say which failed.
+
+    Args:
+        source: what a run that has moved ranges read of it.
+    """
     found = check_whole_tables(
         context,
         transfer,
         hops,
         servers,
         selected=context.selected_asset_check_keys,
-        snapshot=snapshot,
-        moved=moved,
+        source=source,
     )
     caller.checked += found
     for checked in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -94,6 +94,11 @@ class SourceState:
         }
         self._committed: dict[tuple[TableRef, str], Taken] = {}
 
+    @property
+    def snapshot(self) -> str | None:
+        """The one to read under now: a new one, should the run's have been lost with its server."""
+        return self._shared.name() if self._shared else None
+
     def latest(self, name: str) -> Reading:
         """What a range of the source was read as most recently, or planned as."""
         with self._lock:
@@ -118,6 +123,20 @@ class SourceState:
         snapshot = self._shared.name()
         # not by name: a server that was restarted begins to count anew
         return latest if latest.snapshot is snapshot else self._read(key_range, snapshot)
+
+    def rows(self, ranges: Sequence[KeyRange]) -> int | None:
+        """How many rows these ranges have together under the snapshot that is read now; None where
+        there is none, or where one of them was not read under it."""
+        snapshot, rows = self.snapshot, 0
+        if snapshot is None:
+            return None
+        with self._lock:
+            for one in ranges:
+                latest = self._latest.get(one.name)
+                if latest is None or latest.snapshot is not snapshot:
+                    return None
+                rows += latest.fingerprint.rows
+        return rows
 
     def committed(self, table: TableRef, key_range: KeyRange, taken: Taken) -> None:
         """Keep the checksum of what a hop commits to its target, for the hop that reads it next."""

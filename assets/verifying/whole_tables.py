@@ -14,6 +14,7 @@ from assets.log.records import ROWS_SINCE
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import known_ranges
+from assets.running.source_state import SourceState
 from assets.verifying.extra_rows import keeps_rows
 from assets.verifying.on_demand import Checked
 from checks.verdict import Verdict
@@ -45,8 +46,7 @@ def check_whole_tables(
     servers: Servers,
     *,
     selected: Collection[dg.AssetCheckKey] | None = None,
-    snapshot: str | None = None,
-    moved: bool = False,
+    source: SourceState | None = None,
 ) -> list[Checked]:
     """Check whole tables, and record the verdicts in the event log.
 
@@ -61,8 +61,9 @@ def check_whole_tables(
         hops: its hops, resolved.
         servers: where they are.
         selected: the checks to record; all when None.
-        snapshot: of a PostgreSQL source, which may have changed since the ranges were read.
-        moved: the run has written since the hops were resolved, so the catalogs are asked again.
+        source: what the run has read of the source, which may have changed since. A run that has
+            read anything has also written since the hops were resolved, so the catalogs are asked
+            again.
     """
     ranges = known_ranges(transfer, hops, context.instance)
     found: list[Checked] = []
@@ -84,8 +85,9 @@ def check_whole_tables(
             servers.endpoint(hop.plan.source),
             servers.endpoint(hop.plan.target),
             ranges,
-            snapshot=snapshot if hop.first else None,
-            columns=None if moved or hop.existing is None else hop.existing.values(),
+            snapshot=source.snapshot if source and hop.first else None,
+            rows=source.rows(ranges) if source and hop.first else None,
+            columns=None if source or hop.existing is None else hop.existing.values(),
         )
         for verdict in (_explained(one, context.instance, hop, ranges) for one in verdicts):
             if verdict.check in names:

@@ -65,7 +65,10 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Taken:
-    """Figures of some rows, and the digest that they were taken by: others compare nothing."""
+    """Figures of some rows, and the digest that they were taken by: others compare nothing.
+
+    Without one there is the number of rows alone.
+    """
 
     digest: str
     figures: Figures

@@ -117,6 +117,31 @@ def test_a_run_asks_its_source_each_question_once(
     assert columns and max(columns) == 2, "to plan, and what the check of the schema found after"
 
 
+@pytest.mark.parametrize("level", ["count", "checksum"])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_run_of_all_ranges_counts_its_source_once(
+    ferry: Make, level: str, *, nullable: bool
+) -> None:
+    """What its fingerprints have counted proves its ranges, and their sum the whole table."""
+    method = {"count": "count_minmax", "checksum": "content"}[level]
+    table = TABLE[0].replace("PRIMARY KEY", "" if nullable else "NOT NULL")
+    rows = (TABLE[1], "INSERT INTO {t} VALUES (NULL, 'none')") if nullable else TABLE[1:]
+    one = ferry(DIRECT, table, *rows, ranges="{rows: 50}", reconcile=level, fingerprint=method)
+    with asked() as found:
+        assert one.run().good
+    counts = [text for system, text in found.elements() if system == "postgres"]
+    counts = [text for text in counts if one.table in text and "count(*)" in text.lower()]
+    assert [("percentile_disc" in text, "GROUP BY" in text) for text in counts] == [
+        (True, False),
+        (False, True),
+    ], "the statistics, and the fingerprints of all ranges"
+    verdicts = {
+        one.verdict.check: one.verdict for one in runner.check(one.session, one.table).checks
+    }
+    rows_found = {"rows": 200 + nullable}
+    assert verdicts["total_rows"].source == verdicts["total_rows"].target == rows_found
+
+
 def test_a_run_with_nothing_to_do_asks_each_question_once(ferry: Make) -> None:
     one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
     assert one.run().good
