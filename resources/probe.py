@@ -66,14 +66,7 @@ def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wr
     for position, constant in enumerate(constants):
         names = tuple(name for name, _ in constant.values)
         groups.setdefault((constant.expression, names), []).append(position)
-    try:
-        found = _answers(endpoint, constants, list(groups.values()))
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        found = {}
-        for group in groups.values():
-            found |= _answers_or_error(endpoint, constants, group)
+    found = _answers_or_errors(endpoint, constants, list(groups.values()))
     return tuple(
         Wrong(constant.what, shown(constant.expected), shown(found.get(position, "nothing")))
         for position, constant in enumerate(constants)
@@ -151,12 +144,18 @@ def _answers(
     return {int(number): value for number, value in rows if int(number) >= 0}
 
 
-def _answers_or_error(
-    endpoint: Endpoint, constants: Sequence[Constant], group: Sequence[int]
+def _answers_or_errors(
+    endpoint: Endpoint, constants: Sequence[Constant], groups: Sequence[Sequence[int]]
 ) -> dict[int, str | None]:
     try:
-        return _answers(endpoint, constants, [group])
+        return _answers(endpoint, constants, groups)
     except StatementFailed as error:
         if error.transient:
             raise
-        return {position: str(error) for position in group}
+        if len(groups) == 1:
+            return {position: str(error) for position in groups[0]}
+    return {
+        position: answer
+        for group in groups
+        for position, answer in _answers_or_errors(endpoint, constants, [group]).items()
+    }
