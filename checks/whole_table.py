@@ -25,7 +25,7 @@ WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)
 
 EXAMPLES = 20
 
-COUNTED, BY_RANGE = "source counted", "by its ranges, of which none leaves a key out"
+COUNTED, BY_RANGE = "source_counted", "as its ranges, which leave no key out"
 """Metadata."""
 
 
