@@ -139,7 +139,7 @@ class ObjectStore:
         return True
 
     def attach(self, database: duckdb.DuckDBPyConnection, failures: list[Exception]) -> None:
-        database.execute("SET enable_external_file_cache = false")  # it would grow with the files
+        """Let a database read its objects; what fails on the way is added to the failures."""
         database.register_filesystem(_reader(self, failures))
 
     def _unreached(self, error: Exception) -> ConnectionFailed:

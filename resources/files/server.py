@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableferryError, TableMissing
+from resources.files.database import opened
 from resources.files.dialect import OF_FILE
 from resources.files.errors import translated
 from resources.files.folder import (
@@ -187,7 +188,7 @@ class FilesServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of a small result."""
         refuse_snapshot(self.system, snapshot)
-        with self._database() as database:
+        with opened(self.store, []) as database:
             self._attach(database, sql)
             return database.execute(sql).fetchall()
 
@@ -206,7 +207,7 @@ class FilesServer(Server):
         """Stream a query's result."""
         refuse_snapshot(self.system, snapshot)
         failures: list[Exception] = []
-        with self._database(failures) as database:
+        with opened(self.store, failures) as database:
             self._attach(database, sql)
             reader = database.execute(sql).to_arrow_reader(batch_rows)
 
@@ -215,22 +216,6 @@ class FilesServer(Server):
                     yield from reader
 
             yield pa.RecordBatchReader.from_batches(reader.schema, batches())
-
-    @contextmanager
-    def _database(
-        self, failures: list[Exception] | None = None
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A database of its own; `failures` gets what fails in an object store."""
-        import duckdb
-
-        config = {"threads": "2", "TimeZone": "UTC", "autoinstall_known_extensions": "false"}
-        failures = [] if failures is None else failures
-        with translated(failures), duckdb.connect(":memory:") as database:
-            for name, value in config.items():
-                database.execute(f"SET {name} = '{value}'")
-            database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
-            self.store.attach(database, failures)
-            yield database
 
     def _attach(self, database: duckdb.DuckDBPyConnection, sql: str) -> None:
         """Create the views that a query reads.
@@ -318,7 +303,7 @@ class FilesServer(Server):
 
     def _described(self, file: File) -> Names:
         try:
-            with self._database() as database:
+            with opened(self.store, []) as database:
                 rows = database.execute(f"DESCRIBE SELECT * FROM {parquet(file)}").fetchall()
         except TableferryError as error:
             raise _of(file, error) from None
@@ -333,7 +318,7 @@ class FilesServer(Server):
             f"FROM {objects(file)}) GROUP BY key ORDER BY min(place), key"
         )
         try:
-            with self._database() as database:
+            with opened(self.store, []) as database:
                 names = [row[0] for row in database.execute(sql).fetchall()]
         except TableferryError as error:
             raise _of(file, error) from None
@@ -357,7 +342,7 @@ class FilesServer(Server):
 
     def _shapes(self, file: File, names: Names) -> tuple[int, ...]:
         selected = ", ".join(one for name in names for one in shape(quote("files", name)))
-        with self._database() as database:
+        with opened(self.store, []) as database:
             row = database.execute(f"SELECT {selected} FROM {reading(file, names)}").fetchone()
         assert row is not None
         return row

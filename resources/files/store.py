@@ -9,13 +9,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from resources.errors import ConnectionFailed, TableMissing
 from resources.tables import TableRef
-
-if TYPE_CHECKING:  # it takes a tenth of a second to import
-    import duckdb
 
 SETTLED_SECONDS = 2.0
 """What was learned of a file that was written less long ago is not kept: within the resolution of
@@ -69,9 +66,6 @@ class Store(Protocol):
     def settled(self, version: str) -> bool:
         """Whether what was learned of a file stays true for as long as its version does."""
 
-    def attach(self, database: duckdb.DuckDBPyConnection, failures: list[Exception]) -> None:
-        """Let a database read its files; what fails on the way is added to the failures."""
-
 
 @dataclass(frozen=True)
 class Folder:
@@ -113,9 +107,6 @@ class Folder:
 
     def settled(self, version: str) -> bool:
         return time.time() - int(version.partition(".")[0]) / 1e9 > SETTLED_SECONDS
-
-    def attach(self, database: duckdb.DuckDBPyConnection, failures: list[Exception]) -> None:
-        """DuckDB reads them itself."""
 
 
 def _version(status: os.stat_result) -> str:
