@@ -20,7 +20,7 @@ MEANING = {
     "load": "writing the target: more load workers help only while the target has idle cores",
     "reconcile": "checking what arrived: `reconcile: count` or `in_flight` is cheaper",
     "finalise": "making ranges visible: fewer, larger ranges",
-    "end": "recording and checking whole tables: fewer, larger ranges",
+    "end": "checking whole tables, and the end of the process, for which ranges hardly count",
 }
 
 STEADY = 0.05
