@@ -10,37 +10,29 @@ from pathlib import Path
 import pytest
 
 from resources.registry import system
+from tests.sources import imported, imports
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ["pipelines", "sensors", "assets", "checks", "resources"]
 LOCAL = "tableferry_local"
 MODULES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+FILES = set(MODULES)
 LOCAL_MODULES = sorted((ROOT / "local" / LOCAL).rglob("*.py"))
-
-
-def imported_rooms(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found.add(node.module.split(".")[0])
-    return found
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_one_way(path: Path) -> None:
     relative = path.relative_to(ROOT)
     room = relative.parts[0]
-    imported = imported_rooms(path)
+    packages = imported(path)
     above = ROOMS[: ROOMS.index(room)]
-    assert not imported & set(above), f"{relative} imports from above"
-    assert not imported & {LOCAL, "tableferry_bench"}, f"{relative} imports a plugin"
+    assert not packages & set(above), f"{relative} imports from above"
+    assert not packages & {LOCAL, "tableferry_bench"}, f"{relative} imports a plugin"
 
 
 @pytest.mark.parametrize("path", LOCAL_MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_local_stack_stands_alone(path: Path) -> None:
-    assert not imported_rooms(path) & {*ROOMS, "tableferry_bench"}
+    assert not imported(path) & {*ROOMS, "tableferry_bench"}
 
 
 def test_resources_know_no_assets_of_dagster() -> None:
@@ -109,19 +101,11 @@ def test_the_ledger_alone_writes_events_and_reads_them() -> None:
 def imports_of(path: Path) -> set[Path]:
     """The files of the rooms that a file imports, inside of functions too, but not for types."""
     found: set[Path] = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing = {
-        id(one)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for one in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not node.module or id(node) in typing:
+    for node, for_types in imports(path):
+        if for_types or isinstance(node, ast.Import) or not node.module:
             continue
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        files = (ROOT / f"{name.replace('.', '/')}.py" for name in names)
-        found |= {file for file in files if file in set(MODULES)}
+        found |= FILES & {ROOT / f"{name.replace('.', '/')}.py" for name in names}
     return found
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.sources import imported
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("pipelines", "sensors", "assets", "checks", "resources")
@@ -31,16 +32,13 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[=<>;~ ]", requirement)[0] for requirement in requirements}
 
 
-def third_party_imports(room: str) -> Iterator[str]:
+def third_party_imports(room: str) -> set[str]:
     ours = {*PRODUCT, "tableferry_local", "tableferry_bench", "tests", *sys.stdlib_module_names}
-    for path in (ROOT / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            found: list[str] = []
-            if isinstance(node, ast.Import):
-                found = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found = [node.module]
-            yield from {name.split(".")[0] for name in found} - ours
+    return {name for path in (ROOT / room).rglob("*.py") for name in imported(path)} - ours
+
+
+# reads the metadata of all that is installed
+distributions_of = functools.cache(packages_distributions)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -54,8 +52,8 @@ def test_every_import_is_declared(room: str) -> None:
         declared |= names(project["optional-dependencies"]["peers"])
         # two scripts look into the product
         declared |= names(pyproject["project"]["dependencies"])
-    distributions = packages_distributions()
-    for module in set(third_party_imports(room)):
+    distributions = distributions_of()
+    for module in third_party_imports(room):
         given_by = {
             name.lower().replace("_", "-").replace(".", "-")
             # of a peer that is not installed, the package has the module's name

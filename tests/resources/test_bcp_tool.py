@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -215,6 +215,11 @@ def eventually(true: Callable[[], bool], seconds: float = 60) -> bool:
     return true()
 
 
+def pids_in(folder: Path) -> list[int]:
+    path = folder / "pids"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
 HANGING = {
     "sleeps": "exec sleep 600",
     "ignores SIGTERM and SIGHUP": "trap '' TERM HUP; sleep 600; sleep 600",
@@ -227,7 +232,7 @@ HANGING = {
 def test_a_hung_tool_is_ended_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 ) -> None:
-    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.5)
+    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.1)
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
@@ -235,44 +240,43 @@ def test_a_hung_tool_is_ended_and_named(
     command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
     task = "sqlserver://dbo.orders range ..7"
     with (
-        pytest.raises(StatementFailed, match=rf"{name}: {task}: no sign of life for 1 s") as caught,
-        running(tool, command, SETTINGS, "", tmp_path, task=task, timeout=1) as work,
+        pytest.raises(
+            StatementFailed, match=rf"{name}: {task}: no sign of life for 0\.2 s"
+        ) as caught,
+        running(tool, command, SETTINGS, "", tmp_path, task=task, timeout=0.2) as work,
     ):
+        # it counts from here, however late the tool was
+        assert eventually(lambda: len(pids_in(tmp_path)) == 1 + script.count("pids"))
+        work.hear()
         work.wait(SETTINGS)
     assert is_transient(caught.value)
-    pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    pids = pids_in(tmp_path)
     assert pids and eventually(lambda: all(map(gone, pids))), "all that it started is gone"
 
 
-FERRY = """
-import sys
-from pathlib import Path
-from resources.connection import parse_url
-from resources.sqlserver.bcp import find_tool
-from resources.sqlserver.bcp_process import running
-folder = Path(sys.argv[1])
-tool = find_tool(str(folder / sys.argv[2]))
-settings = parse_url("sqlserver", "mssql://sa:x@host/shop")
-with running(tool, sys.argv[3:], settings, "", folder, task="t") as work:
-    work.wait(settings)
-"""
+def work_with(tool: BcpTool, command: list[str], folder: Path) -> None:
+    """What a ferry does that is to be killed."""
+    with running(tool, command, SETTINGS, "", folder, task="t") as work:
+        work.wait(SETTINGS)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent")
 @pytest.mark.parametrize("name", ["freebcp", "bcp"])
 def test_a_tool_does_not_outlive_a_ferry_that_is_killed(tmp_path: Path, name: str) -> None:
     program, pid = tmp_path / name, tmp_path / "pid"
-    program.write_text("#!/bin/sh\ntrap '' HUP TERM\necho $$ > pid\nwhile :; do :; done\n")
+    program.write_text("#!/bin/sh\ntrap '' HUP TERM\necho $$ > pid\nexec sleep 600\n")
     program.chmod(0o755)
     tool = find_tool(str(program))
     command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
-    ferry = subprocess.Popen([sys.executable, "-c", FERRY, str(tmp_path), name, *command])
+    forking = multiprocessing.get_context("fork")
+    ferry = forking.Process(target=work_with, args=(tool, command, tmp_path))
+    ferry.start()
     try:
         assert eventually(lambda: pid.exists() and bool(pid.read_text()), 60)
         assert not gone(int(pid.read_text()))
     finally:
         ferry.kill()
-        ferry.wait()
+        ferry.join()
     ended = eventually(lambda: gone(int(pid.read_text())))
     if not ended:
         os.kill(int(pid.read_text()), signal.SIGKILL)
