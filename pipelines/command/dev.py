@@ -20,6 +20,7 @@ import yaml
 
 from assets.declaring.transfer_files import load_transfers
 from pipelines import event_log
+from pipelines.command import service
 from pipelines.command.session import tell_invalid, use_local_stack
 from pipelines.isolation import ROOT
 from pipelines.settings import TRANSFERS, transfers_folder
@@ -29,19 +30,7 @@ from resources.errors import InputError
 GRACE_SECONDS = 8.0
 """For which the services and the runs that they started may end in order; then they are killed."""
 
-WORKSPACE = {
-    "load_from": [
-        {
-            "python_module": {
-                "module_name": "pipelines.definitions",
-                "location_name": "tableferry",
-                "executable_path": sys.executable,
-                # first on the import path, where Dagster would put the working folder
-                "working_directory": str(ROOT),
-            }
-        }
-    ]
-}
+LOCATION = "tableferry"
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -67,12 +56,10 @@ def dev(host: str, port: int) -> int:
     os.environ[TRANSFERS] = str(folder)
     event_log.make()
     with _told() as told, tempfile.TemporaryDirectory() as scratch:
-        workspace = Path(scratch) / "workspace.yaml"
-        workspace.write_text(yaml.safe_dump(WORKSPACE), encoding="utf-8")
-        services = _start(host, port, workspace)
+        services = _start(host, port, Path(scratch))
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"Dagster comes up at http://{shown}:{port}; Ctrl-C ends it.")
-        while not told and services.poll() is None:
+        while not told and all(one.poll() is None for one in services):
             time.sleep(0.1)
         _end(services)
     return 0 if told else 1
@@ -97,27 +84,40 @@ def require_free(host: str, port: int) -> None:
         ) from None
 
 
-def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
-    """`dagster dev` in a process group of its own, which can be told and ended as a whole.
+def _start(host: str, port: int, scratch: Path) -> list[subprocess.Popen[bytes]]:
+    """The code server, the webserver and the daemon, in a process group that the first leads.
 
-    It ends its services in order by itself when we are killed.
+    It can be told and ended as a whole. They end in order by themselves when we are killed.
     """
-    return subprocess.Popen(
-        [
-            *ending_with_us("INT"),
-            *(sys.executable, "-m", "dagster", "dev"),
-            *("--workspace", str(workspace)),
-            *("--host", host, "--port", str(port)),
+    listens = scratch / "code-server"
+    workspace = scratch / "workspace.yaml"
+    place = {"grpc_server": {"socket": str(listens), "location_name": LOCATION}}
+    workspace.write_text(yaml.safe_dump({"load_from": [place]}), encoding="utf-8")
+    # first on the import path is our own folder, where Dagster would put the working folder
+    code = ["--module-name", "pipelines.definitions", "--working-directory", str(ROOT)]
+    commands = {
+        service.CODE_SERVER: [
+            *("code-server", "start", "--socket", str(listens), "--location-name", LOCATION),
+            *("--use-python-environment-entry-point", "--log-level", "warning", *code),
         ],
-        env=os.environ
-        | {
+        service.WEBSERVER: [
+            *("--workspace", str(workspace), "--host", host, "--port", str(port)),
+            *("--dagster-log-level", "info"),
+        ],
+        service.DAEMON: ["run", "--workspace", str(workspace)],
+    }
+    started: list[subprocess.Popen[bytes]] = []
+    for name, arguments in commands.items():
+        program = [sys.executable, "-m", service.__name__, name, str(listens), *arguments]
+        one = subprocess.Popen(
+            [*ending_with_us("INT"), *program],
             # nothing is imported out of the working folder, whatever packages it has
-            "PYTHONSAFEPATH": "1",
-            "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
-        },
-        stdin=subprocess.DEVNULL,
-        process_group=0,
-    )
+            env=os.environ | {"PYTHONSAFEPATH": "1", "DAGSTER_IS_DEV_CLI": "1"},
+            stdin=subprocess.DEVNULL,
+            process_group=started[0].pid if started else 0,
+        )
+        started.append(one)
+    return started
 
 
 @contextmanager
@@ -140,25 +140,27 @@ def _told() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _end(services: subprocess.Popen[bytes]) -> None:
+def _end(services: list[subprocess.Popen[bytes]]) -> None:
     """End the services and all that they started: in order, or else by force."""
     family = _family(services)
     # as a terminal's Ctrl-C: each ends its own work, and runs are marked
-    _signal(services.pid, signal.SIGINT)
+    _signal(services[0].pid, signal.SIGINT)
     _, alive = psutil.wait_procs(family, timeout=GRACE_SECONDS)
-    _signal(services.pid, signal.SIGKILL)
-    for one in {*alive, *_family(services)}:
+    _signal(services[0].pid, signal.SIGKILL)
+    for left in {*alive, *_family(services)}:
         with suppress(psutil.NoSuchProcess):
-            one.kill()
-    services.wait()
+            left.kill()
+    for one in services:
+        one.wait()
 
 
-def _family(services: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    try:
-        top = psutil.Process(services.pid)
-        return [top, *top.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+def _family(services: list[subprocess.Popen[bytes]]) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for one in services:
+        with suppress(psutil.NoSuchProcess):
+            top = psutil.Process(one.pid)
+            found += [top, *top.children(recursive=True)]
+    return found
 
 
 def _signal(group: int, number: int) -> None:

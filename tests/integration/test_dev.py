@@ -54,7 +54,7 @@ class Running:
         until("Dagster's user interface", self._answers, seconds=300)
         top = psutil.Process(process.pid)
         self.family = [top, *top.children(recursive=True)]
-        assert len(self.family) > 4, "the command, dagster dev, webserver, daemon, code server"
+        assert len(self.family) > 4, "the command, webserver, daemon, two of the code server"
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
