@@ -35,6 +35,7 @@ from tests.integration.containers import (
     require_namespaces,
     settings,
 )
+from tests.integration.ferry_process import FORKED_RUNS
 from tests.integration.webui import graphql, until
 from tests.servers import Servers
 
@@ -183,6 +184,7 @@ def deployed(stack: Servers, folder: Path, table: str, database: str) -> Iterato
         environment = {name: ours.get(name, "") for name in needed}
         # a busy machine takes longer than Dagster's minute for a process to come up
         environment |= {"DAGSTER_HOME": str(home), "DAGSTER_GRPC_TIMEOUT_SECONDS": "300"}
+        environment |= FORKED_RUNS
         container = Container(hostname, arguments, environment, folder / f"{service}.log")
         started.append(container)
         if service != "daemon":

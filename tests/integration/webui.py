@@ -37,10 +37,12 @@ Found = dict[str, Any]
 def until(what: str, ask: Callable[[], Any], seconds: float = 400) -> Any:
     """The first truthy answer; what never comes fails the test by its name."""
     deadline = time.monotonic() + seconds
+    pause = 0.1
     while time.monotonic() < deadline:
         if answer := ask():
             return answer
-        time.sleep(0.2)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.5)
     raise AssertionError(f"{what} did not come within {seconds:.0f} s")
 
 

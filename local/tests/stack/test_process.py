@@ -15,7 +15,13 @@ import pytest
 from tableferry_local import process
 from tableferry_local.errors import StackError
 
-SLEEPER = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
+SLEEPER = [
+    sys.executable,
+    "-c",
+    # what started the tests may ignore it, which is handed down
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_DFL);"
+    "print('ready', flush=True); time.sleep(600)",
+]
 STUBBORN = [
     sys.executable,
     "-c",
