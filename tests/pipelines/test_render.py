@@ -6,13 +6,14 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import dagster as dg
 import pytest
@@ -28,9 +29,11 @@ from assets.log.writer import Writer
 from assets.planning.decisions import Decision
 from assets.verifying.on_demand import Checked
 from checks.verdict import Difference, Differences, Verdict
+from pipelines.cli import main
 from pipelines.command import render
 from pipelines.command.range_views import RangeView, TransferView
 from pipelines.command.views import PlannedRange, PlanView
+from tests.integration import homes
 
 LONG = "-0000000000000250001..0000000000000500001"
 LONGER = "2024-01-01T00:00:00.000001..2024-02-01T00:00:00.000001"
@@ -239,7 +242,7 @@ def test_whatever_the_names_nothing_is_cut_or_taken_for_markup(
 def test_status_on_a_real_terminal(tmp_path: Path) -> None:
     folder, home = tmp_path / "transfers", tmp_path / "dagster"
     folder.mkdir()
-    home.mkdir()
+    homes.copy(home)
     (folder / "t.yaml").write_text(
         "transfer: orders\nsource: postgres://public.orders\nkey: id\n"
         "hops: ['clickhouse://warehouse.orders']\n"
@@ -289,21 +292,35 @@ def terminal(columns: int, arguments: list[str], environment: dict[str, str]) ->
     """What a command writes to a terminal of that many columns."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", *arguments],
-        env=environment,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    ) as process:
-        os.close(slave)
-        written = b""
-        try:
-            while chunk := os.read(master, 65536):
-                written += chunk
-        except OSError:  # Linux ends a pseudo-terminal so
-            pass
+    command = os.fork()
+    if command == 0:
+        os.close(master)
+        be_command(slave, arguments, environment)
+    os.close(slave)
+    written = b""
+    try:
+        while chunk := os.read(master, 65536):
+            written += chunk
+    except OSError:  # Linux ends a pseudo-terminal so
+        pass
     os.close(master)
-    assert process.returncode == 0, written.decode()
+    assert os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]) == 0, written.decode()
     return written.decode()
+
+
+def be_command(terminal: int, arguments: list[str], environment: dict[str, str]) -> NoReturn:
+    """Be a process that `ferry` was started in, on its terminal."""
+    code: object = 1
+    try:
+        os.login_tty(terminal)
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(fd, mode) for fd, mode in enumerate("rww"))
+        os.environ.clear()
+        os.environ.update(environment)
+        main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
