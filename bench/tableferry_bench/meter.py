@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from resources.connection import ConnectionSettings
 from resources.errors import TableferryError
+from resources.server import ConnectionSettings
 
 SAMPLE_SECONDS = 0.05
 SETTLE_SECONDS = 0.2

@@ -17,11 +17,11 @@ import psutil
 from pipelines.command.plugins import temporary_stack
 from resources import secret_files
 from resources.clickhouse.resource import ClickHouseResource
-from resources.connection import ConnectionSettings
 from resources.dialects import drop_table, qualified
 from resources.errors import ConnectionFailed, TableferryError
 from resources.postgres.resource import PostgresResource
 from resources.registry import system
+from resources.server import ConnectionSettings
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,15 @@ GOOD: dict[str, Any] = {
 WATERMARK = {"fingerprint": {"watermark": "updated_at"}}
 
 
-def problems(document: object, *, defaults: bool = False) -> list[str]:
+@functools.cache
+def validator(defaults: bool) -> jsonschema.Draft202012Validator:
     schema = transfer_schema(defaults=defaults)
-    validator = jsonschema.Draft202012Validator(schema)
-    validator.check_schema(schema)
-    return [error.message for error in validator.iter_errors(document)]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def problems(document: object, *, defaults: bool = False) -> list[str]:
+    return [error.message for error in validator(defaults).iter_errors(document)]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "pipelines/transfers").glob("*.yaml")))

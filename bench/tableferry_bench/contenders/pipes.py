@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from resources.clickhouse.server import INSERT
-from resources.connection import ConnectionSettings
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres.ddl import STATEMENTS as POSTGRES
+from resources.server import ConnectionSettings
 from resources.sqlserver.bcp import find_tool
 from resources.sqlserver.ddl import STATEMENTS
 from tableferry_bench.contenders.base import (
