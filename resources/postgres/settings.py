@@ -30,9 +30,9 @@ QUERIES = {
 
 def setting(settings: Mapping[str, str]) -> str:
     """The statement that gives a session its settings."""
-    # joined with pg_settings, because transaction_timeout exists from version 17 on only
+    # transaction_timeout exists from version 17 on only; pg_settings would show all settings for it
     return (
-        "SELECT set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s JOIN (VALUES "
+        "SELECT set_config(name, value, false) FROM (VALUES "
         + ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
-        + ") v(name, value) ON s.name = v.name"
+        + ") v(name, value) WHERE current_setting(name, true) IS NOT NULL"
     )
