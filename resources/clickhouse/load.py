@@ -119,9 +119,10 @@ class ClickHouseLoad:
             f"SELECT name FROM system.tables WHERE database = {_text(target.schema)} "
             f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
         )
-        for name in make_room(target, (name for (name,) in rows)):
-            self.resource.execute(drop_table(target, name))
         kept = rejected_of(target, self.key_range.name)
+        names = [name for (name,) in rows]
+        for name in {kept.name, *make_room(target, names)}.intersection(names):
+            self.resource.execute(drop_table(target, name))
         self.resource.execute(f"RENAME TABLE {self._staged} TO {qualified(kept)}")
         return kept
 
@@ -270,25 +271,33 @@ class ClickHouseLoad:
         )
 
     def _owned_rows(self) -> int:
-        """Rows in the staging table, if the range is still ours.
+        """Rows in the staging table, if the range is still ours; what an earlier attempt has left
+        of rejected rows is dropped.
 
         Two new runs may take over a dead one at once; the lock tells which of them has it. Whoever
         takes a range over drops its staging table, too.
         """
-        ((owner, rows),) = self.resource.query(
-            f"SELECT (SELECT any(comment) FROM system.tables WHERE {_is(self.table, self.lock)}), "
-            f"(SELECT count() FROM {self._staged})"
+        rejected = rejected_of(self.plan.target, self.key_range.name)
+        found = self.resource.query(
+            f"SELECT name, comment, (SELECT count() FROM {self._staged}) FROM system.tables "
+            f"WHERE database = {_text(self.table.schema)} "
+            f"AND name IN ({_text(self.lock)}, {_text(rejected.name)})"
         )
-        self._require_owner(Owner.read(owner or ""))
-        return int(rows)
+        comments = {name: comment for name, comment, _ in found}
+        self._require_owner(Owner.read(comments.get(self.lock, "")))
+        if rejected.name in comments:
+            self.resource.execute(drop_table(rejected))
+        return int(found[0][2])
 
     def _require_owner(self, found: Owner | None) -> None:
         if found is None or found.token != self.owner.token:
             by = f" by run {found.run}" if found and found.run else ""
             raise RangeBusy(f"{self.table} range {self.key_range.name} was taken over{by}")
 
-    def _count(self, table: str, where: str = "1") -> int:
-        return int(self.resource.query(f"SELECT count() FROM {table} WHERE {where}")[0][0])
+    def _count(self, table: str, where: str | None = None) -> int:
+        # without a condition the server need not plan how to read the table
+        condition = f" WHERE {where}" if where else ""
+        return int(self.resource.query(f"SELECT count() FROM {table}{condition}")[0][0])
 
     def _repeat(self, statement: str) -> None:
         """Run a statement that may be run again, also when nobody knows whether it ran."""

@@ -202,6 +202,13 @@ class ClickHouseServer(Server):
         rows = self.query(f"EXISTS TABLE {qualified(table, name)}")
         return bool(rows[0][0])
 
+    def definition(self, table: TableRef, name: str | None = None) -> str:
+        """The statement that would make a table of this name; its comment is part of it.
+
+        Cheaper than `system.tables`, which goes through all tables of the database.
+        """
+        return str(self.query(f"SHOW CREATE TABLE {qualified(table, name)}")[0][0])
+
     @contextmanager
     def _stream(
         self, sql: str, fmt: str, settings: Mapping[str, str | int], snapshot: str | None

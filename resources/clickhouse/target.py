@@ -164,8 +164,7 @@ class ClickHouseTarget:
                 if layout.atomic
                 else plain_staging_table(table, staging, me)
             )
-            rejected = rejected_of(plan.target, key_range.name)
-            for statement in (drop_table(rejected, rejected.name), *statements):
+            for statement in statements:
                 self.resource.execute(statement)
             yield ClickHouseLoad(
                 resource=self.resource,
@@ -183,8 +182,7 @@ class ClickHouseTarget:
             # if the server is away, the next attempt or `clean` removes them
             with contextlib.suppress(TableferryError):
                 self.resource.execute(drop_table(table, staging))
-                found = read_owner(self.resource, table, lock)
-                if found is not None and found.token == me.token:
+                if me.token in self.resource.definition(table, lock):
                     self.resource.execute(drop_table(table, lock))
 
     def identity(self, table: TableRef) -> str | None:
@@ -294,12 +292,11 @@ class ClickHouseTarget:
             ) from None
 
     def _layout(self, table: TableRef) -> Layout | None:
-        schema, name = _text(table.schema), _text(table.name)
         rows = self.resource.query(
             "SELECT engine, toString(uuid), partition_key, "
-            f"(SELECT count() FROM system.columns WHERE database = {schema} AND table = {name} "
-            f"AND name = '{RANGE_COLUMN}' AND type = 'UInt64' AND default_kind = 'MATERIALIZED') "
-            f"FROM system.tables WHERE database = {schema} AND name = {name}"
+            f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED ') "
+            f"FROM system.tables WHERE database = {_text(table.schema)} "
+            f"AND name = {_text(table.name)}"
         )
         if not rows:
             return None

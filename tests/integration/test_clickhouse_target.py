@@ -551,3 +551,34 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
     assert bench.target.clean(bench.table, rejected=False) == []
     assert len(bench.target.clean(bench.table)) == MOST_REJECTED
     assert bench.left_over() == []
+
+
+def test_a_rejected_staging_table_goes_when_its_range_is_visible(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    for name in ("first", "second"):
+        with bench.target.attempt(
+            bench.plan, LOW, REPLACE, owner="run-1", data_version="v1"
+        ) as load:
+            load.load_arrow([_batch([(1, name)])])
+            load.audited_table()
+            kept = load.keep_rejected()
+        assert bench.rows(kept) == [(1, name)]
+    bench.load(NEW)
+    assert bench.rows() == NEW
+    assert bench.left_over() == []
+
+
+def test_the_staging_table_has_all_that_the_target_has(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    for change in (
+        "MODIFY COMMENT 'of\n    `_range` UInt64 MATERIALIZED 0\n''the'' shop'",
+        "ADD INDEX small note TYPE bloom_filter GRANULARITY 1",
+        "ADD PROJECTION sums (SELECT note, count() GROUP BY note)",
+        "MODIFY COLUMN note CODEC(ZSTD(3))",
+        "MODIFY SETTING min_bytes_for_wide_part = 0",
+    ):
+        bench.target.resource.execute(
+            f"ALTER TABLE {bench.table.schema}.{bench.table.name} {change}"
+        )
+    bench.load(NEW)
+    assert bench.rows() == NEW
