@@ -50,8 +50,8 @@ def dev(host: str, port: int) -> int:
         TableferryError: the local stack does not start.
     """
     folder = transfers_folder().absolute()
-    tell_invalid(load_transfers(folder))
     require_free(host, port)
+    tell_invalid(load_transfers(folder))
     use_local_stack()
     os.environ[TRANSFERS] = str(folder)
     event_log.make()

@@ -34,7 +34,8 @@ class _Forking(ForkServerContext):
 
 
 forking = _Forking()
-forking.set_forkserver_preload(["tests.integration.ferry_preload"])
+# the first looks for garbage seldom while it imports, as `ferry` does
+forking.set_forkserver_preload(["pipelines.cli", "tests.integration.ferry_preload"])
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], output: Path) -> None:
