@@ -45,10 +45,14 @@ def copy(home: Path) -> None:
 
 @contextmanager
 def local_temp(home: Path) -> Iterator[dg.DagsterInstance]:
-    """What `DagsterInstance.local_temp` makes in a folder, but its files are copied."""
+    """What `DagsterInstance.local_temp` makes in a folder, but its files are copied.
+
+    Nor does Dagster start four processes for each run, which copy what the run prints.
+    """
     copy(home)
     (home / "dagster.yaml").unlink()
-    with dg.DagsterInstance.local_temp(str(home)) as made:
+    silent = {"module": instance.NO_OUTPUT.module_name, "class": instance.NO_OUTPUT.class_name}
+    with dg.DagsterInstance.local_temp(str(home), overrides={"compute_logs": silent}) as made:
         yield made
 
 
