@@ -59,9 +59,12 @@ def dev(host: str, port: int) -> int:
         services = _start(host, port, Path(scratch))
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"Dagster comes up at http://{shown}:{port}; Ctrl-C ends it.")
-        while not told and all(one.poll() is None for one in services):
+        while not told and all(one.poll() is None for one in services.values()):
             time.sleep(0.1)
-        _end(services)
+        for name, one in services.items():
+            if not told and one.returncode is not None:
+                click.echo(f"ferry: {name} has ended with exit code {one.returncode}", err=True)
+        _end([*services.values()])
     return 0 if told else 1
 
 
@@ -84,7 +87,7 @@ def require_free(host: str, port: int) -> None:
         ) from None
 
 
-def _start(host: str, port: int, scratch: Path) -> list[subprocess.Popen[bytes]]:
+def _start(host: str, port: int, scratch: Path) -> dict[str, subprocess.Popen[bytes]]:
     """The code server, the webserver and the daemon, in a process group that the first leads.
 
     It can be told and ended as a whole. They end in order by themselves when we are killed.
@@ -106,17 +109,16 @@ def _start(host: str, port: int, scratch: Path) -> list[subprocess.Popen[bytes]]
         ],
         service.DAEMON: ["run", "--workspace", str(workspace)],
     }
-    started: list[subprocess.Popen[bytes]] = []
+    started: dict[str, subprocess.Popen[bytes]] = {}
     for name, arguments in commands.items():
         program = [sys.executable, "-m", service.__name__, name, str(listens), *arguments]
-        one = subprocess.Popen(
+        started[name] = subprocess.Popen(
             [*ending_with_us("INT"), *program],
             # nothing is imported out of the working folder, whatever packages it has
             env=os.environ | {"PYTHONSAFEPATH": "1", "DAGSTER_IS_DEV_CLI": "1"},
             stdin=subprocess.DEVNULL,
-            process_group=started[0].pid if started else 0,
+            process_group=next((one.pid for one in started.values()), 0),
         )
-        started.append(one)
     return started
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pipelines.command import dev
 from resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
 from tests.integration.webui import browser, until
@@ -182,3 +183,23 @@ def test_a_taken_port_is_named(surroundings: Path) -> None:
         f"ferry: cannot listen on 127.0.0.1 port {port}: Address already in use; "
         "take another: ferry dev --port N\n"
     )
+
+
+def test_a_service_that_ends_is_named_and_ends_all(
+    surroundings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(*_: object) -> dict[str, subprocess.Popen[bytes]]:
+        code = "import time; time.sleep(600)"
+        first = subprocess.Popen([sys.executable, "-c", code], process_group=0)
+        second = subprocess.Popen(
+            [sys.executable, "-c", "raise SystemExit(3)"], process_group=first.pid
+        )
+        started.update({"dagster": first, "dagster-daemon": second})
+        return started
+
+    started: dict[str, subprocess.Popen[bytes]] = {}
+    monkeypatch.chdir(surroundings)
+    monkeypatch.setattr(dev, "_start", start)
+    assert dev.dev("127.0.0.1", free_port()) == 1
+    assert "ferry: dagster-daemon has ended with exit code 3" in capsys.readouterr().err
+    assert started["dagster"].returncode is not None
