@@ -17,9 +17,6 @@ from resources.plan import CopyPlan
 from resources.tables import TableRef
 from resources.target import TargetOptions, appends, row_identity
 
-DEDUP_WINDOW = 1000
-"""Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""
-
 MARK = "tableferry:"
 
 ENGINE = re.compile(
@@ -76,24 +73,32 @@ def create_table(plan: CopyPlan, options: TargetOptions) -> str:
     Raises:
         InputError: a column of the plan has the hidden column's name.
     """
+    return f"CREATE TABLE IF NOT EXISTS {qualified(plan.target)} {'0'.join(shape(plan, options))}"
+
+
+def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
+    """What CREATE TABLE says of the target after its name, in two parts: the number that rows get
+    in the hidden range column stands between them. One part, if there is no such column.
+
+    Raises:
+        InputError: a column of the plan has the hidden column's name.
+    """
     columns = list(plan.target_columns)
     if any(column.name == RANGE_COLUMN for column in columns):
         raise InputError(f"{plan.target}: rename the column {RANGE_COLUMN!r}, which is our own")
     lines = [f"{quote('clickhouse', column.name)} {declared_type(column)}" for column in columns]
-    if options.partition_by is None:
-        lines.append(f"{RANGE_COLUMN} UInt64 MATERIALIZED 0")
-    partition_by = RANGE_COLUMN if options.partition_by is None else options.partition_by
-    statement = (
-        f"CREATE TABLE IF NOT EXISTS {qualified(plan.target)} ({', '.join(lines)}) "
-        f"ENGINE = {options.engine or 'MergeTree'}"
-    )
-    if partition_by:
-        statement += f" PARTITION BY {partition_by}"
     order_by = options.order_by
     if order_by is None:
         order_by = f"({names(sorting_key(plan))})"
     # without the setting a sorting key must not be nullable; NULL keys are ordinary rows to us
-    return f"{statement} ORDER BY {order_by} SETTINGS allow_nullable_key = 1"
+    tail = f" ORDER BY {order_by} SETTINGS allow_nullable_key = 1"
+    engine = f") ENGINE = {options.engine or 'MergeTree'}"
+    if options.partition_by is None:
+        lines.append(f"{RANGE_COLUMN} UInt64 MATERIALIZED ")
+        return f"({', '.join(lines)}", f"{engine} PARTITION BY {RANGE_COLUMN}{tail}"
+    if options.partition_by:
+        engine += f" PARTITION BY {options.partition_by}"
+    return (f"({', '.join(lines)}{engine}{tail}",)
 
 
 def engine_problem(engine: str) -> str | None:
@@ -162,6 +167,17 @@ def replace_partition(target: str, staged: str, key_range: KeyRange) -> str:
     return f"ALTER TABLE {target} REPLACE {partition(key_range)} FROM {staged}"
 
 
+def move_rows(plan: CopyPlan, target: str, gone: KeyRange, into: KeyRange) -> str:
+    """Bring rows of a range that is no more into the partition of one that covers them."""
+    columns, number = copy_columns(plan), range_hash(into)
+    there = not_in(plan, target, f"_partition_id = '{number}'")
+    return (
+        f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) SELECT {columns}, {number} "
+        f"FROM {target} WHERE _partition_id = '{range_hash(gone)}' "
+        f"AND {plan.target_range(into)} AND {there}"
+    )
+
+
 def rewrite(
     plan: CopyPlan, options: TargetOptions, target: str, staged: str, own: str
 ) -> tuple[str | None, str]:
@@ -192,30 +208,6 @@ def _known(plan: CopyPlan, target: str, staged: str) -> str:
     The condition keeps the set of keys that the server holds in memory to the range's.
     """
     return f"(SELECT * FROM {target} WHERE {is_in(plan, staged)})"
-
-
-def staging_table(like: TableRef, staging: str, owner: Owner, key_range: KeyRange) -> list[str]:
-    """A staging table from which REPLACE PARTITION can take a range.
-
-    It is `like` in all but its default for the range column: that is the range's own number, so
-    that rows of every wire format get it without naming it.
-    """
-    table = qualified(like, staging)
-    return [
-        f"CREATE TABLE {table} AS {qualified(like)} COMMENT {owner.comment()}",
-        f"ALTER TABLE {table} "
-        f"MODIFY COLUMN {RANGE_COLUMN} UInt64 MATERIALIZED {range_hash(key_range)}, "
-        f"MODIFY SETTING non_replicated_deduplication_window = {DEDUP_WINDOW}",
-    ]
-
-
-def plain_staging_table(like: TableRef, staging: str, owner: Owner) -> list[str]:
-    """A staging table for a target that is partitioned by somebody else: only its columns count."""
-    return [
-        f"CREATE TABLE {qualified(like, staging)} AS {qualified(like)} "
-        f"ENGINE = MergeTree ORDER BY tuple() "
-        f"SETTINGS non_replicated_deduplication_window = {DEDUP_WINDOW} COMMENT {owner.comment()}"
-    ]
 
 
 def lock_table(like: TableRef, lock: str, owner: Owner) -> str:

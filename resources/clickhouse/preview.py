@@ -10,13 +10,12 @@ from resources.clickhouse.ddl import (
     create_table,
     drop_known,
     not_in,
-    plain_staging_table,
     range_hash,
     replace_partition,
     rewrite,
-    staging_table,
     take_in,
 )
+from resources.clickhouse.staging import Image, plain_staging_table, staging_table
 from resources.dialects import drop_table, qualified
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
@@ -34,7 +33,7 @@ def creation(plan: CopyPlan, options: TargetOptions, *, creates: bool) -> Iterat
 
 
 def publication(
-    plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, atomic: bool
+    plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, atomic: bool, image: Image
 ) -> Iterator[str]:
     """What stages a range and makes it visible; see `Target.publication`.
 
@@ -43,13 +42,14 @@ def publication(
         key_range: the rows.
         options: how they are written.
         atomic: the table has one partition per key range.
+        image: of the table.
     """
     table = written_to(plan, options)
     staging, owner = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}", Owner("<run>")
     staged, columns = qualified(table, staging), copy_columns(plan)
     own = plan.target_range(key_range)
     if atomic:
-        yield from staging_table(table, staging, owner, key_range)
+        yield from staging_table(table, staging, owner, key_range, image)
     else:
         yield from plain_staging_table(table, staging, owner)
     yield f"INSERT INTO {staged} ({columns})"

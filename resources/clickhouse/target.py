@@ -11,18 +11,21 @@ from resources import crash_points
 from resources.clickhouse import preview
 from resources.clickhouse.ddl import (
     Owner,
-    copy_columns,
     create_table,
     lock_table,
-    not_in,
+    move_rows,
     partition,
-    plain_staging_table,
-    range_hash,
-    staging_table,
 )
 from resources.clickhouse.errors import EXISTS
 from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
 from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from resources.clickhouse.staging import (
+    Image,
+    defined_image,
+    plain_staging_table,
+    planned_image,
+    staging_table,
+)
 from resources.dialects import drop_table, qualified, quote, string_literal
 from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
 from resources.keys.range import KeyRange
@@ -70,6 +73,7 @@ class ClickHouseTarget:
     def __init__(self, resource: ClickHouseServer) -> None:
         self.resource = resource
         self._layouts: dict[TableRef, Layout] = {}
+        self._images: dict[TableRef, Image] = {}
 
     def __repr__(self) -> str:
         return f"ClickHouseTarget({self.resource.settings()})"
@@ -96,8 +100,10 @@ class ClickHouseTarget:
         """Create the table if it is missing; else verify it. See `Target.prepare`."""
         layout = self._found(plan, options)
         notes = []
+        self._images = {}
         if layout is None:
             self.resource.execute(create_table(plan, options))
+            self._images[written_to(plan, options)] = planned_image(plan, options)
             layout = self._require(plan.target)
         else:
             columns = found or self.resource.columns(plan.target)
@@ -132,7 +138,8 @@ class ClickHouseTarget:
         """See `Target.publication`."""
         layout = None if creates else self._layout(plan.target)
         atomic = layout.atomic if layout else options.partition_by is None
-        return list(preview.publication(plan, key_range, options, atomic=atomic))
+        image = self._image(plan.target) if layout and atomic else planned_image(plan, options)
+        return list(preview.publication(plan, key_range, options, atomic=atomic, image=image))
 
     @contextlib.contextmanager
     def attempt(
@@ -160,7 +167,7 @@ class ClickHouseTarget:
         self._take(table, lock, me, key_range, alive)
         try:
             statements = (
-                staging_table(table, staging, me, key_range)
+                staging_table(table, staging, me, key_range, self._image(table))
                 if layout.atomic
                 else plain_staging_table(table, staging, me)
             )
@@ -178,6 +185,10 @@ class ClickHouseTarget:
                 data_version=data_version,
                 atomic=layout.atomic,
             )
+        except BaseException:
+            # somebody may have altered the table
+            self._images.pop(table, None)
+            raise
         finally:
             # if the server is away, the next attempt or `clean` removes them
             with contextlib.suppress(TableferryError):
@@ -231,7 +242,11 @@ class ClickHouseTarget:
             return
         for key_range in ranges:
             if options.mode in ("append", "upsert") and row_identity(plan):
-                self._move_rows(plan, table, key_range, into)
+                for other in into:
+                    self.resource.execute(
+                        move_rows(plan, qualified(table), key_range, other),
+                        {**UNDIVIDED, "insert_allow_materialized_columns": 1},
+                    )
             elif key_range.kind == "file" and into:
                 continue
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
@@ -303,6 +318,12 @@ class ClickHouseTarget:
         engine, identity, partition_key, hidden = rows[0]
         return Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
 
+    def _image(self, table: TableRef) -> Image:
+        image = self._images.get(table)
+        if image is None:
+            image = self._images[table] = defined_image(self.resource.definition(table))
+        return image
+
     def _require(self, table: TableRef) -> Layout:
         layout = self._layout(table)
         if layout is None:
@@ -362,20 +383,6 @@ class ClickHouseTarget:
     def _is_current(self, shadow: TableRef, target: Layout) -> bool:
         owner = read_owner(self.resource, shadow, shadow.name)
         return owner is not None and owner.replaces == target.uuid
-
-    def _move_rows(
-        self, plan: CopyPlan, table: TableRef, gone: KeyRange, into: Sequence[KeyRange]
-    ) -> None:
-        target, columns = qualified(table), copy_columns(plan)
-        for key_range in into:
-            number = range_hash(key_range)
-            there = not_in(plan, target, f"_partition_id = '{number}'")
-            self.resource.execute(
-                f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) SELECT {columns}, {number} "
-                f"FROM {target} WHERE _partition_id = '{range_hash(gone)}' "
-                f"AND {plan.target_range(key_range)} AND {there}",
-                {**UNDIVIDED, "insert_allow_materialized_columns": 1},
-            )
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

@@ -582,3 +582,14 @@ def test_the_staging_table_has_all_that_the_target_has(bench: Bench) -> None:
         )
     bench.load(NEW)
     assert bench.rows() == NEW
+
+
+def test_a_table_that_is_altered_between_two_attempts_is_read_again(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    table = f"{bench.table.schema}.{bench.table.name}"
+    bench.target.resource.execute(f"ALTER TABLE {table} ADD COLUMN more Int8 DEFAULT 7")
+    with pytest.raises(StatementFailed):
+        bench.load(NEW)
+    bench.load(NEW)
+    assert bench.rows() == [(*row, 7) for row in NEW]

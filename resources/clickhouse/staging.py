@@ -1,0 +1,80 @@
+"""The staging table of one range, in the image of the table that the range is to go into."""
+
+from __future__ import annotations
+
+import re
+
+from resources.clickhouse.ddl import Owner, range_hash, shape
+from resources.clickhouse.server import RANGE_COLUMN
+from resources.dialects import qualified
+from resources.keys.range import KeyRange
+from resources.plan import CopyPlan
+from resources.tables import TableRef
+from resources.target import TargetOptions
+
+DEDUP_WINDOW = 1000
+"""Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""
+
+Image = tuple[str, ...]
+"""What CREATE TABLE says of a staging table after its name, before and after the range's number;
+empty if only the server can tell."""
+
+_DEFAULT = re.compile(rf"^    `{RANGE_COLUMN}` UInt64 MATERIALIZED \d+(?=,?$)", re.MULTILINE)
+_KEPT_TWICE = re.compile(r"(Replicated|Shared)")
+_ENGINE = re.compile(r"^\)\nENGINE = (\w+)", re.MULTILINE)
+_SETTINGS = re.compile(r"^SETTINGS (?!.*\bnon_replicated_deduplication_window\b).*$", re.MULTILINE)
+_COMMENT = re.compile(r"^COMMENT '.*'\Z", re.MULTILINE)
+_WINDOW = f", non_replicated_deduplication_window = {DEDUP_WINDOW}"
+
+
+def planned_image(plan: CopyPlan, options: TargetOptions) -> Image:
+    """The image of a table that we create."""
+    parts = shape(plan, options)
+    if len(parts) == 1 or _KEPT_TWICE.match(options.engine or ""):
+        return ()
+    return (*parts[:-1], parts[-1] + _WINDOW)
+
+
+def defined_image(definition: str) -> Image:
+    """The image of a table that is there.
+
+    Args:
+        definition: what SHOW CREATE TABLE says: each column and clause is a line, and no literal
+            has a line's end.
+    """
+    _, _, body = definition.strip().partition("\n")
+    body, settings = _SETTINGS.subn(rf"\g<0>{_WINDOW}", _COMMENT.sub("", body).rstrip())
+    engine = _ENGINE.findall(body)
+    parts = _DEFAULT.split(body)
+    if len(parts) != 2 or settings != 1 or len(engine) != 1 or _KEPT_TWICE.match(engine[0]):
+        return ()
+    return f"{parts[0]}    `{RANGE_COLUMN}` UInt64 MATERIALIZED ", parts[1]
+
+
+def staging_table(
+    like: TableRef, staging: str, owner: Owner, key_range: KeyRange, image: Image = ()
+) -> list[str]:
+    """A staging table from which REPLACE PARTITION can take a range.
+
+    It is `like` in all but its default for the range column: that is the range's own number, so
+    that rows of every wire format get it without naming it. With an image of `like` that is one
+    statement, without the ALTER, which costs the server more than all else that makes the table.
+    """
+    table, number = qualified(like, staging), range_hash(key_range)
+    if image:
+        return [f"CREATE TABLE {table} {str(number).join(image)} COMMENT {owner.comment()}"]
+    return [
+        f"CREATE TABLE {table} AS {qualified(like)} COMMENT {owner.comment()}",
+        f"ALTER TABLE {table} "
+        f"MODIFY COLUMN {RANGE_COLUMN} UInt64 MATERIALIZED {number}, "
+        f"MODIFY SETTING non_replicated_deduplication_window = {DEDUP_WINDOW}",
+    ]
+
+
+def plain_staging_table(like: TableRef, staging: str, owner: Owner) -> list[str]:
+    """A staging table for a target that is partitioned by somebody else: only its columns count."""
+    return [
+        f"CREATE TABLE {qualified(like, staging)} AS {qualified(like)} "
+        f"ENGINE = MergeTree ORDER BY tuple() "
+        f"SETTINGS non_replicated_deduplication_window = {DEDUP_WINDOW} COMMENT {owner.comment()}"
+    ]
