@@ -95,13 +95,14 @@ def no_text_into_sqlserver(servers: Servers) -> str | None:
 
 
 @functools.lru_cache(4)
-def _clickhouse(url: str) -> Client:
+def clickhouse(url: str) -> Client:
+    """A client that is kept: to make one takes three queries."""
     return clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False)
 
 
 def ask_clickhouse(url: str, sql: str) -> list[Row]:
-    """A query's rows, by a client that is kept: to make one takes several queries."""
-    return [tuple(row) for row in _clickhouse(url).query(sql).result_rows]
+    """A query's rows, by the client that is kept."""
+    return [tuple(row) for row in clickhouse(url).query(sql).result_rows]
 
 
 def with_options(url: str, **options: str) -> str:

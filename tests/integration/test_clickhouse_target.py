@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import clickhouse_connect
 import pyarrow as pa
 import pytest
 
@@ -28,6 +27,7 @@ from resources.plan import ColumnPlan, CopyPlan, WriteMode
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import MOST_REJECTED, TargetOptions, shadow_of
 from tableferry_local.stack import Stack
+from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
 
 pytestmark = pytest.mark.integration
@@ -48,7 +48,7 @@ class Bench:
     def __init__(self, url: str, name: str) -> None:
         self.url = url
         self.target = ClickHouseTarget(ClickHouseResource(url=url))
-        self.client = clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False)
+        self.client = looking.clickhouse(url)
         self.table = TableRef("clickhouse", "warehouse", name)
         self.plan = self.make_plan()
 
