@@ -7,6 +7,7 @@ as it was.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -117,9 +118,14 @@ def remember(
         os.replace(file.name, home / FILE)
 
 
+@functools.cache
+def _versions() -> tuple[str, str]:
+    return version("tableferry"), version("dagster")
+
+
 def key(folder: Path) -> str | None:
     """A hash of all that decides what the files of a folder mean; None if there is more to it."""
-    parts: list[object] = [FORMAT, version("tableferry"), version("dagster"), folder.absolute()]
+    parts: list[object] = [FORMAT, *_versions(), folder.absolute()]
     for variable in sorted(os.environ):
         if not variable.upper().startswith("TABLEFERRY_"):
             continue
