@@ -87,8 +87,8 @@ def run(command: Command, *, timeout: float = 3600) -> Finished:
             except OSError as error:
                 raise CommandFailed(f"{command.argv[0]}: {error.strerror}") from None
         watch = _Watch(process.pid, started + timeout)
-        watch.start()
         try:
+            watch.start()
             # of the child and of all of its own that it has waited for
             _, status, used = os.wait4(process.pid, 0)
         except BaseException:
