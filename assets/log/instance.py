@@ -12,7 +12,7 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.sql import get_alembic_config
 from dagster._serdes import ConfigurableClassData
 
-from assets.log import config_schemas, job_subsets
+from assets.log import config_schemas
 from assets.log.sqlite import keep_open
 from assets.log.together import store_together
 
@@ -33,7 +33,6 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     keep_open()
     store_together()
     config_schemas.remember()
-    job_subsets.make_once()
     ref = InstanceRef.from_dir(str(home))
     if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
         ref = ref._replace(compute_logs_data=NO_OUTPUT)
