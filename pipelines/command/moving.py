@@ -63,8 +63,8 @@ def run(
     from pipelines.command.session import open_session
     from resources.errors import InputError
 
-    # of all transfers, those that Dagster would not have are left out from the start
-    later = bool(transfers) and not dry_run
+    # of several transfers none is begun if Dagster would not have another
+    later = len(transfers) == 1 and not dry_run
     session = open_session(*transfers, records=not dry_run, accepts_later=later)
     names = several.chosen(session, transfers, tags, every=every)
     if len(names) > 1 and (ranges or hop is not None):

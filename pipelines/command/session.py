@@ -137,8 +137,9 @@ def open_session(
     def accept() -> None:
         nonlocal accepted, declared
         if not accepted:
-            accepted, declared = True, load_transfers(folder)
+            declared = load_transfers(folder)
             check(declared)
+            accepted = True
             remember()
 
     check(declared)

@@ -167,6 +167,12 @@ def test_what_only_dagster_can_refuse_is_refused_before_anything_is_recorded(
     )
     assert one.session.instance.event_log_storage.get_maximum_record_id() == before
     one.declare(DIRECT, ranges="{rows: 50}", owners="['team:someone']")
+    text = (one.folder / "t.yaml").read_text().replace("team:someone", "nobody")
+    (one.folder / "u.yaml").write_text(text.replace(one.table, "another"))
+    result = CliRunner().invoke(main, ["run", one.table, "another"])
+    assert result.exit_code == 2 and "u.yaml:" in result.stderr
+    assert one.session.instance.event_log_storage.get_maximum_record_id() == before
+    (one.folder / "u.yaml").unlink()
     assert one.session.home is not None
     (one.session.home / known.FILE).unlink()
     assert CliRunner().invoke(main, ["run", one.table]).exit_code == 0
