@@ -130,17 +130,17 @@ def _limits(run: Result) -> Section:
             continue
         start, seconds = _median(case, "phase_start"), _median(case, "seconds")
         cpu = _median(case, "cpu_client") + _median(case, "cpu_servers")
-        least, pipe = start + (cpu - start) / CORES, _median(other, "seconds")
+        least, pipe = max(start, cpu / CORES), _median(other, "seconds")
         figures = (cpu, start, least, seconds, pipe, pipe / least, pipe / seconds)
-        name = f"{case.contender}, {case.rows:,} rows"
+        name = f"{case.contender}, {case.workload}, {case.rows:,} rows"
         rows.append((name, *(number_text(one) for one in figures)))
     columns = (
         "contender", "CPU s", "start s", "least s", "seconds", "bare pipe, seconds",
         "by the bare pipe at most", "by the bare pipe",
     )  # fmt: skip
     remark = (
-        "The start keeps one core busy, and all the rest at most both: `least` is the start, and "
-        "half of the remaining CPU seconds of client and servers. Only fewer of these are faster."
+        "`least` is half of the CPU seconds of client and servers: less is not to be had of two "
+        "cores. While the client starts, only the digest of a source can use the other one."
     )
     return Section("What limits each row", columns, tuple(rows), (remark,))
 
