@@ -54,6 +54,16 @@ def commits() -> Iterator[Counter[str]]:
         event.remove(Engine, "before_cursor_execute", look)
 
 
+def assert_settled(instance: dg.DagsterInstance, names: Sequence[str]) -> None:
+    assert ledger.verdicts(instance, ASSET, [CHECK]) == {name: {CHECK: True} for name in names}
+    for name, of_range in ledger.evaluations(instance, ASSET, [CHECK]).items():
+        evaluation = of_range[CHECK].evaluation
+        assert evaluation is not None
+        assert evaluation.target_materialization_data == ledger.latest_materialization(
+            instance, ASSET, name
+        ), "each verdict is about its own range"
+
+
 def settle_beside_each_other(writer: Writer, names: Sequence[str]) -> list[str]:
     """All of them wait until the last one does; returns those that failed."""
     storage: Any = writer._context.instance.event_log_storage
@@ -136,13 +146,7 @@ def test_threads_beside_each_other_and_beside_the_log_of_their_run(
 
     write(instance, act)
     names = [f"{number:02}" for number in range(8)]
-    assert ledger.verdicts(instance, ASSET, [CHECK]) == {name: {CHECK: True} for name in names}
-    for name, of_range in ledger.evaluations(instance, ASSET, [CHECK]).items():
-        evaluation = of_range[CHECK].evaluation
-        assert evaluation is not None
-        assert evaluation.target_materialization_data == ledger.latest_materialization(
-            instance, ASSET, name
-        ), "each verdict is about its own range"
+    assert_settled(instance, names)
 
 
 def test_ranges_that_end_meanwhile_share_the_next_transaction(
@@ -158,13 +162,7 @@ def test_ranges_that_end_meanwhile_share_the_next_transaction(
 
     write(instance, act)
     assert sorted(found.values()) == [1, 1]
-    assert ledger.verdicts(instance, ASSET, [CHECK]) == {name: {CHECK: True} for name in names}
-    for name, of_range in ledger.evaluations(instance, ASSET, [CHECK]).items():
-        evaluation = of_range[CHECK].evaluation
-        assert evaluation is not None
-        assert evaluation.target_materialization_data == ledger.latest_materialization(
-            instance, ASSET, name
-        )
+    assert_settled(instance, names)
 
 
 def test_no_range_fails_for_the_events_of_another(
