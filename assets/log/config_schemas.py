@@ -12,15 +12,12 @@ from typing import Any
 import dagster as dg
 from dagster._config.pythonic_config import resource
 from dagster._config.pythonic_config.config import infer_schema_from_config_class
-from dagster._core.instance import config
 
 
 @functools.cache
 def remember() -> None:
-    """Let the resources of this process share the schema of their class, and instances theirs."""
+    """Let the resources of this process share the schema of their class."""
     setattr(resource, "infer_schema_from_config_class", _schema_of)  # noqa: B010
-    once = functools.cache(config.dagster_instance_config_schema)
-    setattr(config, "dagster_instance_config_schema", once)  # noqa: B010
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.instance import config
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -93,6 +94,10 @@ def make_quick() -> None:
     def connected(connection: object, _: object) -> None:
         if isinstance(connection, sqlite3.Connection):
             connection.execute("PRAGMA synchronous = OFF")
+
+    # that of dagster.yaml, which a process needs once, and a test for each of its sessions
+    schema = functools.cache(config.dagster_instance_config_schema)
+    setattr(config, "dagster_instance_config_schema", schema)  # noqa: B010
 
     _template()  # also so that Dagster's storage is imported, and its migrations read
     instance.open_instance = _open
