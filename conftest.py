@@ -80,11 +80,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    """Let what the tests have left go with the process, instead of looking through all of it."""
-    gc.freeze()
-
-
 @pytest.fixture(scope="session", autouse=True)
 def quick_homes() -> None:
     """Dagster's storage without what no test is about."""
