@@ -7,7 +7,6 @@ as it was.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -55,10 +54,10 @@ class Known:
     """What there is to say of the invalid ones."""
 
 
-def recall(home: Path, folder: Path) -> Known | None:
-    """What is kept of a folder's files; None if that is nothing, or not of these files."""
+def recall(home: Path, of_files: str | None) -> Known | None:
+    """What is kept of files with this `key`; None if that is nothing, or not of these files."""
     found = _kept(home)
-    if not found or found.get("key") != key(folder):
+    if not found or found.get("key") != of_files:
         return None
     try:
         transfers = {
@@ -118,14 +117,9 @@ def remember(
         os.replace(file.name, home / FILE)
 
 
-@functools.cache
-def _versions() -> tuple[str, str]:
-    return version("tableferry"), version("dagster")
-
-
 def key(folder: Path) -> str | None:
     """A hash of all that decides what the files of a folder mean; None if there is more to it."""
-    parts: list[object] = [FORMAT, *_versions(), folder.absolute()]
+    parts: list[object] = [FORMAT, version("tableferry"), version("dagster"), folder.absolute()]
     for variable in sorted(os.environ):
         if not variable.upper().startswith("TABLEFERRY_"):
             continue

@@ -113,7 +113,7 @@ def open_session(
     look_as_usual()
     folder = transfers_folder()
     of_files = known.key(folder)
-    declared, accepted = _declared(folder, accepts_later=accepts_later)
+    declared, accepted = _declared(folder, of_files, accepts_later=accepts_later)
     told: list[str] = []
 
     def check(found: TransferFolder) -> None:
@@ -155,12 +155,14 @@ def open_session(
     return session
 
 
-def _declared(folder: Path, *, accepts_later: bool) -> tuple[TransferFolder, bool]:
+def _declared(
+    folder: Path, of_files: str | None, *, accepts_later: bool
+) -> tuple[TransferFolder, bool]:
     """The transfers of a folder, and whether Dagster accepts them.
 
     What it has accepted of these files it is not asked again.
     """
-    seen = known.recall(event_log.place(), folder)
+    seen = known.recall(event_log.place(), of_files)
     before = set(seen.transfers) if seen and not seen.told else None
     if accepts_later or before is not None:
         with accepted_before():

@@ -7,7 +7,7 @@ import click
 from assets.log.glance import Glance, Unseen, glance
 from assets.log.records import RangeRecord, State
 from pipelines import event_log
-from pipelines.command.known import Known, recall
+from pipelines.command.known import Known, key, recall
 from pipelines.command.range_views import RangeView, TransferView
 from pipelines.settings import transfers_folder
 
@@ -21,7 +21,7 @@ def status(name: str) -> TransferView:
     Raises:
         InputError: there is no such transfer, or its file is invalid.
     """
-    known = recall(event_log.place(), transfers_folder())
+    known = recall(event_log.place(), key(transfers_folder()))
     if known and (view := _seen(known, name)):
         for line in known.told:
             click.echo(line, err=True)
