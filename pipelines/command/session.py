@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,11 +119,9 @@ def open_session(
     def check(found: TransferFolder) -> None:
         for name in names:
             found.transfer(name)
-        lines = [*invalid_lines(found)]
-        for line in lines if tells_invalid else ():
-            if line not in told:
-                click.echo(line, err=True)
-        told[:] = lines
+        if tells_invalid:
+            tell_invalid(found, told)
+        told[:] = invalid_lines(found)
 
     def remember() -> None:
         if accepted and event_log.exists():
@@ -187,10 +185,11 @@ def _servers() -> Servers:
     return Servers(servers())
 
 
-def tell_invalid(declared: TransferFolder) -> None:
-    """Name each invalid transfer file on stderr."""
+def tell_invalid(declared: TransferFolder, told: Collection[str] = ()) -> None:
+    """Name each invalid transfer file on stderr, unless it was told before."""
     for line in invalid_lines(declared):
-        click.echo(line, err=True)
+        if line not in told:
+            click.echo(line, err=True)
 
 
 def invalid_lines(declared: TransferFolder) -> Iterator[str]:
