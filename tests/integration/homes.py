@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import alembic.util
 import dagster as dg
 import pytest
 from dagster._core.instance import config
@@ -98,6 +99,14 @@ def make_quick() -> None:
     # that of dagster.yaml, which a process needs once, and a test for each of its sessions
     schema = functools.cache(config.dagster_instance_config_schema)
     setattr(config, "dagster_instance_config_schema", schema)  # noqa: B010
+    # Dagster's migrations, all of which each storage in memory reads, to stamp itself as up to date
+    load = alembic.util.load_python_file
+    once = functools.cache(load)
+
+    def load_python_file(folder: str, name: str) -> Any:
+        return load(folder, name) if name == "env.py" else once(folder, name)
+
+    setattr(alembic.util, "load_python_file", load_python_file)  # noqa: B010
 
     _template()  # also so that Dagster's storage is imported, and its migrations read
     instance.open_instance = _open
