@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -211,7 +212,7 @@ def eventually(true: Callable[[], bool], seconds: float = 60) -> bool:
     """Whether it becomes true in time."""
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.01)
     return true()
 
 
@@ -232,7 +233,8 @@ HANGING = {
 def test_a_hung_tool_is_ended_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 ) -> None:
-    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.1)
+    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.02)
+    monkeypatch.setattr(bcp_process, "LOOK_SECONDS", 0.01)
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
@@ -241,9 +243,9 @@ def test_a_hung_tool_is_ended_and_named(
     task = "sqlserver://dbo.orders range ..7"
     with (
         pytest.raises(
-            StatementFailed, match=rf"{name}: {task}: no sign of life for 0\.2 s"
+            StatementFailed, match=rf"{name}: {task}: no sign of life for 0\.02 s"
         ) as caught,
-        running(tool, command, SETTINGS, "", tmp_path, task=task, timeout=0.2) as work,
+        running(tool, command, SETTINGS, "", tmp_path, task=task, timeout=0.02) as work,
     ):
         # it counts from here, however late the tool was
         assert eventually(lambda: len(pids_in(tmp_path)) == 1 + script.count("pids"))
@@ -283,15 +285,44 @@ def test_a_tool_does_not_outlive_a_ferry_that_is_killed(tmp_path: Path, name: st
     assert ended
 
 
-def test_a_tool_that_says_something_is_not_hung(tmp_path: Path) -> None:
+class Clock:
+    """Stands still until it is set, and knows how often it was looked at."""
+
+    def __init__(self) -> None:
+        self.now, self.looks = 0.0, 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return self.now
+
+
+def test_a_tool_that_says_something_is_not_hung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(bcp_process, "time", clock)
+    monkeypatch.setattr(bcp_process, "LOOK_SECONDS", 0.01)
     program = tmp_path / "freebcp"
-    program.write_text(
-        "#!/bin/sh\nfor i in 1 2 3 4 5; do echo $i; sleep 0.4; done; echo '5 rows copied.'\n"
-    )
+    os.mkfifo(tmp_path / "told")
+    program.write_text("#!/bin/sh\nwhile read i; do echo $i; done < told; echo '5 rows copied.'\n")
     program.chmod(0o755)
     tool = find_tool(str(program))
     with running(tool, [tool.path], SETTINGS, "", tmp_path, task="t", timeout=1.5) as work:
+        work.hear()
+
+        def tell() -> None:
+            with (tmp_path / "told").open("w") as told:
+                for number in range(1, 6):
+                    print(number, file=told, flush=True)
+                    assert eventually(lambda: len(b"".join(work.output).split()) == number)  # noqa: B023
+                    clock.now, looks = clock.now + 1, clock.looks
+                    assert eventually(lambda: clock.looks > looks)  # noqa: B023
+
+        telling = threading.Thread(target=tell)
+        telling.start()
         assert work.wait(SETTINGS).rows == 5
+        telling.join()
+    assert clock.now == 5
 
 
 def test_how_long_a_tool_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
