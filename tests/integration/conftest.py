@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import psycopg
 import pytest
 
 from pipelines.command import runner
@@ -45,14 +44,13 @@ class Ferry:
 
     def source(self, *statements: str) -> None:
         """Run statements on the source; `{t}` is the table."""
-        with psycopg.connect(self.stack.postgres_url, autocommit=True) as connection:
-            for statement in statements:
-                connection.execute(statement.format(t=self.table))  # type: ignore[arg-type]
+        looking.ask_postgres(
+            self.stack.postgres_url, *(one.format(t=self.table) for one in statements)
+        )
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the source."""
-        with psycopg.connect(self.stack.postgres_url) as connection:
-            return connection.execute(sql.format(t=self.table)).fetchall()  # type: ignore[arg-type]
+        return looking.ask_postgres(self.stack.postgres_url, sql.format(t=self.table))
 
     def run(self, **options: Any) -> TransferView:
         """`ferry run`."""
@@ -135,8 +133,7 @@ def copies(stack: Servers) -> Iterator[str]:
     """A schema of the source's database for the copies, which nobody has made yet."""
     schema = own(f"copies{os.environ.get('PYTEST_XDIST_WORKER', '')}")
     yield schema
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+    looking.ask_postgres(stack.postgres_url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @pytest.fixture

@@ -1,18 +1,20 @@
-"""Looks at the servers past the product: plain drivers, and nothing of ours but the URLs."""
+"""Looks at the servers past the product: by plain drivers, whose connections are kept."""
 
 from __future__ import annotations
 
 import functools
-import threading
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import clickhouse_connect
 import mssql_python
+import psycopg
 import pymssql
 from clickhouse_connect.driver.client import Client
 
+from resources.connection_pool import ConnectionPool
 from resources.errors import InputError
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
@@ -30,28 +32,54 @@ def sqlserver(url: str) -> mssql_python.Connection:
 
 
 def rows(connection: mssql_python.Connection, sql: str) -> list[Row]:
-    """A query's rows by ODBC."""
+    """A statement's rows by ODBC, if it has any."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(sql)
-        return [tuple(row) for row in cursor.fetchall()]
-
-
-_open = threading.local()
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
 
 def ask_sqlserver(url: str, sql: str) -> list[Row]:
-    """A query's rows, by a connection that this thread keeps for such questions."""
-    connections: dict[str, mssql_python.Connection] = _open.__dict__
-    if connection := connections.pop(url, None):
-        with suppress(mssql_python.Error):  # the server was restarted; or else it says so again
-            found = rows(connection, sql)
-            connections[url] = connection
-            return found
-        connection.close()
-    connection = sqlserver(url)
-    found = rows(connection, sql)
-    connections[url] = connection
+    """A statement's rows, by a connection that is kept for such questions."""
+    with _sqlserver.lent(url, lambda: sqlserver(url)) as connection:
+        return rows(connection, sql)
+
+
+def ask_postgres(url: str, *statements: str) -> list[Row]:
+    """Run statements, each in a transaction of its own, by a connection that is kept.
+
+    Returns:
+        The last one's rows.
+    """
+    found: list[Row] = []
+    with _postgres.lent(url, lambda: _connected(url)) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement.encode())
+            found = cursor.fetchall() if cursor.description else []
     return found
+
+
+def _connected(url: str) -> psycopg.Connection[Row]:
+    # a prepared statement breaks when a column of its table changes
+    return psycopg.connect(url, autocommit=True, prepare_threshold=None)
+
+
+def _answers(ask: Callable[[], object], *lost: type[Exception]) -> bool:
+    with suppress(*lost):
+        ask()
+        return True
+    return False
+
+
+_sqlserver: ConnectionPool[mssql_python.Connection] = ConnectionPool(
+    lambda one: _answers(lambda: rows(one, "SELECT 1"), mssql_python.Error),
+    lambda one: bool(one.closed),
+    mssql_python.Connection.close,
+)
+_postgres: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
+    lambda one: _answers(lambda: one.execute("SELECT 1"), psycopg.Error),
+    lambda one: one.closed,
+    psycopg.Connection.close,
+)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import psycopg
 
 from assets.running.runs import PROCESS
 from pipelines.command.session import Session
+from tests.integration import looking
 from tests.integration.webui import Browser, UserInterface, until
 from tests.servers import Servers
 
@@ -34,8 +35,7 @@ class Shown:
     """Of the transfer files."""
 
     def source(self, statement: str) -> None:
-        with psycopg.connect(self.stack.postgres_url, autocommit=True) as connection:
-            connection.execute(statement)
+        looking.ask_postgres(self.stack.postgres_url, statement)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

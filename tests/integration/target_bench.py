@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Any, Self
 
-import psycopg
 import pyarrow as pa
 
 from resources.crash_points import CRASH_AT
@@ -53,7 +51,6 @@ class Bench:
     def __init__(self, url: str, name: str) -> None:
         self.url = url
         self.target = self.at(url)
-        self.connect()
         self.table = TableRef(self.system, self.schema, name)
         self.plan = self.make_plan()
 
@@ -61,16 +58,8 @@ class Bench:
         """The target at another address of the server."""
         raise NotImplementedError
 
-    def connect(self) -> None:
-        """Open the connection that looks past the product."""
-        raise NotImplementedError
-
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """A query's rows."""
-        raise NotImplementedError
-
-    def run(self, statement: str) -> None:
-        """A statement."""
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        """A statement's rows, past the product."""
         raise NotImplementedError
 
     @property
@@ -85,8 +74,7 @@ class Bench:
         prefix, name = staging_prefix(self.table), self.table.name
         left = [table for table in self.tables() if name in table or table.startswith(prefix)]
         for table in left:
-            self.run(f"DROP TABLE {self.named(table)}")
-        self.client.close()
+            self.ask(f"DROP TABLE {self.named(table)}")
 
     def make_plan(
         self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
@@ -151,15 +139,8 @@ class SqlServerBench(Bench):
     def at(self, url: str) -> SqlServerTarget:
         return SqlServerTarget(SqlServerResource(url=url))
 
-    def connect(self) -> None:
-        self.client = looking.sqlserver(self.url)
-
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        return looking.rows(self.client, query)
-
-    def run(self, statement: str) -> None:
-        with closing(self.client.cursor()) as cursor:
-            cursor.execute(statement)
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return looking.ask_sqlserver(self.url, statement)
 
     @property
     def plain_url(self) -> str:
@@ -174,14 +155,8 @@ class PostgresBench(Bench):
     def at(self, url: str) -> PostgresTarget:
         return PostgresTarget(PostgresResource(url=url))
 
-    def connect(self) -> None:
-        self.client = psycopg.connect(self.url, autocommit=True)
-
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        return self.client.execute(query.encode()).fetchall()
-
-    def run(self, statement: str) -> None:
-        self.client.execute(statement.encode())
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        return looking.ask_postgres(self.url, statement)
 
 
 BENCHES: dict[str, type[Bench]] = {"sqlserver": SqlServerBench, "postgres": PostgresBench}

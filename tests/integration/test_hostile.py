@@ -15,6 +15,7 @@ from resources.clickhouse.resource import ClickHouseResource
 from resources.dialects import qualified, quote
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
+from tests.integration import looking
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
@@ -77,8 +78,7 @@ def servers(stack: Servers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def each(stack: Servers, statement: str, more: str = "") -> None:
     """Run a statement on all three."""
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(statement.encode())
+    looking.ask_postgres(stack.postgres_url, statement)
     SqlServerResource(url=stack.sqlserver_url).execute(statement)
     ClickHouseResource(url=stack.clickhouse_url).execute(statement + more)
 
@@ -86,8 +86,7 @@ def each(stack: Servers, statement: str, more: str = "") -> None:
 def victims(stack: Servers) -> list[object]:
     """What is left of them."""
     query = f"SELECT count(*), sum(id) FROM {VICTIM}"
-    with psycopg.connect(stack.postgres_url) as connection:
-        found: list[object] = [connection.execute(query.encode()).fetchall()]
+    found: list[object] = [looking.ask_postgres(stack.postgres_url, query)]
     for resource in (
         SqlServerResource(url=stack.sqlserver_url),
         ClickHouseResource(url=stack.clickhouse_url),

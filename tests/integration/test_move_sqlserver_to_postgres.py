@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
-import psycopg
 import pytest
 
 from pipelines.command import runner
@@ -44,25 +42,22 @@ def copies(stack: Servers) -> Iterator[str]:
     """A schema for the copies."""
     schema = own("copied")
     yield schema
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+    looking.ask_postgres(stack.postgres_url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @pytest.fixture
 def sales(stack: Servers) -> Iterator[Callable[..., None]]:
     """Runs T-SQL; the tables that it makes are dropped at the end."""
     made: list[str] = []
-    with closing(looking.sqlserver(stack.sqlserver_url)) as client:
 
-        def run(table: str, *statements: str) -> None:
-            made.append(table)
-            for statement in statements:
-                with closing(client.cursor()) as cursor:
-                    cursor.execute(statement.format(t=table))
+    def run(table: str, *statements: str) -> None:
+        made.append(table)
+        for statement in statements:
+            looking.ask_sqlserver(stack.sqlserver_url, statement.format(t=table))
 
-        yield run
-        for table in dict.fromkeys(made):
-            run(table, "DROP TABLE IF EXISTS dbo.{t}")
+    yield run
+    for table in dict.fromkeys(made):
+        run(table, "DROP TABLE IF EXISTS dbo.{t}")
 
 
 def test_a_table_arrives_is_skipped_follows_and_is_proven(

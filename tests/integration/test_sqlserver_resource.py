@@ -43,7 +43,7 @@ DECLARED = {
 
 def test_columns_as_declared(bench: Bench, second_digits: int) -> None:
     lines = ", ".join(f"[{name}] {declared} NULL" for name, (declared, _) in DECLARED.items())
-    bench.run(
+    bench.ask(
         f"CREATE TABLE dbo.{bench.table.name} ({lines}, a int NOT NULL, z int IDENTITY NOT NULL, "
         "twice AS a * 2, PRIMARY KEY (z, a))"
     )

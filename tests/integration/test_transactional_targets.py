@@ -149,7 +149,6 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> No
         assert getattr(caught.value, "transient", False)
     finally:
         own_stack.restart(own_bench.system)
-    own_bench.connect()
     assert own_bench.rows() == OLD
     own_bench.load(NEW)
     assert own_bench.rows() == NEW
@@ -175,7 +174,6 @@ def test_a_crash_of_the_server_takes_unlogged_rows_with_it(own_stack: Stack) -> 
             load._write = late
             load.finalise()
         assert lost.value.transient, "the range is loaded anew"
-        bench.connect()
         assert bench.rows() == OLD
         bench.load(NEW)
         assert bench.rows() == NEW
@@ -278,7 +276,7 @@ def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
         bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
     ):
         load.load_arrow([batch(OLD)])
-        bench.run(f"INSERT INTO {bench.named(load.staging.name)} (id) VALUES (7)")
+        bench.ask(f"INSERT INTO {bench.named(load.staging.name)} (id) VALUES (7)")
         load.finalise()
     assert bench.rows() == []
 
@@ -320,7 +318,7 @@ def test_text_keys_differ_by_case_and_trailing_blanks(bench: Bench) -> None:
 
 
 def test_identity_column_of_an_existing_table(bench: Bench) -> None:
-    bench.run(f"CREATE TABLE {bench.named()} (id {bench.identity}, note {bench.text} NULL)")
+    bench.ask(f"CREATE TABLE {bench.named()} (id {bench.identity}, note {bench.text} NULL)")
     assert bench.target.prepare(bench.plan, REPLACE) == []
     bench.load(OLD)
     assert bench.rows() == OLD
@@ -362,7 +360,7 @@ def test_clean_spares_the_living(bench: Bench) -> None:
 
 
 def test_existing_table_is_verified(bench: Bench) -> None:
-    bench.run(f"CREATE TABLE {bench.named()} (id int NOT NULL, more int NOT NULL)")
+    bench.ask(f"CREATE TABLE {bench.named()} (id int NOT NULL, more int NOT NULL)")
     with pytest.raises(
         SchemaDrift, match=rf"'id'.*int.*'note' \({re.escape(bench.text)}\) is missing"
     ):
@@ -370,13 +368,13 @@ def test_existing_table_is_verified(bench: Bench) -> None:
 
 
 def test_column_that_nobody_fills(bench: Bench) -> None:
-    bench.run(
+    bench.ask(
         f"CREATE TABLE {bench.named()} "
         f"(id bigint NOT NULL, note {bench.text} NULL, more int NOT NULL, less int NULL)"
     )
     with pytest.raises(SchemaDrift, match="must not be NULL: 'more'"):
         bench.target.prepare(bench.plan, REPLACE)
-    bench.run(f"ALTER TABLE {bench.named()} DROP COLUMN more")
+    bench.ask(f"ALTER TABLE {bench.named()} DROP COLUMN more")
     (note,) = bench.target.prepare(bench.plan, REPLACE)
     assert "'less'" in note
     with pytest.raises(InputError, match="swap would lose"):
@@ -400,8 +398,8 @@ def test_schema_is_created(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(OLD)
     assert bench.ask(f"SELECT COUNT(*) FROM {schema}.{bench.table.name}") == [(3,)]
-    bench.run(f"DROP TABLE {schema}.{bench.table.name}")
-    bench.run(f"DROP SCHEMA {schema}")
+    bench.ask(f"DROP TABLE {schema}.{bench.table.name}")
+    bench.ask(f"DROP SCHEMA {schema}")
 
 
 def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:

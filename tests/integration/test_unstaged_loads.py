@@ -122,7 +122,7 @@ def test_rows_that_stay_ask_for_staging(
 ) -> None:
     options = replace(UNSTAGED, mode=mode)
     if not there:
-        bench.run(f"TRUNCATE {bench.named()}")
+        bench.ask(f"TRUNCATE {bench.named()}")
     attempt = bench.target.attempt(bench.plan, LOW, options, owner="run-1", data_version="v")
     with attempt as load:
         assert (load.reader() is not None) == unstaged
@@ -136,7 +136,7 @@ def test_rows_that_stay_ask_for_staging(
 
 
 def test_an_open_range_of_a_new_table_is_looked_for_by_the_index(bench: PostgresBench) -> None:
-    bench.run(f"INSERT INTO {bench.named()} SELECT g, 'old' FROM generate_series(-50000, 0) g")
+    bench.ask(f"INSERT INTO {bench.named()} SELECT g, 'old' FROM generate_series(-50000, 0) g")
     condition = bench.plan.target_range(HIGH)
     with bench.target.attempt(bench.plan, HIGH, UNSTAGED, owner="run-1", data_version="v") as load:
         load.load_bytes(iter([b"11\tnew\n"]))
@@ -147,7 +147,7 @@ def test_an_open_range_of_a_new_table_is_looked_for_by_the_index(bench: Postgres
 
 
 def test_what_would_be_converted_is_staged(bench: PostgresBench) -> None:
-    bench.run(f"ALTER TABLE {bench.named()} ALTER COLUMN note TYPE text")
+    bench.ask(f"ALTER TABLE {bench.named()} ALTER COLUMN note TYPE text")
     target = bench.at(bench.url)
     target.prepare(bench.plan, REPLACE)
     for options in (UNSTAGED, replace(UNSTAGED, format="arrow"), REPLACE):
