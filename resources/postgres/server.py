@@ -109,7 +109,7 @@ class PostgresServer(Server):
         Raises:
             StatementFailed: the server refused a statement; none of them took effect.
         """
-        with self._connect() as connection, self._translated():
+        with closing(self._new_connection()) as connection, self._translated():
             connection.execute(sql.encode())
 
     @contextmanager
@@ -193,7 +193,7 @@ class PostgresServer(Server):
             StatementFailed: also while the chunks are read.
             SnapshotLost: the snapshot does not stand any more.
         """
-        with self._connect() as connection:
+        with self._lent(SESSION) as connection:
             finished = False
 
             def chunks() -> Iterator[CountedBytes]:
@@ -208,9 +208,12 @@ class PostgresServer(Server):
             try:
                 yield chunks()
             finally:
-                if not finished:
+                if finished:
+                    _end(connection)
+                else:
                     with suppress(psycopg.Error):
                         connection.cancel_safe(timeout=5)
+                    connection.close()
 
     def open_session(self) -> PostgresSession:
         """A session of its own, in autocommit mode; to be closed.
@@ -218,16 +221,23 @@ class PostgresServer(Server):
         Raises:
             ConnectionFailed: see `ping`.
         """
-        return PostgresSession(self.settings(), self._new_connection())
+        return PostgresSession(self.settings(), self._new_connection(QUERIES))
 
     @contextmanager
     def session(self) -> Iterator[PostgresSession]:
-        """The same, closed at the end, and its locks released."""
-        session = self.open_session()
-        try:
+        """A session that others had before and may have after, in autocommit mode.
+
+        The borrower has to end its transactions and give back its locks. After a statement that
+        failed the session is closed.
+
+        Raises:
+            ConnectionFailed: see `ping`.
+        """
+        with self._lent(QUERIES) as connection:
+            session = PostgresSession(self.settings(), connection)
             yield session
-        finally:
-            session.close()
+            if session.failed:
+                session.close()
 
     @contextmanager
     def snapshot(
@@ -235,8 +245,8 @@ class PostgresServer(Server):
     ) -> Iterator[Snapshot]:
         """Hold one consistent state of the database, which any number of readers can share.
 
-        An own connection holds it open; as for every long transaction, VACUUM keeps the dead rows
-        of the whole time. When that connection dies (a server restart, a terminated backend),
+        A connection holds it open; as for every long transaction, VACUUM keeps the dead rows of
+        the whole time. When that connection dies (a server restart, a terminated backend),
         readers raise `SnapshotLost`, and so does `Snapshot.check()`.
 
         Args:
@@ -246,7 +256,7 @@ class PostgresServer(Server):
         Yields:
             The name to pass as `snapshot=`.
         """
-        with self._connect() as connection:
+        with self._lent(QUERIES) as connection:
             with self._translated():
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 if joined is not None:
@@ -255,6 +265,7 @@ class PostgresServer(Server):
                 stored = partial(self.query, storage_sql(placed)) if placed else lambda: None
                 snapshot = Snapshot.of(connection, stored)
             yield snapshot
+            _end(connection)
 
     @contextmanager
     def shared_snapshot(
@@ -279,8 +290,7 @@ class PostgresServer(Server):
     def _fetch(
         self, sql: str, params: tuple[object, ...] | None = None, *, snapshot: str | None = None
     ) -> list[tuple[Any, ...]]:
-        lent = _pool.lent(_conninfo(self.settings()), partial(self._new_connection, QUERIES))
-        with lent as connection, self._translated(snapshot):
+        with self._lent(QUERIES) as connection, self._translated(snapshot):
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
             cursor = connection.execute(sql.encode(), params)
@@ -288,13 +298,10 @@ class PostgresServer(Server):
             connection.rollback()  # the snapshot's transaction
             return rows
 
-    @contextmanager
-    def _connect(self) -> Iterator[PgConnection]:
-        connection = self._new_connection()
-        try:
-            yield connection
-        finally:
-            connection.close()
+    def _lent(self, session: Mapping[str, str]) -> AbstractContextManager[PgConnection]:
+        """A connection that others had before and may have after."""
+        key = _conninfo(self.settings()) + setting(session)
+        return _pool.lent(key, partial(self._new_connection, session))
 
     def _new_connection(self, session: Mapping[str, str] = SESSION) -> PgConnection:
         settings = self.settings()
@@ -346,6 +353,14 @@ def _answers(connection: PgConnection) -> bool:
         return connection.execute("SELECT 1").fetchone() is not None
     except psycopg.Error:
         return False
+
+
+def _end(connection: PgConnection) -> None:
+    """End the transaction of a borrower, if it is in one."""
+    try:
+        connection.rollback()
+    except psycopg.Error:
+        connection.close()
 
 
 _pool: ConnectionPool[PgConnection] = ConnectionPool(

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 
+from resources.errors import TableferryError
 from resources.postgres.errors import statement_failed
 from resources.server import ConnectionSettings
 
@@ -22,6 +23,8 @@ class PostgresSession:
         self, settings: ConnectionSettings, raw: psycopg.Connection[tuple[Any, ...]]
     ) -> None:
         self._settings, self.raw = settings, raw
+        self.failed = False
+        """Whether a statement has."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a small result.
@@ -32,7 +35,7 @@ class PostgresSession:
         try:
             return self.raw.execute(sql.encode()).fetchall()
         except psycopg.Error as error:
-            raise statement_failed(self._settings, error) from error
+            raise self._failed(error) from error
 
     def execute(self, sql: str) -> int:
         """Run a statement; returns the number of rows that it changed, or -1.
@@ -43,7 +46,7 @@ class PostgresSession:
         try:
             return self.raw.execute(sql.encode()).rowcount
         except psycopg.Error as error:
-            raise statement_failed(self._settings, error) from error
+            raise self._failed(error) from error
 
     def copy_in(self, sql: str, chunks: Any) -> tuple[int, int]:
         """Run a COPY ... FROM STDIN.
@@ -67,7 +70,11 @@ class PostgresSession:
                         sent += len(chunk)
                 return cursor.rowcount, sent
         except psycopg.Error as error:
-            raise statement_failed(self._settings, error) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: psycopg.Error) -> TableferryError:
+        self.failed = True
+        return statement_failed(self._settings, error)
 
     def close(self) -> None:
         """End the session; harmless if it is gone."""

@@ -25,7 +25,7 @@ QUERIES = {
     # else the digests of many ranges, which are cheap ones, would be left to a single process
     "parallel_tuple_cost": "0.02",
 }
-"""Of the sessions of `PostgresServer.query`."""
+"""Of all sessions but those that stream a result or load rows as Arrow."""
 
 
 def setting(settings: Mapping[str, str]) -> str:

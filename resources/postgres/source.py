@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from resources.artifacts import Artifact
 from resources.catalog import Listed, TableSize
@@ -181,3 +181,9 @@ class PostgresSource(Source):
         binary = format == "pgcopy"
         sql = plan.select(key_range, "pgcopy" if binary else "text", rows_of=rows_of)
         return resource.read_text(sql, snapshot=snapshot, binary=binary)
+
+    @contextmanager
+    def asking(self, resource: PostgresServer) -> Iterator[Callable[[str], object]]:
+        """By one session, also where queries fail."""
+        with resource.session() as session:
+            yield session.query

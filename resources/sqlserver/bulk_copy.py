@@ -63,7 +63,7 @@ def bulk_copy(
         columns = [column.name for column in plan.target_columns]
         reader = pa.RecordBatchReader.from_batches(schema, iter(source))
         try:
-            copied = _copied(resource, into, reader, columns, batch_rows, table_lock)
+            copied = _copied(session, into, reader, columns, batch_rows, table_lock)
         except Exception as error:
             # the driver's own checks of the values raise ValueError
             raise (source.error or translate(error, resource.settings(), qualified(into))) from None
@@ -122,7 +122,7 @@ def _keeps(resource: SqlServerServer, session: SqlServerConnection, scratch: Tab
     session.execute(f"CREATE TABLE {qualified(scratch)} (a time(6) NULL)")
     try:
         rows = pa.table({"a": pa.array([TRIED], TIME)})
-        _copied(resource, scratch, rows.to_reader(), ["a"])
+        _copied(session, scratch, rows.to_reader(), ["a"])
         ((same,),) = session.query(
             f"SELECT COUNT_BIG(*) FROM {qualified(scratch)} "
             f"WHERE a = CAST('{TRIED.isoformat()}' AS time(6))"
@@ -175,15 +175,15 @@ def _schema(plan: CopyPlan) -> pa.Schema:
 
 
 def _copied(
-    resource: SqlServerServer,
+    session: SqlServerConnection,
     into: TableRef,
     reader: pa.RecordBatchReader,
     columns: Sequence[str],
     batch_rows: int = 0,
     table_lock: bool = False,
 ) -> int:
-    # its own connection, because the driver copies the options of this one only
-    with resource.pooled_connection() as connection, connection.raw.cursor() as cursor:
+    # the driver opens another connection, with this one's options
+    with session.raw.cursor() as cursor:
         result = cursor.bulkcopy_arrow(
             qualified(into),
             reader,

@@ -36,6 +36,8 @@ class SqlServerConnection:
 
     def __init__(self, settings: ConnectionSettings, connection_string: str) -> None:
         self._settings = settings
+        self.failed = False
+        """Whether a statement has."""
         driver = load_driver()
         _check_reachable(self._settings)
         try:
@@ -85,6 +87,7 @@ class SqlServerConnection:
         try:
             yield
         except Exception as error:
+            self.failed = True
             if not from_driver(error):
                 raise
             raise translate(error, self._settings, statement) from None

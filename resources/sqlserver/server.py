@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -201,13 +201,20 @@ class SqlServerServer(Server):
         """
         return SqlServerConnection(self.settings(), self.connection_string())
 
-    def pooled_connection(self) -> AbstractContextManager[SqlServerConnection]:
+    @contextmanager
+    def pooled_connection(self) -> Iterator[SqlServerConnection]:
         """A connection that others used before and may use after; see `ConnectionPool`.
+
+        Each has to end its transactions and give back its locks; it may set XACT_ABORT. After a
+        statement that failed the connection is closed.
 
         Raises:
             ConnectionFailed: see `ping`.
         """
-        return pool.lent(self.connection_string(), self.connected)
+        with pool.lent(self.connection_string(), self.connected) as connection:
+            yield connection
+            if connection.failed:
+                connection.close()
 
     def _streaming(self) -> SqlServerConnection:
         """A connection that reads under SNAPSHOT isolation, if the database allows it."""

@@ -141,6 +141,6 @@ class SqlServerSource(Source):
 
     @contextmanager
     def asking(self, resource: SqlServerServer) -> Iterator[Callable[[str], object]]:
-        """One connection for all: logging in takes longer than such a query."""
-        with resource.connection() as connection:
+        """One connection for all."""
+        with resource.pooled_connection() as connection:
             yield connection.query

@@ -49,7 +49,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
             )
 
     def _session(self) -> AbstractContextManager[SqlServerConnection]:
-        return self.resource.connection()
+        return self.resource.pooled_connection()
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> SqlServerLoad:
         return SqlServerLoad(files=stack, **parts)

@@ -159,7 +159,8 @@ class TransactionalTarget(Generic[AnySession]):
                         load.rollback()
                     load.session.execute(drop_table(staging))
                     load.session.execute(self.sql.release(lock))
-                load.session.close()
+                if load.session is not session:
+                    load.session.close()
 
     def identity(self, table: TableRef) -> str | None:
         """The table's object id, which a new name leaves alone."""
@@ -225,7 +226,11 @@ class TransactionalTarget(Generic[AnySession]):
         return int(self.resource.query(query)[0][0])
 
     def _session(self) -> AbstractContextManager[AnySession]:
-        """A session of its own, closed at the end, and its locks released."""
+        """A session that nobody else has meanwhile.
+
+        Others may have it afterwards, unless an error was raised, or a statement failed: it is
+        closed then, and its locks are released.
+        """
         raise NotImplementedError
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> TransactionalLoad[AnySession]:

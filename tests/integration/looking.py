@@ -133,6 +133,16 @@ def ask_clickhouse(url: str, sql: str) -> list[Row]:
     return [tuple(row) for row in clickhouse(url).query(sql).result_rows]
 
 
+def run(servers: Servers, system: str, sql: str) -> None:
+    """A statement on the server of a system."""
+    if system == "postgres":
+        ask_postgres(servers.postgres_url, sql)
+    elif system == "sqlserver":
+        ask_sqlserver(servers.sqlserver_url, sql)
+    else:
+        clickhouse(servers.clickhouse_url).command(sql)
+
+
 def with_options(url: str, **options: str) -> str:
     """The URL with these options, whether or not it has others or other values of them."""
     parts = urlsplit(url)

@@ -78,9 +78,9 @@ def servers(stack: Servers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def each(stack: Servers, statement: str, more: str = "") -> None:
     """Run a statement on all three."""
-    looking.ask_postgres(stack.postgres_url, statement)
-    SqlServerResource(url=stack.sqlserver_url).execute(statement)
-    ClickHouseResource(url=stack.clickhouse_url).execute(statement + more)
+    looking.run(stack, "postgres", statement)
+    looking.run(stack, "sqlserver", statement)
+    looking.run(stack, "clickhouse", statement + more)
 
 
 def victims(stack: Servers) -> list[object]:
@@ -227,7 +227,7 @@ def test_settings_that_are_not_sql_run_none(servers: Servers, tmp_path: Path, se
                 assert "Traceback" not in said
         finally:
             connection.execute(f"DROP TABLE {table}".encode())
-            SqlServerResource(url=servers.sqlserver_url).execute(f"DROP TABLE IF EXISTS {table}")
+            looking.run(servers, "sqlserver", f"DROP TABLE IF EXISTS {table}")
     assert victims(servers) == UNHARMED
 
 

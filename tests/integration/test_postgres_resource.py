@@ -270,6 +270,34 @@ def test_arrow_sessions_are_kept_as_they_were_found(source: PostgresResource) ->
     assert read(source, backend)[0] not in (first, second)
 
 
+HOLDERS = (
+    "SELECT pid FROM pg_stat_activity"
+    " WHERE application_name = 'tableferry' AND state = 'idle in transaction'"
+    " AND datname = current_database()"
+)
+
+
+def test_text_sessions_are_kept_as_they_were_found(source: PostgresResource) -> None:
+    backend = "SELECT pg_backend_pid(), current_setting('transaction_isolation')"
+
+    def text(snapshot: str | None = None) -> list[str]:
+        with source.read_text(backend, snapshot=snapshot) as chunks:
+            return b"".join(chunks).decode().strip().split("\t")
+
+    (first, _) = text()
+    with source.snapshot() as snapshot:
+        assert text(snapshot) == [first, "repeatable read"]
+    assert text() == [first, "read committed"], "no transaction is left open"
+    with source.read_text(f"SELECT a.n FROM {SCHEMA}.numbers a, {SCHEMA}.numbers b") as chunks:
+        next(chunks)
+    assert text()[0] != first, "a query may still run in the one that was left early"
+    with source.snapshot():
+        holder = source.query(HOLDERS)
+        assert len(holder) == 1
+    assert source.query(HOLDERS) == []
+    assert source.query("SELECT pg_backend_pid()") == holder, "and it holds no snapshot"
+
+
 def test_types_that_are_newer_than_the_session_are_known(source: PostgresResource) -> None:
     read(source, "SELECT 1 AS a")
     source.execute(
@@ -300,11 +328,7 @@ def test_readers_of_one_snapshot_see_one_state(source: PostgresResource) -> None
 
 
 def end_snapshots(source: PostgresResource) -> None:
-    source.query(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-        " WHERE application_name = 'tableferry' AND state = 'idle in transaction'"
-        " AND datname = current_database()"
-    )
+    source.query(f"SELECT pg_terminate_backend(pid, 5000) FROM ({HOLDERS}) holders")
 
 
 def test_a_lost_snapshot_is_told_by_its_holder_and_its_readers(source: PostgresResource) -> None:

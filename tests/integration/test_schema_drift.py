@@ -17,6 +17,7 @@ from assets.planning.resolve import Hop, resolve_hops
 from pipelines.command.session import open_session
 from resources.dialects import qualified
 from resources.tables import TableRef
+from tests.integration import looking
 from tests.integration.conftest import Ferry, table_name
 from tests.servers import Servers
 
@@ -74,14 +75,12 @@ class Moved:
         servers = self.ferry.session.servers
         self.drop(copy)
         servers.target(copy).prepare(replace(hop.plan, target=copy), hop.options)
-        servers.endpoint(copy).execute(
-            COPY[copy.system].format(table=qualified(table), copy=qualified(copy))
-        )
+        copied = COPY[copy.system].format(table=qualified(table), copy=qualified(copy))
+        looking.run(self.ferry.stack, copy.system, copied)
 
     def drop(self, table: TableRef) -> None:
         """Drop a table."""
-        endpoint = self.ferry.session.servers.endpoint(table)
-        endpoint.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
+        looking.run(self.ferry.stack, table.system, f"DROP TABLE IF EXISTS {qualified(table)}")
 
     def run(self, policy: str) -> list[str]:
         """Run under a policy; returns the errors."""
@@ -102,9 +101,8 @@ class Moved:
     def execute(self, system: str, *statements: str) -> None:
         """Run statements on a server; `{t}` is the table."""
         for statement in statements:
-            self.ferry.session.servers.endpoints[system].execute(
-                statement.format(t=f"{SCHEMAS[system]}.{self.ferry.table}")
-            )
+            table = f"{SCHEMAS[system]}.{self.ferry.table}"
+            looking.run(self.ferry.stack, system, statement.format(t=table))
 
     def fill(self, columns: Mapping[str, str], rows: Rows) -> None:
         """Put another table in the source's place."""

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -245,6 +246,34 @@ def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch)
         bench.load(ELSEWHERE, HIGH)
         load.finalise()
     assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_a_session_serves_the_next_attempt_unless_a_statement_failed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    seen: list[Any] = []
+
+    @contextmanager
+    def attempt(key_range: KeyRange) -> Iterator[Any]:
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner="run-1", data_version="v"
+        ) as load:
+            seen.append(load.session.raw)
+            yield load
+
+    with attempt(LOW) as load:
+        load.load_arrow([batch(OLD)])
+        load.finalise()
+    with attempt(HIGH) as load:
+        bench.load(NEW)  # it has given back the lock of its first range
+        with pytest.raises(StatementFailed):
+            load.session.query(f"SELECT 1 FROM {bench.named('missing')}")
+    with attempt(LOW):
+        pass
+    first, second, third = seen
+    assert second is first
+    assert first.closed
+    assert third is not first
+    assert bench.rows() == NEW
 
 
 def test_ranges_are_loaded_side_by_side(bench: Bench) -> None:

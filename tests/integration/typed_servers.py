@@ -160,13 +160,13 @@ class SqlServerEnd:
                 for number, literal in enumerate(literals[start : start + 100], start=start + 1)
             )
             statements.append(f"INSERT INTO {qualified(self.table)} (id, x) VALUES {rows}")
-        with self.resource.connection() as connection:
+        with self.resource.pooled_connection() as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def load(self, plan: CopyPlan, batches: list[pa.RecordBatch]) -> None:
         """A new table of the plan's target, bulk copied into."""
-        with self.resource.connection() as connection:
+        with self.resource.pooled_connection() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
             connection.execute(STATEMENTS.create_staging(plan, plan.target))
             receipt = bulk_copy(self.resource, connection, plan, plan.target, batches)
@@ -176,7 +176,7 @@ class SqlServerEnd:
         """A new table of the plan's target, filled by bcp."""
         framing = Framing.fresh()
         folder = self.resource.artifact_folder_path()
-        with self.resource.connection() as connection, workspace(folder) as files:
+        with self.resource.pooled_connection() as connection, workspace(folder) as files:
             connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
             connection.execute(STATEMENTS.create_staging(plan, plan.target))
             sql = framing.in_query(plan.select(EVERYTHING, "text"))
