@@ -1,5 +1,8 @@
 """Events of one range in one transaction: Dagster commits each of them by itself, to two files.
 
+An event that comes alone is one transaction per file, too: of some, Dagster makes three. And what
+a new run plans, an event for each asset and each check, is recorded at once.
+
 Ranges that end while others are being stored are stored together in the next transaction: each
 waits for its own events no longer than it would by itself.
 """
@@ -18,6 +21,12 @@ import sqlalchemy as sql
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
+from dagster._core.events import (
+    ASSET_CHECK_EVENTS,
+    ASSET_EVENTS,
+    EVENT_TYPE_TO_PIPELINE_RUN_STATUS,
+)
+from dagster._core.instance.runs.run_domain import RunDomain
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._record import replace
@@ -26,6 +35,9 @@ from sqlalchemy.engine import Connection
 from resources.crash_points import reached
 
 Storage = sqlite_event_log.SqliteEventLogStorage
+
+IN_THE_INDEX = ASSET_EVENTS | ASSET_CHECK_EVENTS | set(EVENT_TYPE_TO_PIPELINE_RUN_STATUS)
+"""Events that Dagster stores in the index, too."""
 
 COMING = AssetCheckEvaluationTargetMaterializationData(storage_id=-1, run_id="", timestamp=0.0)
 """What a verdict is about that is recorded together with its range's commit."""
@@ -80,6 +92,7 @@ def together(storage: object) -> Iterator[bool]:
 def store_together() -> None:
     """Let Dagster's SQLite event logs of this process take part in `together`."""
     make, store, connect = Storage.__init__, Storage.store_event, Storage._connect
+    plan = RunDomain._log_asset_planned_events
 
     def made(self: Any, *arguments: Any, **options: Any) -> None:
         make(self, *arguments, **options)
@@ -88,14 +101,21 @@ def store_together() -> None:
         self._ferry_waiting = list[_Block]()
 
     def stored(self: Any, event: dg.EventLogEntry) -> None:
-        if _thread.events is None:
-            store(self, event)
-        else:
+        if _thread.events is not None:
             _thread.events.append(event)
+        elif _thread.files is None and event.dagster_event_type in IN_THE_INDEX:
+            _store(self, _Block([event]))
+        else:
+            store(self, event)
+
+    def planned(self: Any, *arguments: Any) -> None:
+        with together(self._instance.event_log_storage):
+            plan(self, *arguments)
 
     Storage.__init__ = made  # type: ignore[method-assign]
     Storage.store_event = stored  # type: ignore[method-assign]
     Storage._connect = _kept(connect)  # type: ignore[method-assign, assignment]
+    RunDomain._log_asset_planned_events = planned  # type: ignore[assignment, method-assign]
 
 
 def _kept(
@@ -144,13 +164,13 @@ def _commit(storage: Storage, blocks: Sequence[_Block]) -> None:
         try:
             # what is opened first is committed last
             with storage.index_connection() as index:
-                files.callback(reached, "inside_event")
                 for block in blocks:
                     about = COMING
                     for event in block.events:
                         storage.store_event(_meant(event, about))
                         if event.dagster_event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
                             # nobody else writes to the file before this transaction ends
+                            files.callback(reached, "inside_event")
                             newest = sql.select(sql.func.max(SqlEventLogStorageTable.c.id))
                             about = AssetCheckEvaluationTargetMaterializationData(
                                 storage_id=index.execute(newest).scalar_one(),

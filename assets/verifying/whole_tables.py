@@ -11,6 +11,7 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.log.ledger import committed, latest_materialization, records
 from assets.log.records import ROWS_SINCE
+from assets.log.together import together
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import known_ranges
@@ -89,11 +90,14 @@ def check_whole_tables(
             rows=source.rows(ranges) if source and hop.first else None,
             columns=None if source or hop.existing is None else hop.existing.values(),
         )
-        for verdict in (_explained(one, context.instance, hop, ranges) for one in verdicts):
-            if verdict.check in names:
-                warning = bool(missing) or _hint(transfer, hop, verdict)
-                writer.checked_table(verdict, warning=warning, missing=len(missing), about=about)
-                found.append(Checked(hop, None, verdict, warning))
+        with together(context.instance.event_log_storage):
+            for verdict in (_explained(one, context.instance, hop, ranges) for one in verdicts):
+                if verdict.check in names:
+                    warning = bool(missing) or _hint(transfer, hop, verdict)
+                    writer.checked_table(
+                        verdict, warning=warning, missing=len(missing), about=about
+                    )
+                    found.append(Checked(hop, None, verdict, warning))
     return found
 
 

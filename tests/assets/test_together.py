@@ -113,6 +113,44 @@ def test_a_commit_its_verdicts_and_what_came_before_are_one_transaction_per_file
     assert len(stored) == 3, "its run has them, too"
 
 
+def test_a_verdict_that_comes_alone_is_one_transaction_per_file(
+    instance: dg.DagsterInstance,
+) -> None:
+    found: Counter[str] = Counter()
+
+    def act(writer: Writer) -> None:
+        settle(writer)
+        with commits() as counted:
+            writer.checked("a", verdict(False))
+        found.update(counted)
+
+    write(instance, act)
+    assert sorted(found.values()) == [1, 1]
+    assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: False}}
+
+
+def test_what_a_run_plans_is_one_transaction_per_file(instance: dg.DagsterInstance) -> None:
+    checks = [dg.AssetCheckSpec(f"check_{number}", asset=ASSET) for number in range(3)]
+
+    @dg.multi_asset(specs=[dg.AssetSpec(ASSET)], check_specs=checks)
+    def planned() -> Iterator[Any]:
+        yield from ()
+
+    job = dg.Definitions([planned], jobs=[dg.define_asset_job("job")]).resolve_job_def("job")
+    with commits() as found:
+        run = instance.create_run_for_job(job).run_id
+    assert (found["index.db"], found[f"{run}.db"]) == (1, 1)
+    kinds = Counter(one.dagster_event_type for one in instance.all_logs(run))
+    assert kinds == {
+        dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED: 1,
+        dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED: 3,
+    }
+    keys = [one.key for one in checks]
+    planned_checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    assert {one.run_id for one in planned_checks.values()} == {run}
+    assert len(planned_checks) == 3
+
+
 def test_a_crash_in_between_leaves_nothing_in_the_index(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
