@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -219,6 +220,11 @@ def _run_engine(place: Path) -> None:
     # Private, but the only entry that runs whole programs of statements; hence the exact pin and
     # the smoke test. "TabSeparated" becomes the server's default format: with another one,
     # clickhouse-connect cannot read the answers to its first questions.
+    # The package itself is not run: it starts another engine to ask for its version, and imports
+    # pyarrow.
+    package = importlib.util.find_spec("chdb")
+    assert package is not None
+    sys.modules["chdb"] = importlib.util.module_from_spec(package)
     from chdb import _chdb
 
     result = _chdb.query(  # type: ignore[attr-defined]
