@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -34,8 +34,11 @@ def sqlserver(url: str) -> mssql_python.Connection:
 def rows(connection: mssql_python.Connection, sql: str) -> list[Row]:
     """A statement's rows by ODBC, if it has any."""
     with closing(connection.cursor()) as cursor:
-        cursor.execute(sql)
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        cursor.execute(sql, use_prepare=False)
+        found = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        while cursor.nextset():  # an error of a later statement of the batch comes only here
+            pass
+        return found
 
 
 def ask_sqlserver(url: str, sql: str) -> list[Row]:
@@ -51,11 +54,22 @@ def ask_postgres(url: str, *statements: str) -> list[Row]:
         The last one's rows.
     """
     found: list[Row] = []
-    with _postgres.lent(url, lambda: _connected(url)) as connection:
+    with postgres(url) as connection:
         for statement in statements:
             cursor = connection.execute(statement.encode())
             found = cursor.fetchall() if cursor.description else []
     return found
+
+
+def postgres(url: str) -> AbstractContextManager[psycopg.Connection[Row]]:
+    """A connection in autocommit mode that is kept; to be left as it was found."""
+    return _postgres.lent(url, lambda: _connected(url))
+
+
+def execute(server: PostgresResource | SqlServerResource, sql: str) -> None:
+    """A statement, or several, by a connection that is kept; the resource would open one."""
+    ask = ask_postgres if isinstance(server, PostgresResource) else ask_sqlserver
+    ask(str(server.url), sql)
 
 
 def _connected(url: str) -> psycopg.Connection[Row]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -117,7 +116,7 @@ def test_values_stay_values(
     if wire == "text":
         request.getfixturevalue("text_into_sqlserver")
     table = own(f"hostile_{wire}")
-    with psycopg.connect(servers.postgres_url, autocommit=True) as connection:
+    with looking.postgres(servers.postgres_url) as connection:
         connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v text)".encode())
         with connection.cursor() as cursor:
             cursor.executemany(
@@ -163,7 +162,7 @@ def test_names_stay_names(servers: Servers, tmp_path: Path) -> None:
         database = quote("clickhouse", schema)
         clickhouse = ClickHouseResource(url=servers.clickhouse_url)
         sqlserver = SqlServerResource(url=servers.sqlserver_url)
-        with psycopg.connect(servers.postgres_url, autocommit=True) as connection:
+        with looking.postgres(servers.postgres_url) as connection:
             try:
                 connection.execute(f"CREATE SCHEMA {quote('postgres', schema)}".encode())
                 clickhouse.execute(f"CREATE DATABASE {database}")
@@ -212,7 +211,7 @@ SETTINGS: dict[str, Callable[[str], dict[str, object]]] = {
 def test_settings_that_are_not_sql_run_none(servers: Servers, tmp_path: Path, setting: str) -> None:
     """Each is refused, by a message, or taken for a name."""
     table = own("hostile_settings")
-    with psycopg.connect(servers.postgres_url, autocommit=True) as connection:
+    with looking.postgres(servers.postgres_url) as connection:
         connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v text)".encode())
         try:
             for text in NAMES[::5]:

@@ -16,6 +16,7 @@ from resources.keys.statistics import KeyStatistics, key_statistics
 from resources.postgres import statistics as postgres_statistics
 from resources.postgres.resource import PostgresResource
 from resources.tables import Column, TableRef
+from tests.integration import looking
 from tests.servers import own
 
 SCHEMA = own("key_statistics")
@@ -34,7 +35,9 @@ def source(pg_url: str) -> Iterator[PostgresResource]:
 def make(source: PostgresResource, declaration: str, rows: str = "") -> Column:
     """A new table of which no statistics were ever gathered; returns its first column."""
     insert = f"INSERT INTO {T} {rows}" if rows else ""
-    source.execute(f"DROP TABLE IF EXISTS {T} CASCADE; CREATE TABLE {T} ({declaration}); {insert}")
+    looking.execute(
+        source, f"DROP TABLE IF EXISTS {T} CASCADE; CREATE TABLE {T} ({declaration}); {insert}"
+    )
     return source.columns(TABLE)[0]
 
 
@@ -126,12 +129,13 @@ def test_uuids_below_postgresql_18_have_no_min(source: PostgresResource) -> None
 
 def test_views_and_partitioned_tables(source: PostgresResource) -> None:
     make(source, "id int NOT NULL", "SELECT generate_series(1, 100)")
-    source.execute(
+    looking.execute(
+        source,
         f"""CREATE VIEW {SCHEMA}.v AS SELECT id FROM {T};
         CREATE TABLE {SCHEMA}.p (id int NOT NULL) PARTITION BY RANGE (id);
         CREATE TABLE {SCHEMA}.p1 PARTITION OF {SCHEMA}.p FOR VALUES FROM (0) TO (50);
         CREATE TABLE {SCHEMA}.p2 PARTITION OF {SCHEMA}.p DEFAULT;
-        INSERT INTO {SCHEMA}.p SELECT id FROM {T}"""
+        INSERT INTO {SCHEMA}.p SELECT id FROM {T}""",
     )
     for name in ("v", "p"):
         table = TableRef("postgres", SCHEMA, name)
@@ -140,7 +144,7 @@ def test_views_and_partitioned_tables(source: PostgresResource) -> None:
 
 
 def test_names_are_quoted(source: PostgresResource) -> None:
-    source.execute(f"""CREATE TABLE {SCHEMA}."T ""x""'s" ("the ""Key"" %s" int)""")
+    looking.execute(source, f"""CREATE TABLE {SCHEMA}."T ""x""'s" ("the ""Key"" %s" int)""")
     table = TableRef("postgres", SCHEMA, 'T "x"\'s')
     assert key_statistics(source, table, source.columns(table)[0]).rows == 0
 
@@ -178,7 +182,7 @@ def test_growth_is_planned_from_the_keys_above_and_keeps_every_row(
         (f"DELETE FROM {T} WHERE id < 500", 0),
         (f"INSERT INTO {T} SELECT generate_series(5001, 6000)", 5),
     ):
-        source.execute(sql)
+        looking.execute(source, sql)
         stats = key_statistics(source, TABLE, key, above=top_bound(ranges))
         grown = extend_ranges(ranges, stats, {"rows": 250}, "integer", 10)
         assert len(grown.add) == added, sql

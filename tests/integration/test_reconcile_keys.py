@@ -27,6 +27,7 @@ from resources.postgres.resource import PostgresResource
 from resources.probe import NUMBER
 from resources.tables import Column, TableRef
 from resources.types.planner import plan_copy
+from tests.integration import looking
 
 pytestmark = pytest.mark.integration
 
@@ -109,12 +110,15 @@ def make(
     def _make(key: str, rows: int = ROWS) -> CopyPlan:
         type_, expression, _ = KEYS[key]
         name = f"keys_{key}_{uuid.uuid4().hex[:8]}"
-        postgres.execute(f"CREATE TABLE {name} (k {type_}, note text, n integer)")
-        postgres.execute(
+        looking.execute(postgres, f"CREATE TABLE {name} (k {type_}, note text, n integer)")
+        looking.execute(
+            postgres,
             f"INSERT INTO {name} SELECT {expression}, 'note ' || i, i "
-            f"FROM generate_series(1, {rows}) i"
+            f"FROM generate_series(1, {rows}) i",
         )
-        postgres.execute(f"INSERT INTO {name} VALUES (NULL, 'no key', 1), (NULL, 'no key', 2)")
+        looking.execute(
+            postgres, f"INSERT INTO {name} VALUES (NULL, 'no key', 1), (NULL, 'no key', 2)"
+        )
         source = TableRef("postgres", "public", name)
         target = TableRef("clickhouse", "warehouse", name)
         plan = plan_copy(source, postgres.columns(source), target, key="k")
@@ -130,7 +134,7 @@ def make(
 
     yield _make
     for plan in made:
-        postgres.execute(f"DROP TABLE IF EXISTS {plan.source.name}")
+        looking.execute(postgres, f"DROP TABLE IF EXISTS {plan.source.name}")
         clickhouse.execute(f"DROP TABLE IF EXISTS {plan.target.name}")
 
 
@@ -236,7 +240,7 @@ def test_a_range_reads_the_snapshot_that_it_is_given(
 ) -> None:
     plan, everything = make("dense"), KeyRange("integer")
     with postgres.snapshot() as snapshot:
-        postgres.execute(f"UPDATE {plan.source.name} SET note = 'later'")
+        looking.execute(postgres, f"UPDATE {plan.source.name} SET note = 'later'")
         for level in LEVELS[1:]:
             then = reconcile(plan, postgres, clickhouse, everything, level, snapshot=snapshot)
             now = reconcile(plan, postgres, clickhouse, everything, level)

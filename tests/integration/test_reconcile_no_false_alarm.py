@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from checks.drilldown import drill_down
 from checks.reconcile import reconcile
 from resources.digest.measure import ROWS
 from resources.keys.range import KeyRange
+from tests.integration import looking
 from tests.integration.conftest import table_name
 from tests.integration.pairs import PAIRS, Hop, graph
 from tests.servers import Servers
@@ -134,7 +134,7 @@ class Journey:
     def transfer(self, rows: list[tuple[Any, ...]]) -> None:
         """Fill the source by a client of our own, then go all hops, rows without a key apart."""
         table = self.hops[0].plan.source.name
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        with looking.postgres(self.url) as connection:
             connection.execute(f"TRUNCATE {table}".encode())
             with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
                 for row in rows:

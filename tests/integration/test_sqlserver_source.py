@@ -18,6 +18,7 @@ from resources.sqlserver.connection import SqlServerConnection, close_pooled_con
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.server import ALLOWS_SNAPSHOT
 from resources.tables import TableRef
+from tests.integration import looking
 from tests.integration.planning import plan_of
 from tests.servers import Servers, own
 
@@ -63,9 +64,9 @@ CASES = {
 @pytest.fixture
 def source(stack: Servers) -> Iterator[SqlServerResource]:
     resource = SqlServerResource(url=stack.sqlserver_url)
-    resource.execute(f"DROP TABLE IF EXISTS {T}")
+    looking.execute(resource, f"DROP TABLE IF EXISTS {T}")
     yield resource
-    resource.execute(f"DROP TABLE IF EXISTS {T}")
+    looking.execute(resource, f"DROP TABLE IF EXISTS {T}")
 
 
 def content(source: SqlServerResource) -> str:
@@ -78,24 +79,24 @@ def test_content_tells_values_apart(
 ) -> None:
     if "(7)" in type_ and second_digits < 7:
         pytest.skip(f"this server keeps {second_digits} digits of a second")
-    source.execute(f"CREATE TABLE {T} (id int NOT NULL, v {type_} NULL)")
-    source.execute(f"INSERT INTO {T} (id, v) VALUES (1, {one})")
+    looking.execute(source, f"CREATE TABLE {T} (id int NOT NULL, v {type_} NULL)")
+    looking.execute(source, f"INSERT INTO {T} (id, v) VALUES (1, {one})")
     before = content(source)
-    source.execute(f"UPDATE {T} SET v = {other}")
+    looking.execute(source, f"UPDATE {T} SET v = {other}")
     assert content(source) != before
-    source.execute(f"UPDATE {T} SET v = {one}")
+    looking.execute(source, f"UPDATE {T} SET v = {one}")
     assert content(source) == before
 
 
 def test_content_sees_two_rows_exchange_a_value(source: SqlServerResource) -> None:
-    source.execute(f"CREATE TABLE {T} (id int NOT NULL, a nvarchar(10), b nvarchar(10))")
-    source.execute(f"INSERT INTO {T} (id, a, b) VALUES (1, N'x', N'y'), (2, N'z', N'w')")
+    looking.execute(source, f"CREATE TABLE {T} (id int NOT NULL, a nvarchar(10), b nvarchar(10))")
+    looking.execute(source, f"INSERT INTO {T} (id, a, b) VALUES (1, N'x', N'y'), (2, N'z', N'w')")
     before = content(source)
-    source.execute(f"UPDATE {T} SET a = CASE id WHEN 1 THEN N'z' ELSE N'x' END")
+    looking.execute(source, f"UPDATE {T} SET a = CASE id WHEN 1 THEN N'z' ELSE N'x' END")
     assert content(source) != before
-    source.execute(f"UPDATE {T} SET a = N'ab', b = N'c'")
+    looking.execute(source, f"UPDATE {T} SET a = N'ab', b = N'c'")
     before = content(source)
-    source.execute(f"UPDATE {T} SET a = N'a', b = N'bc'")
+    looking.execute(source, f"UPDATE {T} SET a = N'a', b = N'bc'")
     assert content(source) != before
 
 
@@ -120,7 +121,7 @@ def test_snapshot_isolation_is_set_by_a_batch_of_its_own(
 
 
 def test_row_version_needs_a_rowversion_column(source: SqlServerResource) -> None:
-    source.execute(f"CREATE TABLE {T} (id int NOT NULL)")
+    looking.execute(source, f"CREATE TABLE {T} (id int NOT NULL)")
     with pytest.raises(InputError, match="needs a rowversion column"):
         fingerprints(source, plan_of(source, TABLE), [ALL], "row_version")
 
@@ -142,9 +143,9 @@ def test_row_version_needs_a_rowversion_column(source: SqlServerResource) -> Non
 def test_ranges_hold_every_row_once_and_evenly(
     source: SqlServerResource, type_: str, value: str
 ) -> None:
-    source.execute(f"CREATE TABLE {T} (k {type_} NULL)")
+    looking.execute(source, f"CREATE TABLE {T} (k {type_} NULL)")
     rows = ", ".join(f"({value.format(n=n)})" for n in range(1, 301))
-    source.execute(f"INSERT INTO {T} (k) VALUES {rows}, (NULL)")
+    looking.execute(source, f"INSERT INTO {T} (k) VALUES {rows}, (NULL)")
     key = source.columns(TABLE)[0]
     stats = key_statistics(source, TABLE, key)
     assert (stats.rows, stats.nullable) == (300, True)
