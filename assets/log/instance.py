@@ -14,6 +14,7 @@ from dagster._serdes import ConfigurableClassData
 
 from assets.log import config_schemas
 from assets.log.sqlite import keep_open
+from assets.log.statements import make_once
 from assets.log.together import store_together
 
 NO_OUTPUT = ConfigurableClassData(
@@ -32,6 +33,7 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     """
     keep_open()
     store_together()
+    make_once()
     config_schemas.remember()
     ref = InstanceRef.from_dir(str(home))
     if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
