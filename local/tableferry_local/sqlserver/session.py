@@ -73,6 +73,7 @@ class Session:
                 while True:
                     self._serve(self._packets.receive())
             finally:
+                self._watch.close()
                 self._engine.close()
         except (Disconnected, logins.LoginRefused):
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import psycopg.pq as pq
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
@@ -24,10 +25,51 @@ class PgError(Exception):
         self.failure = failure
 
 
+_AS_NEW = (
+    "SET client_min_messages = warning; SET timezone = 'UTC'; SET datestyle = 'ISO, MDY';"
+    "SET bytea_output = 'hex'; SET search_path = pg_catalog; SET extra_float_digits = 1;"
+    "SET client_encoding = 'UTF8'; SET jit = off;"
+    # sys.dm_exec_sessions shows those that are named so, and since when
+    "SELECT set_config('application_name', 'session ' || clock_timestamp(), false)"
+)
+_spare: list[Link] = []
+"""What this process has used last: a cold session costs more than most uses of one."""
+
+
+def open_link(url: str) -> Link:
+    """A PostgreSQL session in which nothing has happened; to be given to `keep_link` at the end.
+
+    Raises:
+        SqlError: 17142, PostgreSQL cannot be reached.
+        PgError: it fails.
+    """
+    while _spare:
+        link = _spare.pop()
+        if link.url == url:
+            with suppress(PgError):
+                link.run(_AS_NEW)
+                return link
+        link.close()
+    link = Link(url)
+    link.run(_AS_NEW)
+    return link
+
+
+def keep_link(link: Link) -> None:
+    """End what was done in a session, and keep it for the next `open_link` of this process."""
+    try:
+        link.clear()
+    except PgError:
+        link.close()
+    else:
+        _spare.append(link)
+
+
 class Link:
     """One PostgreSQL session. Every method raises PgError when the server reports an error."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.connection = pq.PGconn.connect(url.encode())
         if self.connection.status != ConnStatus.OK:
             reason = self.connection.get_error_message().strip()
@@ -118,7 +160,15 @@ class Link:
         self.connection.get_cancel().cancel()
 
     def close(self) -> None:
+        """End the session."""
         self.connection.finish()
+
+    def clear(self) -> None:
+        """Leave nothing of what was done in the session."""
+        if self.status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            self.run("ROLLBACK")
+        self.run("DISCARD ALL")
+        self._prepared.clear()
 
     def _result(self) -> pq.abc.PGresult | None:
         """The next result, waited for in select(): psycopg's get_result holds the GIL meanwhile.

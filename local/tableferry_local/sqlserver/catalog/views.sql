@@ -238,12 +238,12 @@ FROM sys."v_indexes"(db) AS i
 
 -- view sys.dm_exec_sessions
 session_id smallint 51 + a.pid % 32000
-login_time datetime sys.to_datetime(a.backend_start AT TIME ZONE 'UTC')
-program_name nvarchar(128) a.application_name
+login_time datetime sys.to_datetime(substr(a.application_name, 9)::timestamptz AT TIME ZONE 'UTC')
+program_name nvarchar(128) ''
 login_name nvarchar(128) a.usename
 status nvarchar(30) COALESCE(a.state, '')
 is_user_process bit 1
-FROM pg_stat_activity a WHERE a.datname = current_database()
+FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name LIKE 'session %'
 
 -- view sys.dm_exec_requests
 session_id smallint 51 + a.pid % 32000

@@ -23,8 +23,17 @@ class Watch:
         self._armed = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
-        self.interrupted = False
-        threading.Thread(target=self._run, daemon=True).start()
+        self.interrupted = self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._ended = True
+        self._armed.set()
+        self._thread.join()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
 
     @contextmanager
     def watching(self, *, already: bool) -> Iterator[None]:
@@ -41,6 +50,8 @@ class Watch:
     def _run(self) -> None:
         while True:
             self._armed.wait()
+            if self._ended:
+                return
             self._armed.clear()
             poll = select.poll()
             poll.register(self._wake_read, select.POLLIN)

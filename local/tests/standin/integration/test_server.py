@@ -72,21 +72,59 @@ def _gone(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, timeout=120)[1]
 
 
-def test_each_connection_has_a_child_that_ends_with_it(
+def test_a_connection_that_is_open_has_a_child_of_its_own(
     server: tuple[subprocess.Popen[str], Clients],
 ) -> None:
     process, clients = server
     parent = psutil.Process(process.pid)
     with ExitStack() as connections:
-        for _ in range(3):
+        for _ in range(12):
             connections.enter_context(clients.pymssql())
-        children = parent.children()
-        assert len(children) == 3
-    assert _gone(children)
+        assert len(parent.children()) == 12
     deadline = time.monotonic() + 120
-    while parent.children():
-        assert time.monotonic() < deadline, "a child was not reaped"
+    while len(parent.children()) > 8:
+        assert time.monotonic() < deadline, "they have nothing to do"
         time.sleep(0.05)
+    assert not any(child.status() == psutil.STATUS_ZOMBIE for child in parent.children())
+
+
+STATE = """
+    DECLARE @lock int;
+    EXEC @lock = sp_getapplock @Resource = 'own', @LockMode = 'Exclusive', @LockOwner = 'Session',
+        @LockTimeout = 0;
+    SELECT @lock, @@TRANCOUNT, @@LOCK_TIMEOUT, OBJECT_ID('tempdb..#own'), (SELECT count(*) FROM t),
+        @@SPID, (SELECT login_time FROM sys.dm_exec_sessions WHERE session_id = @@SPID),
+        (SELECT count(*) FROM sys.dm_exec_sessions)
+"""
+
+
+def test_nothing_of_a_session_is_seen_by_the_next_of_its_child(
+    server: tuple[subprocess.Popen[str], Clients], database: str
+) -> None:
+    process, clients = server
+    clients.run("CREATE TABLE t (id int)")
+    numbers, times = [], []
+    with psycopg.connect(database, autocommit=True) as looking:
+        for _ in range(5):
+            deadline = time.monotonic() + 120
+            while looking.execute(
+                "SELECT FROM pg_stat_activity WHERE application_name LIKE 'session %'"
+                " AND datname = current_database()"
+            ).fetchall():
+                assert time.monotonic() < deadline, "the session before has not ended"
+                time.sleep(0.01)
+            with clients.pymssql() as connection, connection.cursor() as cursor:
+                cursor.execute(STATE)
+                *state, number, since, sessions = cursor.fetchone()
+                assert (*state, sessions) == (0, 0, -1, None, 0, 1)
+                numbers.append(number)
+                times.append(since)
+                cursor.execute("CREATE TABLE #own (id int); SET LOCK_TIMEOUT 5000")
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+                cursor.execute("BEGIN TRANSACTION; INSERT INTO t VALUES (1)")
+    assert len(set(numbers)) < 5, "a child serves several sessions"
+    assert times == sorted(set(times)), "each since its own login"
+    assert len(psutil.Process(process.pid).children()) < 5
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from tableferry_local.sqlserver.catalog.bootstrap import bootstrap
-from tableferry_local.sqlserver.catalog.link import Link, PgError
+from tableferry_local.sqlserver.catalog.link import PgError, keep_link, open_link
 from tableferry_local.sqlserver.catalog.tables import object_name
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.bulkload import BulkInsert
@@ -51,14 +51,7 @@ class Engine:
         """
         ready(postgres_url)
         try:
-            link = Link(postgres_url)
-            link.run(
-                "SET client_min_messages = warning; SET timezone = 'UTC'; SET datestyle = "
-                "'ISO, MDY';"
-                "SET bytea_output = 'hex'; SET search_path = pg_catalog; SET "
-                "extra_float_digits = 1;"
-                "SET client_encoding = 'UTF8'; SET jit = off"
-            )
+            link = open_link(postgres_url)
         except PgError as error:
             raise SqlError(17142, 21, f"The stand-in's PostgreSQL fails: {error}") from error
         self.state = State(link, login, DEFAULT_DATABASE, app_name, host_name)
@@ -136,7 +129,7 @@ class Engine:
 
     def close(self) -> None:
         """End the session; an open transaction is rolled back."""
-        self.state.link.close()
+        keep_link(self.state.link)
 
 
 __all__ = ["BulkInsert", "Engine"]
