@@ -151,13 +151,13 @@ def test_no_invitation_covers_the_first_page(ui: Shown, page: Browser) -> None:
 
 
 def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
-    page.open(SCHEDULE)
+    page.go(SCHEDULE)
     page.do(lambda: page.click(SWITCH), until_seen=lambda: page.there(ON))
     assert page.there(ON) and not page.there(OFF)
 
 
 def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: Path) -> None:
-    page.open(f"/locations/tableferry/asset-groups/{NAME}")
+    page.go(f"/locations/tableferry/asset-groups/{NAME}")
     shown = page.see("Postgres", "SQL Server", "ClickHouse", "100% filled", "6 / 6 Passed")
     for text in ("100% filled", "6 / 6 Passed", "7 partitions"):
         assert shown.count(text) == 2, f"{text}: both hops; the source has no partitions"
@@ -235,7 +235,7 @@ def test_the_asset_page_tells_what_a_range_took(ui: Shown, page: Browser) -> Non
         "Passing",
     )
     page.has(f"a[href='vscode://file/{ui.folder}/{NAME}.yaml:6']")
-    page.open(f"{PAGE}?view=partitions&partition={THIRD}")
+    page.go(f"{PAGE}?view=partitions&partition={THIRD}")
     shown = page.see(
         *(THIRD, "Materialized (7)", "wire_format"),
         *("moving_seconds", "seconds_export", "bottleneck"),
@@ -259,7 +259,7 @@ def test_each_column_tells_where_it_comes_from(ui: Shown) -> None:
 
 
 def test_numbers_of_ranges_are_plotted(page: Browser, pictures: Path) -> None:
-    page.open(f"{PAGE}?view=overview")
+    page.go(f"{PAGE}?view=overview")
     page.see("Metadata")
     page.do(lambda: page.press("Plots"), until_seen=lambda: page.there("canvas"))
     page.see("moving_seconds", "seconds_export", "rows")
@@ -282,7 +282,7 @@ def test_a_failed_check_shows_the_rows_that_differ(
         clickhouse.execute(f"ALTER TABLE warehouse.{NAME} {change} {now}")
     found = runner.check(ui.session, NAME).checks
     assert {one.range for one in found if one.failed} == {THIRD, None}, "and the table as a whole"
-    page.open(f"/assets/clickhouse/warehouse/{NAME}?view=checks")
+    page.go(f"/assets/clickhouse/warehouse/{NAME}?view=checks")
     page.see("checksum", "Failed", CONCLUSION)
     hide = "Hide navigation"
     page.do(lambda: page.click_text(hide), until_seen=lambda: not page.shows(hide))
@@ -314,7 +314,7 @@ def test_a_failed_range_is_found_understood_and_repaired_by_a_second_person(
     # found: all that the second person knows is the address of the user interface
     page.open(f"/locations/tableferry/asset-groups/{NAME}")
     page.see("1 failed")
-    page.open(f"{PAGE}?view=partitions")
+    page.go(f"{PAGE}?view=partitions")
     page.see("Failed (1)", "Materialized (6)")
     its_run = f"a[href*='{failed.run_id}']"
     row = f"[title='{SECOND}']"

@@ -130,6 +130,15 @@ class Browser:
     def open(self, path: str) -> None:
         self._driver.get(self._url + path)
 
+    def go(self, path: str) -> None:
+        """Show a page as a link to it does, which loads nothing of the interface anew."""
+        if not self.address().startswith(self._url):
+            return self.open(path)
+        change = (
+            "history.pushState({}, '', arguments[0]); dispatchEvent(new PopStateEvent('popstate'))"
+        )
+        self._driver.execute_script(change, path)
+
     def resize(self, width: int, height: int) -> None:
         """Make the page so many pixels wide and high."""
         self._driver.execute_cdp_cmd(
