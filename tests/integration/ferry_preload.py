@@ -9,8 +9,10 @@ import encodings.idna  # noqa: F401
 import gc
 import importlib
 import pkgutil
+from contextlib import suppress
 
-import adbc_driver_postgresql  # noqa: F401
+import adbc_driver_manager
+import adbc_driver_postgresql
 import clickhouse_connect  # noqa: F401
 import mssql_py_core  # noqa: F401
 import mssql_python  # noqa: F401
@@ -31,4 +33,6 @@ for room in (resources, checks, assets, sensors, pipelines.command):
         importlib.import_module(module.name)
 homes.make_quick()
 homes.run_nothing()
+with suppress(adbc_driver_manager.Error):  # the first connection initialises OpenSSL
+    adbc_driver_postgresql.connect("host=/nowhere")
 gc.freeze()
