@@ -18,6 +18,7 @@ import trustme
 from click.testing import CliRunner
 
 from pipelines.cli import main
+from resources import connection_pool
 from resources.clickhouse.resource import ClickHouseResource
 from resources.connection import ServerResource
 from resources.errors import ConnectionFailed, InputError
@@ -135,6 +136,8 @@ def test_rows_move_through_verified_connections(
     for system, url in secured.urls(secured.authority).items():
         monkeypatch.setenv(f"TABLEFERRY_{system.upper()}_URL", url)
     monkeypatch.setenv("SSL_CERT_FILE", str(secured.authority))
+    for name in ("TRUSTED_SECONDS", "IDLE_SECONDS"):  # nothing is left of the other wire's
+        monkeypatch.setattr(connection_pool, name, 0)
     before = [proxy.sessions for proxy in secured.proxies]
     one.declare(hops.replace("W", wire), ranges="{count: 2}", reconcile="full_hash")
     view = one.run()
