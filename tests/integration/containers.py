@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,10 +133,23 @@ class Container:
         """All of its processes."""
         return psutil.Process(self._process.pid).children(recursive=True)
 
+    def process(self, number: int) -> psutil.Process:
+        """The one of its processes that has this number in the container."""
+        (found,) = (one for one in self.processes() if _number_inside(one) == number)
+        return found
+
     def kill(self) -> None:
         """End it with all of its processes at once, as a container is that does not stop."""
         self._process.kill()
         self._process.wait()
+
+
+def _number_inside(process: psutil.Process) -> int | None:
+    """A process's number in its own namespace (proc_pid_status(5)); none if it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        return int(status.split("NSpid:")[1].split("\n")[0].split()[-1])
+    return None
 
 
 UNSHARE = (

@@ -263,12 +263,12 @@ def test_the_reaper_of_a_recreated_container_ends_the_runs_of_the_old_one(
 
 
 def test_a_run_that_takes_too_long_is_ended(deployment: Deployment) -> None:
-    before = len(deployment.code_server.processes())
     with deployment.stuck(max_runtime="5") as run_id:
-        assert len(deployment.code_server.processes()) > before
+        _, number, _ = str(deployment.process(run_id)).split(":")
+        worker = deployment.code_server.process(int(number))
         assert deployment.ended(run_id).status is dg.DagsterRunStatus.FAILURE
     assert "maximum runtime of 5 seconds" in deployment.said(run_id)
-    until("the worker's end", lambda: len(deployment.code_server.processes()) == before)
+    until("the worker's end", lambda: worker not in deployment.code_server.processes())
 
 
 @pytest.mark.parametrize("service", ["code-server", "webserver", "daemon"])
