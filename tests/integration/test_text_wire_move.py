@@ -150,6 +150,17 @@ SMALL = (
 )
 
 
+def materialized(one: Ferry, system: str, schema: str) -> dg.AssetMaterialization:
+    """The event of the only range that has rows."""
+    return next(
+        record.asset_materialization
+        for record in one.session.instance.fetch_materializations(
+            dg.AssetKey([system, schema, one.table]), limit=5
+        ).records
+        if record.asset_materialization.metadata["rows"].value
+    )
+
+
 def artifacts_of(event: object) -> list[dict[str, object]]:
     """The files that an event of a range lists."""
     return [dict(one.data) for one in event.metadata["artifacts"].records]  # type: ignore[attr-defined]
@@ -163,14 +174,7 @@ def test_each_range_records_what_it_went_through(
     view = one.run()
     assert view.good, view.errors
     first, second = (
-        next(
-            record.asset_materialization
-            for record in one.session.instance.fetch_materializations(
-                dg.AssetKey([*place, one.table]), limit=5
-            ).records
-            if record.asset_materialization.metadata["rows"].value
-        )
-        for place in (("sqlserver", "dbo"), ("clickhouse", "warehouse"))
+        materialized(one, *place) for place in (("sqlserver", "dbo"), ("clickhouse", "warehouse"))
     )
     files = artifacts_of(first)
     count, size = (first.metadata[name].value for name in ("artifact_count", "bytes"))
@@ -179,11 +183,21 @@ def test_each_range_records_what_it_went_through(
     assert [one["file"] for one in files[:2]] == ["000001.dat", "000002.dat"]
     assert all(500 < int(str(one["bytes"])) <= 600 for one in files)
     assert all(int(str(one["rows"])) > 10 and len(str(one["sha256"])) == 64 for one in files)
-    text = "".join(f"{number}\tname {number}\n" for number in range(1, 501)).encode()
-    assert artifacts_of(second) == [
+    text = "".join(f"{number}\tname {number}\n" for number in range(1, 501))
+    (file,) = artifacts_of(second)
+    assert len(str(file.pop("sha256"))) == 64, "in whichever order the rows were read"
+    assert file == {"file": "rows.tsv", "rows": 500, "bytes": len(text)}
+
+
+def test_the_record_has_the_digest_of_the_text(ferry: Make, artifacts: Path) -> None:
+    one = ferry(chain("text"), SMALL[0], "INSERT INTO {t} VALUES (7, 'ä')", ranges="{count: 1}")
+    view = one.run()
+    assert view.good, view.errors
+    text = "7\tä\n".encode()
+    assert artifacts_of(materialized(one, "clickhouse", "warehouse")) == [
         {
             "file": "rows.tsv",
-            "rows": 500,
+            "rows": 1,
             "bytes": len(text),
             "sha256": hashlib.sha256(text).hexdigest(),
         }
