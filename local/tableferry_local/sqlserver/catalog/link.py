@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import psycopg.pq as pq
+from psycopg import OperationalError
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
 
 from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
@@ -59,7 +60,7 @@ def keep_link(link: Link) -> None:
     """End what was done in a session, and keep it for the next `open_link` of this process."""
     try:
         link.clear()
-    except PgError:
+    except (PgError, OperationalError):  # the latter once it is known that the server has gone
         link.close()
     else:
         _spare.append(link)

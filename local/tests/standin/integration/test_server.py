@@ -127,6 +127,23 @@ def test_nothing_of_a_session_is_seen_by_the_next_of_its_child(
     assert len(psutil.Process(process.pid).children()) < 5
 
 
+def test_a_child_outlives_its_postgresql_session(
+    server: tuple[subprocess.Popen[str], Clients], database: str
+) -> None:
+    process, clients = server
+    with clients.pymssql() as connection, psycopg.connect(database, autocommit=True) as admin:
+        (child,) = psutil.Process(process.pid).children()
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'session %' AND datname = current_database()"
+        )
+        for _ in range(2):
+            with pytest.raises(pymssql.Error):
+                connection.cursor().execute("SELECT 1")
+    clients.run("SELECT 1")
+    assert child in psutil.Process(process.pid).children()
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_no_child_outlives_the_server(
     server: tuple[subprocess.Popen[str], Clients], sent: signal.Signals
