@@ -51,15 +51,15 @@ class SqlServerConnection:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a small result: of the batch's first statement that has any."""
-        with self.translated(sql), self.raw.cursor() as cursor:
+        with self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             while cursor.description is None and cursor.nextset():
                 pass
-            return [tuple(row) for row in cursor.fetchall()]
+            return all_rows(cursor)
 
     def execute(self, sql: str) -> int:
         """Run a statement; returns the number of rows that it changed, or -1."""
-        with self.translated(sql), self.raw.cursor() as cursor:
+        with self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             rows = int(cursor.rowcount)
             while cursor.nextset():  # an error of a later statement of the batch comes only here
@@ -91,6 +91,35 @@ class SqlServerConnection:
             if not from_driver(error):
                 raise
             raise translate(error, self._settings, statement) from None
+
+
+def quiet_cursor(raw: Any) -> Any:
+    """A cursor of the driver that does not gather messages, such as those of PRINT.
+
+    The driver looks for a driver manager to gather them, and without one opens and closes all
+    libraries of the process, after each statement: milliseconds, which the package itself avoids
+    where it can (`Cursor._capture_diagnostics`). Errors come another way.
+
+    Args:
+        raw: a connection of `mssql_python`.
+    """
+    cursor = raw.cursor()
+    cursor._capture_diagnostics = _gather_nothing
+    return cursor
+
+
+def all_rows(cursor: Any) -> list[tuple[Any, ...]]:
+    """The rows of a small result; an error that comes after some of them is raised.
+
+    Args:
+        cursor: of `quiet_cursor`; has executed a statement that has rows.
+    """
+    cursor.messages = None  # so that none are gathered after the last row
+    return [tuple(row) for row in cursor.fetchall()]
+
+
+def _gather_nothing(_status: int) -> None:
+    pass
 
 
 pool = ConnectionPool(

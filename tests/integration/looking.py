@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -17,6 +17,7 @@ from clickhouse_connect.driver.client import Client
 from resources.connection_pool import ConnectionPool
 from resources.errors import InputError
 from resources.postgres.resource import PostgresResource
+from resources.sqlserver.connection import all_rows, quiet_cursor
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import Column, TableRef
 from resources.types.planner import plan_copy
@@ -33,9 +34,9 @@ def sqlserver(url: str) -> mssql_python.Connection:
 
 def rows(connection: mssql_python.Connection, sql: str) -> list[Row]:
     """A statement's rows by ODBC, if it has any."""
-    with closing(connection.cursor()) as cursor:
+    with quiet_cursor(connection) as cursor:
         cursor.execute(sql, use_prepare=False)
-        found = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        found = all_rows(cursor) if cursor.description else []
         while cursor.nextset():  # an error of a later statement of the batch comes only here
             pass
         return found

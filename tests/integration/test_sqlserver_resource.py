@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from mssql_python import ddbc_bindings
 
 from resources.errors import ConnectionFailed, StatementFailed, TableMissing
 from resources.sqlserver.resource import SqlServerResource
@@ -107,3 +108,34 @@ def test_read_arrow_streams_and_translates(bench: Bench) -> None:
         resource.read_arrow("SELECT * FROM dbo.nowhere") as reader,
     ):
         reader.read_all()
+
+
+def test_an_error_after_rows_is_raised(mssql_url: str) -> None:
+    server = SqlServerResource(url=mssql_url)
+    with server.connection() as connection, pytest.raises(StatementFailed, match="by zero"):
+        connection.query("SELECT 1 / n FROM (VALUES (1), (0)) AS numbers(n)")
+    with server.connection() as connection, pytest.raises(StatementFailed, match="nowhere"):
+        connection.execute("SELECT 1; DROP TABLE dbo.nowhere")
+
+
+def test_no_messages_are_gathered(mssql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered = []
+    fetch_all = ddbc_bindings.DDBCSQLFetchAll
+
+    def fetched(*arguments: object) -> int:
+        gathered.extend([arguments] if arguments[-1] is not None else [])
+        return int(fetch_all(*arguments))
+
+    monkeypatch.setattr(ddbc_bindings, "DDBCSQLFetchAll", fetched)
+    monkeypatch.setattr(
+        ddbc_bindings, "DDBCSQLGetAllDiagRecords", lambda handle: gathered.append(handle) or []
+    )
+    with SqlServerResource(url=mssql_url).connection() as connection:
+        connection.execute("SET NOCOUNT ON; SET NOCOUNT OFF")
+        assert connection.query("SET NOCOUNT ON; SELECT 1") == [(1,)]
+        assert not gathered
+        with connection.raw.cursor() as cursor:  # which shows what is left out
+            cursor.execute("SELECT 1", use_prepare=False).fetchall()
+            assert len(gathered) == 1
+            cursor.nextset()
+        assert len(gathered) == 2
