@@ -107,6 +107,15 @@ def second_digits(url: str) -> int:
     return int(ask_sqlserver(url, sql)[0][0])
 
 
+@functools.cache
+def decimal_digits(url: str) -> int:
+    """How many digits a decimal with a point may have: 38, or 37 on Babelfish.
+
+    Of one with 38 its bulk load reads on behind the last digit, whatever stands there.
+    """
+    return 38 if second_digits(url) == 7 else 37
+
+
 def lets_anybody_in(url: str) -> bool:
     """Whether the SQL Server takes any password of its user."""
     settings = SqlServerResource(url=url).settings()

@@ -11,6 +11,7 @@ import pytest
 from checks.verdict import LEVELS
 from pipelines.command import runner
 from resources.dialects import predicate, qualified, string_literal
+from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.tables import TableRef
 from tests.integration.conftest import Ferry
@@ -196,6 +197,8 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
     keys = [key for key in ODD if key.rstrip() == key and key.lower() == key and key != "ß"]
     if type_ == "varchar(200)":
         keys = [key for key in keys if key.isascii() or key == "ä"]
+    elif "BIN2" not in type_:
+        keys = told_apart(servers["sqlserver"], keys)
     servers["sqlserver"].execute(
         f"CREATE TABLE dbo.{one.table} (id {type_}, n int, note nvarchar(20));"
     )
@@ -215,6 +218,13 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
     finally:
         servers["sqlserver"].execute(f"DROP TABLE dbo.{one.table}")
         servers[to].execute(f"DROP TABLE {schema}.{one.table}_copy")
+
+
+def told_apart(server: Endpoint, keys: list[str]) -> list[str]:
+    """The keys, without those that its own collation takes for others."""
+    values = ", ".join(f"({string_literal('sqlserver', key)}, {n})" for n, key in enumerate(keys))
+    rows = server.query(f"SELECT MIN(n) FROM (VALUES {values}) AS keys(id, n) GROUP BY id")
+    return [keys[int(n)] for (n,) in sorted(rows)]
 
 
 @pytest.mark.parametrize("write", ["replace", "append", "upsert", "swap"])

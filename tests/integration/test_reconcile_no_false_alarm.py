@@ -130,6 +130,8 @@ class Journey:
 
     url: str
     hops: list[Hop]
+    digits: int
+    """How many a decimal with a point may have."""
 
     def transfer(self, rows: list[tuple[Any, ...]]) -> None:
         """Fill the source by a client of our own, then go all hops, rows without a key apart."""
@@ -138,10 +140,20 @@ class Journey:
             connection.execute(f"TRUNCATE {table}".encode())
             with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
                 for row in rows:
-                    copy.write_row(row)
+                    copy.write_row([shortened(value, self.digits) for value in row])
         for hop in self.hops:
             for key_range in (EVERYTHING, NO_KEY):
                 hop.move(key_range)
+
+
+def shortened(value: object, digits: int) -> object:
+    """A decimal with a point without the first of too many digits; any other value as it is."""
+    if not isinstance(value, decimal.Decimal):
+        return value
+    sign, all_digits, exponent = value.as_tuple()
+    if exponent == 0 or len(all_digits) <= digits:
+        return value
+    return decimal.Decimal((sign, all_digits[-digits:], exponent))
 
 
 def assert_agrees(hop: Hop, count: int) -> None:
@@ -162,8 +174,10 @@ def journey(
     pairs: list[tuple[str, str]],
 ) -> Iterator[Journey]:
     declared = ", ".join(f"{name} {type_}" for name, (type_, _) in columns.items())
+    through_sqlserver = any("sqlserver" in pair for pair in pairs)
+    digits = looking.decimal_digits(stack.sqlserver_url) if through_sqlserver else 38
     with graph(stack, folder, pairs, table_name(), declared, without=["raw"]) as hops:
-        yield Journey(stack.postgres_url, list(hops.values()))
+        yield Journey(stack.postgres_url, list(hops.values()), digits)
 
 
 WITHOUT_SQLSERVER = [pair for pair in PAIRS if "sqlserver" not in pair]
