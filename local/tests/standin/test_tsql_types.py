@@ -17,6 +17,7 @@ from tableferry_local.sqlserver.types.typerules import (
     common_type,
     parse_type,
 )
+from tableferry_local.sqlserver.types.value import texts_apart
 
 TYPES = [
     ("int", "int"),
@@ -194,3 +195,12 @@ def test_a_duplicate_key_in_an_index_has_another_number() -> None:
 
 def test_names_print_as_in_messages() -> None:
     assert str(ObjectName("db", "dbo", "t")) == "dbo.t"
+
+
+def test_only_constant_texts_of_a_statement_become_parameters() -> None:
+    sql = """SELECT 'it''s'::text, "a'b'::text", E'\\''::text, 'x'::text[], ''::text, $1::int"""
+    assert texts_apart(f"{sql} || 'it''s'::text", 1) == (
+        """SELECT $2::text, "a'b'::text", E'\\''::text, 'x'::text[], $3::text, $1::int"""
+        " || $2::text",
+        ["it's", ""],
+    )

@@ -13,6 +13,15 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, Transact
 from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError, from_postgres
 
 CHUNK_ROWS = 1024
+MOST_PREPARED = 100
+"""Statements that a session keeps prepared; each takes the server some 100 KiB."""
+
+_FORGET = (
+    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
+    "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
+)
+"""DISCARD ALL, but for what is prepared: that says nothing of the session that it served."""
+
 _OK = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY)
 
 Row = list[str | None]
@@ -75,7 +84,8 @@ class Link:
         if self.connection.status != ConnStatus.OK:
             reason = self.connection.get_error_message().strip()
             raise SqlError(17142, 21, f"The stand-in's PostgreSQL cannot be reached: {reason}")
-        self._prepared: set[str] = set()
+        self._prepared: dict[str, bytes] = {}
+        """Names of prepared statements, by what they are."""
 
     @property
     def status(self) -> TransactionStatus:
@@ -89,9 +99,22 @@ class Link:
         """Run one or several statements whose results are not wanted."""
         self._check(self.connection.exec_(sql.encode()))
 
-    def rows(self, sql: str, params: Sequence[str | None] = ()) -> list[Row]:
-        """Run one statement and fetch its rows as text."""
-        return _text_rows(self._check(self.connection.exec_params(sql.encode(), _bytes(params))))
+    def rows(
+        self, sql: str, params: Sequence[str | None] = (), *, often: bool = False
+    ) -> list[Row]:
+        """Run one statement and fetch its rows as text.
+
+        Args:
+            sql: the statement.
+            params: its parameters.
+            often: it comes again, and reads the catalog alone: it is parsed, and in the end
+                planned, once per link. The types of its columns must not change meanwhile.
+        """
+        if often:
+            result = self.connection.exec_prepared(self._name(sql), _bytes(params))  # type: ignore[arg-type]
+        else:
+            result = self.connection.exec_params(sql.encode(), _bytes(params))
+        return _text_rows(self._check(result))
 
     def execute(self, sql: str, params: Sequence[str | None] = ()) -> int | None:
         """Run one statement.
@@ -102,17 +125,18 @@ class Link:
         result = self._check(self.connection.exec_params(sql.encode(), _bytes(params)))
         return result.command_tuples
 
-    def prepared(self, name: str, sql: str, params: Sequence[str | None]) -> list[Row]:
-        """Like `rows`, parsed by the server only once per session."""
-        if name not in self._prepared:
-            self._check(self.connection.prepare(name.encode(), sql.encode()))
-            self._prepared.add(name)
-        result = self.connection.exec_prepared(name.encode(), _bytes(params))  # type: ignore[arg-type]
-        return _text_rows(self._check(result))
+    def stream(
+        self, sql: str, params: Sequence[str | None] = (), *, often: bool = False
+    ) -> Iterator[pq.abc.PGresult]:
+        """Run one query and yield its rows in binary chunks; the first may have no rows.
 
-    def stream(self, sql: str, params: Sequence[str | None] = ()) -> Iterator[pq.abc.PGresult]:
-        """Run one query and yield its rows in binary chunks; the first may have no rows."""
-        self.connection.send_query_params(sql.encode(), _bytes(params), result_format=Format.BINARY)
+        The arguments are those of `rows`.
+        """
+        values, binary = _bytes(params), Format.BINARY
+        if often:
+            self.connection.send_query_prepared(self._name(sql), values, result_format=binary)
+        else:
+            self.connection.send_query_params(sql.encode(), values, result_format=binary)
         self.connection.set_chunked_rows_mode(CHUNK_ROWS)
         try:
             while (result := self._result()) is not None:
@@ -168,8 +192,19 @@ class Link:
         """Leave nothing of what was done in the session."""
         if self.status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             self.run("ROLLBACK")
-        self.run("DISCARD ALL")
-        self._prepared.clear()
+        self.run(_FORGET)
+
+    def _name(self, sql: str) -> bytes:
+        """What the statement is prepared as."""
+        name = self._prepared.get(sql)
+        if name is None:
+            if len(self._prepared) == MOST_PREPARED:
+                self.run("DEALLOCATE ALL")
+                self._prepared.clear()
+            name = f"often_{len(self._prepared)}".encode()
+            self._check(self.connection.prepare(name, sql.encode()))
+            self._prepared[sql] = name
+        return name
 
     def _result(self) -> pq.abc.PGresult | None:
         """The next result, waited for in select(): psycopg's get_result holds the GIL meanwhile.

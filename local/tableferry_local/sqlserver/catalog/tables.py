@@ -149,7 +149,7 @@ class Catalog:
 
     def find(self, name: ObjectName) -> Table | None:
         """The table or view, or None."""
-        rows = self._link.prepared("tsql_lookup", _LOOKUP, [name.sql])
+        rows = self._link.rows(_LOOKUP, [name.sql], often=True)
         if not rows:
             return None
         oid, shown, kind, pg_schema, columns = rows[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tableferry_local.sqlserver.types.sqltype import SqlType, storage
@@ -12,6 +13,15 @@ DAY_ZERO = 693_595 * 864_000_000_000
 
 
 Constant = str | int | None
+
+_QUOTED = re.compile(
+    r"""
+    "(?:[^"]|"")*"
+    | E'(?:[^'\\]|\\.|'')*'
+    | '(?P<text>(?:[^']|'')*)'(?P<cast>::text(?![\[\w]))?
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 @dataclass(slots=True)
@@ -42,6 +52,28 @@ def literal(text: str) -> str:
     if "\\" in text:
         return " E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
     return "'" + text.replace("'", "''") + "'"
+
+
+def texts_apart(sql: str, taken: int) -> tuple[str, list[str]]:
+    """A statement with its constant texts as parameters: one statement for all names.
+
+    Args:
+        sql: the statement.
+        taken: how many parameters it has already.
+
+    Returns:
+        The statement, and the values of the parameters behind those.
+    """
+    # the same text stays the same expression, which GROUP BY asks for
+    numbers: dict[str, int] = {}
+
+    def parameter(found: re.Match[str]) -> str:
+        if found["cast"] is None:
+            return found[0]
+        text = found["text"].replace("''", "'")
+        return f"${numbers.setdefault(text, taken + len(numbers) + 1)}::text"
+
+    return _QUOTED.sub(parameter, sql), list(numbers)
 
 
 def pg_type(sql_type: SqlType) -> str:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from local.tests.standin.integration.tsql_session import Session
+from tableferry_local.sqlserver.catalog.link import MOST_PREPARED
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.engine import Engine
 from tableferry_local.sqlserver.types.sqltype import Param, SqlType
@@ -512,3 +513,44 @@ def test_a_bulk_load_fills_in_what_it_does_not_give(session: Session) -> None:
     load.write(_copy((b"\0\0\0\x63", None), (None, b"\0\0\0\x0a")))
     load.finish()
     assert session.rows("SELECT * FROM u ORDER BY id") == [(1, 5, 6), (2, 10, 11)]
+
+
+# The catalog -----------------------------------------------------------------------------------
+
+
+def test_the_catalog_asked_again_and_again_tells_what_there_is_now(session: Session) -> None:
+    """PostgreSQL takes up the same plan for all names, from the sixth time on."""
+    asked = "SELECT c.name, 'of ''u''' FROM sys.columns c WHERE c.object_id = OBJECT_ID('{}')"
+    expected = [("id", "of 'u'"), ("name", "of 'u'")]
+    for number in range(8):
+        session.run(f"CREATE TABLE u (a{number} int)")
+        assert session.rows(asked.format("u")) == [(f"a{number}", "of 'u'")]
+        assert session.rows(asked.format("t")) == expected
+        there = session.run(
+            f"IF EXISTS (SELECT 1 FROM sys.columns WHERE name = 'a{number}') DROP TABLE u"
+        )
+        assert not there.errors
+        assert session.rows(asked.format("u")) == []
+        session.engine.close()
+        session.engine = Session(session.url).engine
+
+
+def test_equal_texts_in_a_query_of_the_catalog_are_one_expression(session: Session) -> None:
+    assert session.rows(
+        "SELECT x.s + 'a', COUNT(*) FROM (SELECT TABLE_SCHEMA AS s FROM INFORMATION_SCHEMA.TABLES"
+        " WHERE TABLE_NAME = 't') x GROUP BY x.s + 'a' HAVING x.s + 'a' <> 'b'"
+    ) == [("dboa", 1)]
+
+
+def test_more_queries_of_the_catalog_than_are_kept(session: Session) -> None:
+    for number in range(2 * MOST_PREPARED + 1):
+        found = session.rows(f"SELECT {number} FROM INFORMATION_SCHEMA.TABLES")
+        assert (number,) in found
+
+
+def test_a_catalog_query_joined_with_a_table_sees_its_new_type(session: Session) -> None:
+    asked = "SELECT t.name FROM t CROSS JOIN sys.databases d WHERE d.name = DB_NAME()"
+    session.run("INSERT t VALUES (1, 'a')")
+    assert session.rows(asked) == [("a",)]
+    session.run("UPDATE t SET name = '7'; ALTER TABLE t ALTER COLUMN name int")
+    assert session.rows(asked) == [(7,)]

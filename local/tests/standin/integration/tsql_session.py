@@ -67,6 +67,7 @@ class Session:
     """One engine."""
 
     def __init__(self, postgres_url: str) -> None:
+        self.url = postgres_url
         self.engine = Engine(postgres_url, login="sa")
 
     def run(self, batch: str, *params: Param) -> Outcome:

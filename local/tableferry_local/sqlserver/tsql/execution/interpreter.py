@@ -28,9 +28,11 @@ from tableferry_local.sqlserver.tsql.syntax.parsing import parse_expression, wor
 from tableferry_local.sqlserver.tsql.syntax.preparing import assigned_variables, prepare_all
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.dml import compile_change, compile_insert
+from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
 from tableferry_local.sqlserver.tsql.translation.queries import compile_query
 from tableferry_local.sqlserver.tsql.translation.query import Query
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
+from tableferry_local.sqlserver.types.value import texts_apart
 
 
 class Stop(Exception):
@@ -112,9 +114,8 @@ class Interpreter(Run):
             with self.state.statement(ErrorContext("IF")):
                 compiler = self.state.compiler()
                 sql = compiler.condition(node, Scope())
-                rows = self.state.link.rows(
-                    f"SELECT CASE WHEN {sql} THEN 1 END", self.state.values(compiler.params)
-                )
+                sql, values = self._once_planned(f"SELECT CASE WHEN {sql} THEN 1 END", compiler)
+                rows = self.state.link.rows(sql, values, often=bool(compiler.of_catalog))
                 result[0] = rows[0][0] is not None
 
         self._guarded(action, condition)
@@ -149,15 +150,16 @@ class Interpreter(Run):
                 self.sink.columns(query.result_columns)
                 self.sink.done(0, "SELECT")
                 return
-            self.send(query, compiler.params)
+            self._send(query, compiler)
 
-    def send(self, query: Query, params: list[str]) -> None:
+    def _send(self, query: Query, compiler: Compiler) -> None:
         """Run a query and hand its rows to the client."""
         state, count, begun = self.state, 0, False
         sql = query.sql
         if state.row_limit:
             sql = f"SELECT * FROM ({sql}) AS limited LIMIT {state.row_limit}"
-        for chunk in state.link.stream(sql, state.values(params)):
+        sql, values = self._once_planned(sql, compiler)
+        for chunk in state.link.stream(sql, values, often=bool(compiler.of_catalog)):
             if not begun:
                 self.sink.columns(query.result_columns)
                 begun = True
@@ -165,6 +167,17 @@ class Interpreter(Run):
                 self.sink.rows(chunk)
                 count += chunk.ntuples
         self.done(count, "SELECT")
+
+    def _once_planned(self, sql: str, compiler: Compiler) -> tuple[str, list[str | None]]:
+        """A statement and its parameters, with names apart if it reads the catalog alone.
+
+        To plan one of those takes PostgreSQL ten times as long as to run it.
+        """
+        values = self.state.values(compiler.params)
+        if not compiler.of_catalog:
+            return sql, values
+        sql, texts = texts_apart(sql, len(values))
+        return sql, [*values, *texts]
 
     def _select_variables(self, node: exp.Select, names: list[str]) -> None:
         state = self.state

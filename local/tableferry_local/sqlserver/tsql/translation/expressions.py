@@ -90,6 +90,8 @@ class Compiler:
     params: list[str] = field(default_factory=list)
     locks: list[str] = field(default_factory=list)
     """PostgreSQL tables that a table hint wants locked."""
+    of_catalog: bool | None = None
+    """Whether all that it reads are views of the catalog; None if it reads nothing."""
     counter: int = 0
 
     def alias(self) -> str:

@@ -109,6 +109,7 @@ def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[st
             return _add(compiler, common.columns, node, parts[0], scope, common.pg_alias)
     view = system_view(parts)
     if view is not None:
+        compiler.of_catalog = compiler.of_catalog is not False
         database = parts[-3] if len(parts) == 3 and parts[-3] else compiler.database
         columns = [
             Value(f'"{name}"', kind, True, name=name)
@@ -116,6 +117,7 @@ def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[st
         ]
         call = f'sys."{SYSTEM_VIEWS[view].function}"({literal(database)})'
         return _add(compiler, columns, node, parts[-1], scope, call)
+    compiler.of_catalog = False
     name = object_name(parts, compiler.database)
     table = compiler.catalog.get(name, ".".join(parts))
     sql = _add(compiler, table_values(table), node, name.name, scope, table.sql, table.name)
