@@ -150,8 +150,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of the soak tests once, for all workers and for Hypothesis too."""
     if config.option.markexpr == "soak":
         os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))
-    if not config.getoption("numprocesses", None):  # else workers run the tests
+    if not config.getoption("numprocesses", None):
         _settle_hypothesis()
+    else:  # workers run the tests, and the plugin would import all of Hypothesis to tell nothing
+        config.pluginmanager.unregister(name="hypothesispytest")
 
 
 def _settle_hypothesis() -> None:

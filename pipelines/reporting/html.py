@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from pipelines.reporting.markdown import to_markdown
@@ -46,6 +47,17 @@ def to_json(report: Report) -> str:
 
 def to_html(report: Report) -> str:
     """The report as one page; every text in it is escaped."""
+    return _page().render(
+        report=report,
+        counts=report.counts(),
+        problems=report.problems,
+        suites=report.suites(),
+        most=MOST_PROBLEMS,
+    )
+
+
+@functools.cache
+def _page() -> Template:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -63,13 +75,7 @@ def to_html(report: Report) -> str:
         "plain": plain,
         "tally": tally,
     }
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        counts=report.counts(),
-        problems=report.problems,
-        suites=report.suites(),
-        most=MOST_PROBLEMS,
-    )
+    return environment.get_template("report.html.j2")
 
 
 def breakable(text: str) -> Markup:
