@@ -9,13 +9,7 @@ from dataclasses import dataclass
 
 from resources import crash_points
 from resources.clickhouse import preview
-from resources.clickhouse.ddl import (
-    Owner,
-    create_table,
-    lock_table,
-    move_rows,
-    partition,
-)
+from resources.clickhouse.ddl import Owner, create_table, lock_table, move_rows, partition
 from resources.clickhouse.errors import EXISTS
 from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
 from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
@@ -255,19 +249,21 @@ class ClickHouseTarget:
         self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
     ) -> list[str]:
         """Drop locks, staging tables and outdated shadows of dead runs. See `Target.clean`."""
+        shadow, prefix = shadow_of(target), staging_prefix(target)
         rows = self.resource.query(
-            f"SELECT name, comment FROM system.tables WHERE database = {_text(target.schema)} "
-            f"AND startsWith(name, {_text(staging_prefix(target))}) ORDER BY name"
+            f"SELECT name, comment FROM system.tables WHERE database = {_text(target.schema)} AND "
+            f"(name = {_text(shadow.name)} OR startsWith(name, {_text(prefix)})) ORDER BY name"
         )
+        left = {name: Owner.read(comment).run for name, comment in rows}
+        shadowed = left.pop(shadow.name, None) is not None
         dropped = [
             name
-            for name, comment in rows
-            if (rejected or not is_rejected(target, name)) and not alive(Owner.read(comment).run)
+            for name, run in left.items()
+            if (rejected or not is_rejected(target, name)) and not alive(run)
         ]
         for name in dropped:
             self.resource.execute(drop_table(target, name))
-        shadow = shadow_of(target)
-        if self._layout(shadow):
+        if shadowed:
             layout = self._layout(target)
             if layout and not self._is_current(shadow, layout):
                 self.resource.execute(drop_table(shadow, shadow.name))
