@@ -173,7 +173,7 @@ def covered(
         # a look at some of the ranges answers for nothing
         return "check", frozenset() if _checked_ranges(run) else targets
     if run.job_name == move_job_name(transfer.transfer) or selected or checks & targets:
-        if not selected and (run.asset_selection is not None or checks):
+        if not selected and (run.asset_selection or checks):
             return "check", frozenset(checks & targets)
         return "move", selected or targets
     return None

@@ -38,7 +38,8 @@ class Share:
     """The runs that one process carries out: which ranges of a transfer, and how."""
 
     transfer: str
-    hops: tuple[dg.AssetKey, ...]
+    hops: tuple[dg.AssetKey, ...] | None
+    """None: all, which Dagster need not choose."""
     segments: Sequence[tuple[str, str]]
     """First and last range of each run."""
     tags: Mapping[str, str]
@@ -76,7 +77,7 @@ def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
         result = job.execute_in_process(
             instance=session.instance,
             tags=tags,
-            asset_selection=[*share.hops],
+            asset_selection=share.hops,
             raise_on_error=False,
             run_config=logging_config(share.log_level),
         )

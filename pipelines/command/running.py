@@ -214,7 +214,8 @@ def _carried_out(
     apply_growth(plan, servers, instance)
     tags = {FORCE: "true"} if force else {}
     tags |= {PROFILE: profile} if profile else {}
-    hops, name = tuple(one.asset for one in todo.hops), transfer.transfer
+    name, chosen = transfer.transfer, len(todo.hops) < len(transfer.hops)
+    hops = tuple(one.asset for one in todo.hops) if chosen else None
     shares = [Share(name, hops, of_one, tags, log_level, snapshot) for of_one in spans]
     if len(shares) > 1:
         return carry_out_together(session, shares, caller.on_progress)
