@@ -17,7 +17,7 @@ from resources.errors import InputError, TableMissing
 from resources.server import DigestsBy, Server
 from resources.sqlserver.bcp import BcpTool, Encryption, find_tool
 from resources.sqlserver.bcp_process import silent_seconds
-from resources.sqlserver.connection import SqlServerConnection, pool
+from resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
 from resources.tables import Column, TableRef
 
 Encrypt = Literal["yes", "no", "strict"]
@@ -171,8 +171,9 @@ class SqlServerServer(Server):
         refuse_snapshot(self.system, snapshot)
         lent = pool.lent(self.connection_string() + "streams", self._streaming)
         with lent as connection, connection.translated(sql):
-            cursor = connection.raw.cursor()
+            cursor = quiet_cursor(connection.raw)
             cursor.execute(sql, use_prepare=False)
+            cursor.messages = None  # so that none are gathered after the last row
             reader = _Reader(cursor.arrow_reader(batch_rows), connection)
             yield reader.reader
             if reader.finished:

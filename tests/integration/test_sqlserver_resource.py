@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -119,18 +119,24 @@ def test_an_error_after_rows_is_raised(mssql_url: str) -> None:
 
 
 def test_no_messages_are_gathered(mssql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered = []
-    fetch_all = ddbc_bindings.DDBCSQLFetchAll
+    gathered: list[object] = []
 
-    def fetched(*arguments: object) -> int:
-        gathered.extend([arguments] if arguments[-1] is not None else [])
-        return int(fetch_all(*arguments))
+    def noting(fetch: Callable[..., int]) -> Callable[..., int]:
+        def fetched(*arguments: object) -> int:
+            gathered.extend([arguments] if arguments[-1] is not None else [])
+            return fetch(*arguments)
 
-    monkeypatch.setattr(ddbc_bindings, "DDBCSQLFetchAll", fetched)
+        return fetched
+
+    for name in ("DDBCSQLFetchAll", "DDBCSQLFetchArrowBatch"):
+        monkeypatch.setattr(ddbc_bindings, name, noting(getattr(ddbc_bindings, name)))
     monkeypatch.setattr(
         ddbc_bindings, "DDBCSQLGetAllDiagRecords", lambda handle: gathered.append(handle) or []
     )
-    with SqlServerResource(url=mssql_url).connection() as connection:
+    server = SqlServerResource(url=mssql_url)
+    with server.read_arrow("SELECT 1 AS one") as reader:
+        assert reader.read_all().to_pydict() == {"one": [1]}
+    with server.connection() as connection:
         connection.execute("SET NOCOUNT ON; SET NOCOUNT OFF")
         assert connection.query("SET NOCOUNT ON; SELECT 1") == [(1,)]
         assert not gathered
