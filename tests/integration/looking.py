@@ -107,7 +107,6 @@ def second_digits(url: str) -> int:
     return int(ask_sqlserver(url, sql)[0][0])
 
 
-@functools.cache
 def decimal_digits(url: str) -> int:
     """How many digits a decimal with a point may have: 38, or 37 on Babelfish.
 
