@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import alembic.util
 import dagster as dg
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from dagster._core.instance import config
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
@@ -100,13 +101,16 @@ def make_quick() -> None:
     schema = functools.cache(config.dagster_instance_config_schema)
     setattr(config, "dagster_instance_config_schema", schema)  # noqa: B010
     # Dagster's migrations, all of which each storage in memory reads, to stamp itself as up to date
-    load = alembic.util.load_python_file
-    once = functools.cache(load)
+    read_migrations = ScriptDirectory.from_config
+    migrations: dict[str | None, ScriptDirectory] = {}
 
-    def load_python_file(folder: str, name: str) -> Any:
-        return load(folder, name) if name == "env.py" else once(folder, name)
+    def from_config(config: Config) -> ScriptDirectory:
+        folder = config.get_main_option("script_location")
+        if folder not in migrations:
+            migrations[folder] = read_migrations(config)
+        return migrations[folder]
 
-    setattr(alembic.util, "load_python_file", load_python_file)  # noqa: B010
+    setattr(ScriptDirectory, "from_config", from_config)  # noqa: B010
 
     _template()  # also so that Dagster's storage is imported, and its migrations read
     instance.open_instance = _open

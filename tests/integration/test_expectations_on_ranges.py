@@ -1,4 +1,4 @@
-"""Expectations on key ranges of a real table."""
+"""Expectations on key ranges of a real table, and what is wrong with a suite before."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checks.expectations import ExpectationSpec, run_suite
+from checks.expectations import ExpectationSpec, run_suite, validate_suite
 from resources.clickhouse.resource import ClickHouseResource
+from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
@@ -109,3 +110,45 @@ def test_a_large_range_is_sampled_and_says_so(
     assert verdict.metadata["one_row_in"] == 10
     results: list[dict[str, Any]] = verdict.metadata["results"]
     assert results[1]["observed"] == "1000"
+
+
+WRONG = [
+    (
+        ExpectationSpec("expect_column_values_to_not_be_nul", {"column": "id"}),
+        "no expectation 'expect_column_values_to_not_be_nul'; "
+        "did you mean 'expect_column_values_to_not_be_null'",
+    ),
+    (
+        ExpectationSpec("expect_column_values_to_not_be_null", {"column": "orgin"}),
+        "there is no column 'orgin'",
+    ),
+    (ExpectationSpec("expect_column_values_to_not_be_null", {}), "column: field required"),
+    (
+        ExpectationSpec(
+            "expect_column_values_to_be_between", {"column": "id", "minimum": 1, "max_value": 2}
+        ),
+        "minimum: extra fields not permitted",
+    ),
+    (
+        ExpectationSpec("expect_column_values_to_be_between", {"column": "id"}),
+        "min_value and max_value cannot both be None",
+    ),
+    (ExpectationSpec("sql", {"query": "SELECT 1"}), "should contain {table} and {range}"),
+    (ExpectationSpec("sql", {}), "sql should have one argument, query"),
+]
+"""Declarations, and what is said of each."""
+
+
+def test_wrong_declarations_are_named_alone_and_all_at_once() -> None:
+    good = ExpectationSpec("expect_column_values_to_be_unique", {"column": "id"})
+
+    def said(*specs: ExpectationSpec) -> str:
+        with pytest.raises(InputError) as caught:
+            validate_suite([good, *specs], ["id", "origin"])
+        return str(caught.value)
+
+    alone = {message: said(spec) for spec, message in WRONG}
+    assert not [(message, line) for message, line in alone.items() if message not in line]
+    assert not [line for line in alone.values() if "\n" in line]
+    together = said(*(spec for spec, _ in WRONG))
+    assert not [message for message in alone if message not in together]

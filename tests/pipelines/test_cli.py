@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoints
 from pathlib import Path
@@ -15,7 +12,6 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from pipelines import event_log
 from pipelines.cli import main
 from pipelines.command import plugins, runner
 from pipelines.command.launching import failures
@@ -324,101 +320,6 @@ def test_every_command_explains_itself(command: str) -> None:
     result = ferry(command, "--help")
     assert result.exit_code == 0
     assert "Usage:" in result.output
-
-
-DRIVERS = {"clickhouse_connect", "mssql_python", "mssql_py_core"}
-NEVER = {"great_expectations", "pandas", "dagster_graphql", "dagster_webserver"}
-NOT_IMPORTED = {
-    "--help": {*NEVER, *DRIVERS, "dagster", "pydantic", "pyarrow", "polars", "psycopg", "rich"},
-    "validate": {*NEVER, *DRIVERS, "polars", "jinja2"},
-    "status orders": {*NEVER, *DRIVERS, "polars", "jinja2"},
-}
-"""By command, what takes long to import and is not for it."""
-
-
-COMMANDS = """
-import json, os, sys
-from pipelines.cli import main
-home = os.environ["DAGSTER_HOME"]
-for command, modules in json.loads(sys.argv[1]).items():
-    os.environ["DAGSTER_HOME"] = home + command.split()[0]
-    try:
-        main(command.split())
-    except SystemExit:
-        print(f"unneeded by {command}:", sorted(set(modules) & sys.modules.keys()))
-"""
-
-
-@functools.cache
-def said_by_commands() -> tuple[list[str], str]:
-    """What a new process says that runs them one by one: none may bring what the next must not."""
-    modules = json.dumps({command: sorted(names) for command, names in NOT_IMPORTED.items()})
-    found = subprocess.run(
-        [sys.executable, "-c", COMMANDS, modules], check=False, capture_output=True, text=True
-    )
-    return found.stdout.splitlines(), found.stderr
-
-
-@pytest.mark.parametrize("command", NOT_IMPORTED)
-def test_a_command_imports_nothing_that_it_does_not_need(command: str) -> None:
-    lines, errors = said_by_commands()
-    assert "Traceback" not in errors
-    assert f"unneeded by {command}: []" in lines, lines
-
-
-STATUS = """
-import os, sys
-class Asked:
-    def find_spec(name, *_):
-        if name == "dagster":
-            os.write(1, b"asks Dagster")  # past what click has put in the place of stdout
-            os._exit(0)
-if sys.argv[1:] == ["asked?"]:
-    sys.meta_path.insert(0, Asked)
-from click.testing import CliRunner
-from pipelines.cli import main
-found = CliRunner().invoke(main, ["status", "orders", "--json"])
-assert "Traceback" not in found.output and found.exception is None, found.output
-print(found.stdout)
-print(found.stderr, file=sys.stderr)
-slow = {"pydantic", "pyarrow", "sqlalchemy", "rich"}
-print("dagster" in sys.modules, bool(slow & sys.modules.keys()))
-"""
-
-
-def status_asks_dagster() -> bool:
-    """Whether a new process that is to tell the status begins to import Dagster."""
-    found = subprocess.run(
-        [sys.executable, "-c", STATUS, "asked?"], check=True, capture_output=True, text=True
-    )
-    return found.stdout == "asks Dagster"
-
-
-def status_of_a_new_process() -> tuple[object, str, bool]:
-    """What it prints, what it has to say, and whether it imported Dagster and what comes along."""
-    found = subprocess.run(
-        [sys.executable, "-c", STATUS], check=True, capture_output=True, text=True
-    )
-    *document, last = found.stdout.strip().splitlines()
-    assert last in ("True True", "False False"), "nothing else that takes long"
-    return json.loads("\n".join(document)), found.stderr.strip(), last.startswith("True")
-
-
-def test_status_of_known_files_reads_the_event_log_without_dagster(bad_file: Path) -> None:
-    with event_log.open_to_record() as instance:
-        instance.add_dynamic_partitions("orders_ranges", ["a"])
-        # as all commands: they leave what the files declare
-        usual = ferry("status", "orders", "--json")
-        assert status_of_a_new_process() == (json.loads(usual.stdout), usual.stderr.strip(), False)
-        assert len(json.loads(usual.stdout)["ranges"]) == 1 and "left out" in usual.stderr
-        run = instance.create_run_for_job(dg.JobDefinition(graph_def=dg.GraphDefinition("job")))
-        assert status_asks_dagster(), "it may be dead"
-        instance.report_run_canceled(run)
-        assert not status_asks_dagster()
-    bad_file.unlink()
-    document, told, asked = status_of_a_new_process()
-    assert (document, told, asked) == (json.loads(usual.stdout), "", True), "the files are others"
-    assert status_of_a_new_process() == (document, "", False)
 
 
 @pytest.mark.parametrize("command", ["run", "status", "plan", "check", "diff", "validate", "clean"])
