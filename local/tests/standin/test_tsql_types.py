@@ -123,9 +123,6 @@ def test_common_types(left: str, right: str, expected: str) -> None:
     assert str(common_type(parse_type(left), parse_type(right))) == expected
 
 
-# Names -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
@@ -158,8 +155,6 @@ def test_a_linked_server_is_refused() -> None:
     with pytest.raises(SqlError, match="Could not find server 'there'"):
         object_name(["there", "db", "dbo", "t"], "db")
 
-
-# Errors ----------------------------------------------------------------------------------------
 
 FAILURES = [
     (PgFailure("23505", "", "Key (id)=(1) already exists.", constraint="ix_1"), 2627),

@@ -1,49 +1,14 @@
-"""What T-SQL statements do: the engine on a real PostgreSQL."""
+"""What T-SQL statements and batches do: the engine on a real PostgreSQL."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from local.tests.standin.integration.tsql_session import Session
-from tableferry_local.sqlserver.catalog.link import MOST_PREPARED
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.tsql.execution.engine import Engine
 from tableferry_local.sqlserver.types.sqltype import Param, SqlType
-from tableferry_local.stack import Stack
-
-
-@pytest.fixture(scope="module")
-def url(local_stack: Stack) -> str:
-    with psycopg.connect(local_stack.postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE tsql_statements")
-    return local_stack.postgres_url.rpartition("/")[0] + "/tsql_statements"
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[Session]:
-    """A session with an empty table t (id int PRIMARY KEY, name nvarchar(10))."""
-    found = Session(url)
-    found.run("IF OBJECT_ID('t', 'U') IS NOT NULL DROP TABLE t")
-    found.run("CREATE TABLE t (id int NOT NULL PRIMARY KEY, name nvarchar(10) NULL)")
-    yield found
-    found.engine.close()
-    after = Session(url)
-    after.run("DROP TABLE IF EXISTS u, t")
-    after.engine.close()
-
-
-@pytest.fixture
-def other(url: str) -> Iterator[Session]:
-    found = Session(url)
-    yield found
-    found.engine.close()
-
-
-# Changes ---------------------------------------------------------------------------------------
 
 
 def test_rows_come_back_as_inserted(session: Session) -> None:
@@ -165,207 +130,6 @@ def test_trailing_blanks_beyond_the_length_are_cut(session: Session) -> None:
     assert session.rows("SELECT DATALENGTH(name) FROM t") == [(20,)]
 
 
-# Transactions ----------------------------------------------------------------------------------
-
-
-def test_an_error_undoes_its_statement_only(session: Session) -> None:
-    outcome = session.run(
-        "BEGIN TRAN; INSERT t VALUES (1, 'a'); INSERT t VALUES (2, 'b'), (1, 'c');"
-        " INSERT t VALUES (3, 'd'); SELECT @@TRANCOUNT; COMMIT"
-    )
-    assert (outcome.numbers, outcome.last) == ([2627], [(1,)])
-    assert session.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,)]
-
-
-def test_xact_abort_undoes_everything(session: Session) -> None:
-    outcome = session.run(
-        "SET XACT_ABORT ON; BEGIN TRAN; INSERT t VALUES (1, 'a');"
-        " INSERT t VALUES (1, 'c'); SELECT 1"
-    )
-    assert (outcome.numbers, outcome.results) == ([2627], [])
-    assert session.rows("SELECT @@TRANCOUNT, (SELECT COUNT(*) FROM t)") == [(0, 0)]
-
-
-def test_a_conversion_error_ends_the_batch_and_the_transaction(session: Session) -> None:
-    outcome = session.run("BEGIN TRAN; INSERT t VALUES (1, 'a'); SELECT CAST('x' AS int); SELECT 2")
-    assert (outcome.numbers, outcome.results) == ([245], [])
-    assert session.rows("SELECT @@TRANCOUNT, (SELECT COUNT(*) FROM t)") == [(0, 0)]
-
-
-def test_savepoints_and_nesting(session: Session) -> None:
-    session.run(
-        "BEGIN TRAN; INSERT t VALUES (1, 'a'); SAVE TRAN one; INSERT t VALUES (2, 'b');"
-        " ROLLBACK TRAN one; BEGIN TRAN; INSERT t VALUES (3, 'c'); COMMIT"
-    )
-    assert session.rows("SELECT @@TRANCOUNT") == [(1,)]
-    session.run("COMMIT")
-    assert session.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,)]
-
-
-def test_definitions_are_rolled_back(session: Session) -> None:
-    session.run(
-        "BEGIN TRAN; CREATE TABLE u (a int); EXEC sp_rename 't', 'v'; ALTER TABLE v ADD b int;"
-        " ALTER TABLE v ALTER COLUMN name varchar(99); INSERT v VALUES (1, 'x', 2); ROLLBACK"
-    )
-    assert session.rows("SELECT OBJECT_ID('u'), OBJECT_ID('v')") == [(None, None)]
-    assert session.rows(
-        "SELECT COLUMN_NAME, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH FROM INFORMATION_SCHEMA.COLUMNS"
-        " WHERE TABLE_NAME = 't' ORDER BY ORDINAL_POSITION"
-    ) == [("id", "int", None), ("name", "nvarchar", 10)]
-    assert session.rows("SELECT * FROM t") == []
-
-
-def test_implicit_transactions_begin_with_the_first_statement(session: Session) -> None:
-    session.run("SET IMPLICIT_TRANSACTIONS ON; INSERT t VALUES (1, 'a')")
-    assert session.engine.in_transaction
-    session.run("ROLLBACK; SET IMPLICIT_TRANSACTIONS OFF")
-    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
-
-
-def test_a_lock_timeout_is_an_error_that_keeps_the_transaction(
-    session: Session, other: Session
-) -> None:
-    session.run("INSERT t VALUES (1, 'a'); BEGIN TRAN; UPDATE t SET name = 'b'")
-    other.run("SET LOCK_TIMEOUT 50; BEGIN TRAN")
-    assert other.run("UPDATE t SET name = 'c'").numbers == [1222]
-    assert other.engine.in_transaction
-
-
-def test_a_deadlock_ends_one_transaction(session: Session, other: Session) -> None:
-    session.run(
-        "INSERT t VALUES (1, 'a'), (2, 'b'); BEGIN TRAN; UPDATE t SET name = 'x' WHERE id = 1"
-    )
-    other.run("BEGIN TRAN; UPDATE t SET name = 'y' WHERE id = 2")
-    numbers: list[int] = []
-    thread = threading.Thread(
-        target=lambda: numbers.extend(session.run("UPDATE t SET name = 'z' WHERE id = 2").numbers)
-    )
-    thread.start()
-    numbers += other.run("UPDATE t SET name = 'z' WHERE id = 1").numbers
-    thread.join()
-    assert numbers == [1205]
-    assert session.engine.in_transaction != other.engine.in_transaction
-
-
-def test_snapshot_isolation_refuses_lost_updates(session: Session, other: Session) -> None:
-    session.run("INSERT t VALUES (1, 'a'); SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN")
-    assert session.rows("SELECT name FROM t") == [("a",)]
-    other.run("UPDATE t SET name = 'b'")
-    assert session.rows("SELECT name FROM t") == [("a",)]
-    assert session.run("UPDATE t SET name = 'c'").numbers == [3960]
-    assert not session.engine.in_transaction
-
-
-def test_application_locks(session: Session, other: Session) -> None:
-    take = "DECLARE @r int; EXEC @r = sp_getapplock 'x', 'Exclusive', '{}', {}; SELECT @r"
-    release = "DECLARE @r int; EXEC @r = sp_releaseapplock 'x', '{}'; SELECT @r"
-    session.run("BEGIN TRAN")
-    assert session.rows(take.format("Transaction", 0)) == [(0,)]
-    assert other.rows(take.format("Session", 0)) == [(-1,)]
-    assert other.rows(take.format("Session", 50)) == [(-1,)]
-    session.run("ROLLBACK")
-    assert other.rows(take.format("Session", 0)) == [(0,)]
-    assert other.rows(release.format("Session")) == [(0,)]
-    assert other.run(release.format("Session")).numbers == [1223]
-    assert session.run(take.format("Transaction", 0)).numbers == [3918]
-
-
-# Definitions -----------------------------------------------------------------------------------
-
-
-def test_names_of_any_kind(session: Session) -> None:
-    session.run("CREATE SCHEMA [my schema]")
-    table = '[my schema].[a ]] table "with" 日本 and select]'
-    long_name = "x" * 128
-    session.run(
-        f"CREATE TABLE {table} ([order] int, [ctid] int, [ä.b] int, [{long_name}] int);"
-        f" INSERT {table} ([ORDER], CTID, [Ä.B], {long_name}) VALUES (1, 2, 3, 4)"
-    )
-    outcome = session.run(f"SELECT *, t.[order] FROM tableferry.{table} AS t")
-    assert outcome.last == [(1, 2, 3, 4, 1)]
-    assert [c.name for c in outcome.metadata[0]] == ["order", "ctid", "ä.b", long_name, "order"]
-    assert session.rows(
-        "SELECT s.name, t.name FROM sys.tables t JOIN sys.schemas s ON s.schema_id = t.schema_id"
-        " WHERE s.name LIKE 'my%'"
-    ) == [("my schema", 'a ] table "with" 日本 and select')]
-    assert session.run(f"DROP TABLE {table}; DROP SCHEMA [my schema]").numbers == []
-
-
-def test_alter_table(session: Session) -> None:
-    session.run("INSERT t VALUES (1, '42')")
-    outcome = session.run(
-        "ALTER TABLE t ADD a int NULL CONSTRAINT da DEFAULT 5, b int NOT NULL DEFAULT 6,"
-        " c AS id + 1;"
-        " ALTER TABLE t ALTER COLUMN name varchar(20) NOT NULL; INSERT t (id, name) VALUES (2, 'y')"
-    )
-    assert outcome.numbers == []
-    assert session.rows("SELECT a, b, c, name FROM t ORDER BY id") == [
-        (None, 6, 2, "42"),
-        (5, 6, 3, "y"),
-    ]
-    assert session.run("ALTER TABLE t DROP COLUMN a").numbers == [5074]
-    outcome = session.run(
-        "ALTER TABLE t DROP CONSTRAINT da; ALTER TABLE t DROP COLUMN a, COLUMN c;"
-        " ALTER TABLE t ADD CONSTRAINT ub UNIQUE (name); INSERT t (id, name) VALUES (3, 'Y')"
-    )
-    assert outcome.numbers == [2627]
-    assert session.run("ALTER TABLE t ALTER COLUMN name int").numbers == [5074]
-    outcome = session.run("ALTER TABLE t DROP CONSTRAINT ub; ALTER TABLE t ALTER COLUMN name int")
-    assert outcome.numbers == [245]
-
-
-def test_temporary_tables_belong_to_their_session(session: Session, other: Session) -> None:
-    session.run("CREATE TABLE #x (a int); INSERT #x VALUES (1); CREATE TABLE ##y (a int)")
-    assert session.rows("SELECT a FROM tempdb..#x") == [(1,)]
-    assert session.rows("SELECT CASE WHEN OBJECT_ID('tempdb..#x') IS NULL THEN 0 ELSE 1 END") == [
-        (1,)
-    ]
-    assert other.run("SELECT * FROM #x").numbers == [208]
-    assert other.run("SELECT * FROM ##y; DROP TABLE ##y").numbers == []
-
-
-def test_databases_and_three_part_names(session: Session) -> None:
-    session.run("CREATE DATABASE second")
-    outcome = session.run(
-        "USE second; CREATE TABLE here (a int); INSERT here VALUES (1); USE tableferry"
-    )
-    assert (outcome.numbers, outcome.database_now) == ([], "tableferry")
-    assert session.rows("SELECT a FROM second..here") == [(1,)]
-    assert session.rows("SELECT name FROM second.sys.tables") == [("here",)]
-    assert session.run("SELECT * FROM here").numbers == [208]
-    assert session.run("DROP DATABASE second").numbers == []
-
-
-def test_a_database_that_is_not_there_cannot_be_opened(url: str) -> None:
-    with pytest.raises(SqlError, match='Cannot open database "nowhere"') as caught:
-        Engine(url, login="sa", database="nowhere")
-    assert caught.value.number == 4060
-
-
-def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
-    session.run("CREATE INDEX ix ON t (name DESC)")
-    assert session.rows(
-        "SELECT i.name, i.is_primary_key, i.is_unique, c.name, x.is_descending_key"
-        " FROM sys.indexes i"
-        " JOIN sys.index_columns x ON x.object_id = i.object_id AND x.index_id = i.index_id"
-        " JOIN sys.columns c ON c.object_id = x.object_id AND c.column_id = x.column_id"
-        " WHERE i.object_id = OBJECT_ID('t') AND i.index_id > 1"
-    ) == [("ix", 0, 0, "name", 1)]
-    assert session.rows(
-        "SELECT COLUMN_NAME, CONSTRAINT_TYPE FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE k"
-        " JOIN INFORMATION_SCHEMA.TABLE_CONSTRAINTS c ON c.CONSTRAINT_NAME = k.CONSTRAINT_NAME"
-        " WHERE k.TABLE_NAME = 't'"
-    ) == [("id", "PRIMARY KEY")]
-    session.run("INSERT t VALUES (1, 'a'), (2, 'b')")
-    assert session.rows("SELECT rows FROM sys.partitions WHERE object_id = OBJECT_ID('t')") == [
-        (2,),
-        (2,),
-    ]
-
-
-# Batches ---------------------------------------------------------------------------------------
-
-
 def test_control_flow_and_variables(session: Session) -> None:
     outcome = session.run(
         """
@@ -449,9 +213,6 @@ def test_cancel_stops_a_statement_and_keeps_the_transaction(session: Session) ->
     assert session.rows("SELECT id FROM t") == [(1,)]
 
 
-# Bulk loads ------------------------------------------------------------------------------------
-
-
 def _copy(*rows: tuple[bytes | None, ...]) -> bytes:
     """PostgreSQL's binary COPY of these values."""
     lines = [
@@ -513,44 +274,3 @@ def test_a_bulk_load_fills_in_what_it_does_not_give(session: Session) -> None:
     load.write(_copy((b"\0\0\0\x63", None), (None, b"\0\0\0\x0a")))
     load.finish()
     assert session.rows("SELECT * FROM u ORDER BY id") == [(1, 5, 6), (2, 10, 11)]
-
-
-# The catalog -----------------------------------------------------------------------------------
-
-
-def test_the_catalog_asked_again_and_again_tells_what_there_is_now(session: Session) -> None:
-    """PostgreSQL takes up the same plan for all names, from the sixth time on."""
-    asked = "SELECT c.name, 'of ''u''' FROM sys.columns c WHERE c.object_id = OBJECT_ID('{}')"
-    expected = [("id", "of 'u'"), ("name", "of 'u'")]
-    for number in range(8):
-        session.run(f"CREATE TABLE u (a{number} int)")
-        assert session.rows(asked.format("u")) == [(f"a{number}", "of 'u'")]
-        assert session.rows(asked.format("t")) == expected
-        there = session.run(
-            f"IF EXISTS (SELECT 1 FROM sys.columns WHERE name = 'a{number}') DROP TABLE u"
-        )
-        assert not there.errors
-        assert session.rows(asked.format("u")) == []
-        session.engine.close()
-        session.engine = Session(session.url).engine
-
-
-def test_equal_texts_in_a_query_of_the_catalog_are_one_expression(session: Session) -> None:
-    assert session.rows(
-        "SELECT x.s + 'a', COUNT(*) FROM (SELECT TABLE_SCHEMA AS s FROM INFORMATION_SCHEMA.TABLES"
-        " WHERE TABLE_NAME = 't') x GROUP BY x.s + 'a' HAVING x.s + 'a' <> 'b'"
-    ) == [("dboa", 1)]
-
-
-def test_more_queries_of_the_catalog_than_are_kept(session: Session) -> None:
-    for number in range(2 * MOST_PREPARED + 1):
-        found = session.rows(f"SELECT {number} FROM INFORMATION_SCHEMA.TABLES")
-        assert (number,) in found
-
-
-def test_a_catalog_query_joined_with_a_table_sees_its_new_type(session: Session) -> None:
-    asked = "SELECT t.name FROM t CROSS JOIN sys.databases d WHERE d.name = DB_NAME()"
-    session.run("INSERT t VALUES (1, 'a')")
-    assert session.rows(asked) == [("a",)]
-    session.run("UPDATE t SET name = '7'; ALTER TABLE t ALTER COLUMN name int")
-    assert session.rows(asked) == [(7,)]

@@ -74,9 +74,6 @@ def assign(value: Value, to: SqlType, place: str) -> str:
     return whole
 
 
-# Dates ---------------------------------------------------------------------------------------
-
-
 def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
     name, scale = value.type.name, 7 if to.scale is None else to.scale
     if to.name == "datetimeoffset":
@@ -111,9 +108,6 @@ def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str |
         return None
     whole = ticks(value, tried)
     return None if whole is None else from_ticks(whole, to)
-
-
-# Numbers -------------------------------------------------------------------------------------
 
 
 def _to_int(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
@@ -200,9 +194,6 @@ def _to_float(value: Value, to: SqlType, style: int | None, tried: bool) -> str 
     if value.type.name in ("datetime", "smalldatetime"):
         return f"(({ticks(value)} - {DAY_ZERO})::{target} / 864000000000)"
     return None
-
-
-# Text and bytes ------------------------------------------------------------------------------
 
 
 def _to_text(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
