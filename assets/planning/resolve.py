@@ -10,6 +10,12 @@ from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
 from assets.declaring.sections import HopSpec
 from assets.log.records import DataVersion, digest
+from assets.planning.columns import (
+    as_source,
+    kept_columns,
+    overrides_of,
+    source_columns,
+)
 from assets.planning.drift import new_columns, target_columns
 from assets.planning.increments import watermark_column
 from assets.planning.wires import chosen_wire
@@ -27,10 +33,8 @@ from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
 from resources.tables import Column, TableRef
 from resources.target import Target, TargetOptions, written_to
-from resources.types.conversions import source_export
-from resources.types.export import Refusal
 from resources.types.kinds import Integer
-from resources.types.planner import ColumnOverride, plan_copy
+from resources.types.planner import plan_copy
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -176,7 +180,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     """
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
-    columns = _declared(transfer, _found(transfer, servers))
+    columns = source_columns(transfer, servers.endpoint(transfer.source))
     _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -187,7 +191,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         existing = target_columns(servers.endpoint(spec.to), spec.to)
         without = exclude if number == 1 else set()
         if number == 1 and existing:
-            columns = _kept(transfer, columns, existing)
+            columns = kept_columns(transfer, columns, existing)
         plan = _plan_hop(
             transfer, number, source, columns, key, without, servers, existing=existing
         )
@@ -222,59 +226,6 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
     return tuple(hops)
-
-
-def _found(transfer: Transfer, servers: Servers) -> Sequence[Column]:
-    """The source's columns; with ranges by place, the place first, which alone tells rows apart.
-
-    Raises:
-        InputError: the rows of that table have no place.
-    """
-    endpoint = servers.endpoint(transfer.source)
-    columns = endpoint.columns(transfer.source)
-    sending = system(transfer.source.system).as_source()
-    if not transfer.placed or sending.place is None:
-        return columns
-    sending.blocks(endpoint, transfer.source)
-    return [sending.place.column, *(replace(column, primary_key=None) for column in columns)]
-
-
-def _declared(transfer: Transfer, columns: Sequence[Column]) -> list[Column]:
-    """The source's columns, those as declared of which the transfer names the source's type."""
-    source, found = transfer.source.system, []
-    for column in columns:
-        spec = transfer.columns.get(column.name)
-        types = spec.type if spec is not None and isinstance(spec.type, dict) else {}
-        of = types.get(source)
-        found.append(system(source).as_source().declared(column, of) if of else column)
-    return found
-
-
-def _kept(
-    transfer: Transfer, columns: Sequence[Column], existing: Mapping[str, Column]
-) -> list[Column]:
-    """The source's columns as they were when the target was made, where they depend on what there
-    is: which files, with which values in them.
-    """
-    sending, target = (
-        system(transfer.source.system).as_source(),
-        system(transfer.hops[0].to.system).types,
-    )
-    if sending.own_key is None:
-        return [*columns]
-    places = {name: place for place, name in enumerate(existing)}
-    found = []
-    for column in columns:
-        spec, there = transfer.columns.get(column.name), transfer.target_name(column.name)
-        if there in existing and (spec is None or spec.type is None):
-            held = target.plain(existing[there].type)
-            own = source_export(transfer.source.system, column.type)
-            same = not isinstance(own, Refusal) and target.default(own.kind) == held
-            kept = column if same else sending.kept(column, target.read(held).kind)
-        else:
-            kept = column
-        found.append((places.get(there, len(places)), kept))
-    return [column for _, column in sorted(found, key=lambda one: one[0])]
 
 
 def _require_distinct(transfer: Transfer, servers: Servers) -> None:
@@ -314,14 +265,6 @@ def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tup
     return tuple(found)
 
 
-def as_source(plan: CopyPlan) -> list[Column]:
-    """A hop's target columns as the next hop's source: the rows' identity goes on with them."""
-    positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
-    return [
-        replace(column, primary_key=positions.get(column.name)) for column in plan.target_columns
-    ]
-
-
 def _plan_hop(
     transfer: Transfer,
     number: int,
@@ -344,7 +287,7 @@ def _plan_hop(
             columns,
             spec.to,
             key=key,
-            overrides=_overrides(transfer, number, without),
+            overrides=overrides_of(transfer, number, without),
             exclude=without,
             target_version=version,
         )
@@ -400,28 +343,3 @@ def _with_figures(transfer: Transfer, plan: CopyPlan) -> CopyPlan:
         )
     check_figures([fields[renamed] for renamed in declared.values()])
     return replace(plan, figures=tuple(declared.values()))
-
-
-def _overrides(
-    transfer: Transfer, number: int, exclude: Collection[str]
-) -> dict[str, ColumnOverride]:
-    """What is declared about the columns, by the names that they have in this hop's source.
-
-    A type without a system is meant for the first hop; the next one goes on from there.
-    """
-    target = transfer.hops[number - 1].to.system
-    low_cardinality = system(target).types.low_cardinality is not None
-    found: dict[str, ColumnOverride] = {}
-    for name, column in transfer.columns.items():
-        here = name if number == 1 else column.rename or name
-        if name in exclude or here in exclude:
-            continue
-        types = column.type if isinstance(column.type, dict) else {}
-        first = column.type if isinstance(column.type, str) and number == 1 else None
-        found[here] = ColumnOverride(
-            rename=column.rename if number == 1 else None,
-            type=types.get(target, first),
-            on_overflow=column.on_overflow,
-            low_cardinality=column.low_cardinality and low_cardinality,
-        )
-    return found

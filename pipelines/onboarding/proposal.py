@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assets.planning.resolve import Servers, as_source
+from assets.planning.columns import as_source
+from assets.planning.resolve import Servers
 from resources.catalog import TableSize
 from resources.errors import ColumnsRefused, InputError
 from resources.keys.kind import is_text_key, key_kind
