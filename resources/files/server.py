@@ -27,10 +27,11 @@ from resources.files.folder import (
     remembered,
     require_distinct,
 )
+from resources.files.inference import WIDTH, inferred, shape, united
 from resources.files.object_store import ObjectStore, store_at
 from resources.files.reading import objects, parquet, reading
 from resources.files.store import Folder
-from resources.files.types import FILE, FILE_TYPE, WIDTH, inferred, shape, united
+from resources.files.types import FILE, FILE_TYPE
 from resources.keys.range import ROW
 from resources.retry import is_transient
 from resources.server import ConnectionSettings, Server

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from resources.dialects import predicate
 from resources.errors import InputError
 from resources.files.exports import covered, file_name, overlap, range_of
+from resources.files.inference import inferred, united
 from resources.files.source import stretches
-from resources.files.types import from_text, inferred, united
+from resources.files.types import from_text
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number
 from resources.plan import ColumnPlan, CopyPlan
