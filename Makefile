@@ -64,7 +64,7 @@ test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
 
 test-unit: install ## Run the tests that need no servers
-	@$(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
 lint: install ## Check style and types
 	@$(BIN)/ruff check $(ROOMS) docker docs tests conftest.py

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.servers import Servers
 
 # what is imported stays: garbage among it is looked for in vain, again and again
-gc.set_threshold(100_000, 50, 100)
+gc.set_threshold(2_000_000, 50, 100)
 
 SEED = "TABLEFERRY_SEED"
 
