@@ -171,8 +171,9 @@ class DigestWriter(Protocol):
     """
 
     @property
-    def ENCODINGS(self) -> Sequence[str]:
-        """How a text can become UTF-8 bytes; which of them a server has is found by trying."""
+    def VARIANTS(self) -> Sequence[str]:
+        """The ways in which it can be written, the preferred first; what a server has is found by
+        trying."""
 
     @property
     def CONSTANTS(self) -> Mapping[str, tuple[str, str]]:
@@ -185,7 +186,7 @@ class DigestWriter(Protocol):
         """The value's canonical form; of text, the text alone."""
 
     def framed(
-        self, field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str
+        self, field: Field, column: Column, x: str, algorithm: Algorithm, variant: str
     ) -> str:
         """The canonical form as it stands in a row; NULL for NULL."""
 
@@ -196,7 +197,7 @@ class DigestWriter(Protocol):
     def row(self, values: Sequence[str]) -> str:
         """The text of a row of framed values."""
 
-    def digest(self, row_text: str, algorithm: Algorithm, encoding: str) -> str:
+    def digest(self, row_text: str, algorithm: Algorithm, variant: str) -> str:
         """The digest of a row's text, a 64-bit integer."""
 
     def exact_sum(self, field: Field, x: str) -> str:

@@ -10,8 +10,7 @@ from resources.tables import Column
 
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
 
-ENCODINGS = ("bytes",)
-"""How a text becomes UTF-8 bytes: it is bytes already."""
+VARIANTS = ("plain",)
 
 CONSTANTS = {
     "a large integer": ("Int64", "toInt64(-9223372036854775807)"),
@@ -80,17 +79,17 @@ def text(field: Field, column: Column, x: str) -> str:
     raise AssertionError(f"{field.kind} has no text of its own")
 
 
-def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
     """The canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
         value = text(field, column, x)
         return f"concat(toString(length({value})), ':', {value})"
     if field.kind == "bytes":
-        hashed = digest(x, algorithm, encoding)
+        hashed = digest(x, algorithm, variant)
         return f"concat(toString(length({x})), ':', toString({hashed}))"
     if field.kind == "array":
         assert field.item is not None
-        item = framed(field.item, field.item.target, "e", algorithm, encoding)
+        item = framed(field.item, field.item.target, "e", algorithm, variant)
         items = f"arrayMap(e -> ifNull({item}, '{NULL}'), {x})"
         return f"concat(toString(length({x})), ':', arrayStringConcat({items}, ','))"
     return text(field, column, x)
@@ -107,7 +106,7 @@ def row(values: Sequence[str]) -> str:
     return f"concat({joined}, '')"
 
 
-def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
     """The digest of a row's text, an Int64."""
     return f"reinterpretAsInt64(reverse(substring({_HASHES[algorithm]}({row_text}), 1, 8)))"
 

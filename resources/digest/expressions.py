@@ -17,8 +17,8 @@ class DigestSql:
 
     system: str
     algorithm: Algorithm
-    encoding: str
-    """How it turns texts into UTF-8 bytes: one of its writer's `ENCODINGS`."""
+    variant: str
+    """How they are written for it: one of its writer's `VARIANTS`."""
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """SQL of the digest of a row of these columns, a 64-bit integer."""
@@ -27,7 +27,7 @@ class DigestSql:
         if self.algorithm == RECORD:
             assert own.record_digest is not None
             return own.record_digest.digest(values)
-        return own.digest.digest(own.digest.row(values), self.algorithm, self.encoding)
+        return own.digest.digest(own.digest.row(values), self.algorithm, self.variant)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """SQL of a value's canonical form as it stands in a row."""
@@ -35,9 +35,9 @@ class DigestSql:
         if own.record_digest and self.algorithm == RECORD:
             if (native := own.record_digest.native(field, value)) is not None:
                 return native
-            form = own.digest.framed(field, column, value, "sha256", self.encoding)
+            form = own.digest.framed(field, column, value, "sha256", self.variant)
             return own.record_digest.canonical(form)
-        return own.digest.framed(field, column, value, self.algorithm, self.encoding)
+        return own.digest.framed(field, column, value, self.algorithm, self.variant)
 
     def shown(self, field: Field, side: Side) -> str:
         """SQL of what a person is shown of a value: see `values.shown`."""

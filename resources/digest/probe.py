@@ -1,4 +1,4 @@
-"""Which hash and encoding a server has, found by the digest of constants whose result is known.
+"""Which hash a server has, and how digests are written for it: found by trying them on constants.
 
 So what a report calls equal was computed by expressions that were seen to work on both servers.
 """
@@ -85,10 +85,11 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     """
     server, refused = cast(Server, endpoint), list[str]()
     candidates = [
-        DigestSql(endpoint.system, one, encoding)
+        DigestSql(endpoint.system, one, variant)
         for one in ((algorithm,) if algorithm else ALGORITHMS)
+        for variant in _system(endpoint.system).digest.VARIANTS
         # a record's hash takes texts as they are stored
-        for encoding in _system(endpoint.system).digest.ENCODINGS[: 1 if one == RECORD else None]
+        if (one, variant) != (RECORD, "converted")
     ]
     for found in candidates:
         if not probed(server, "digest", constants(found)[-1:]):
@@ -96,7 +97,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     for found in candidates:
         wrong = probed(server, "digest", constants(found))
         named = ", ".join(map(str, wrong[:SHOWN]))
-        refused.append(f"{found.algorithm}, {found.encoding}: {named}")
+        refused.append(f"{found.algorithm}, {found.variant}: {named}")
     raise DigestRefused(
         f"{endpoint.settings()} does not compute the row digest as it is defined, so that no "
         f"checksum would mean anything ({'; '.join(refused)})"
@@ -227,7 +228,7 @@ def _framed(found: DigestSql) -> list[tuple[Field, Value, str]]:
     constants = _system(found.system).digest.CONSTANTS
     for number, (name, value) in enumerate(VALUES.items()):
         # a database in another encoding may have no such characters
-        known = found.encoding != "converted" or value.form.isascii()
+        known = found.variant != "converted" or value.form.isascii()
         if name in constants and known:
             type_, literal = constants[name]
             column = Column(f"c{number}", type_)

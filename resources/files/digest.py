@@ -12,8 +12,7 @@ from resources.tables import Column
 CHEAP_DIGITS, MOST_DIGITS = 18, 38
 """Of decimals, see `_digits`."""
 
-ENCODINGS = ("plain",)
-"""How a text becomes UTF-8 bytes: it is UTF-8 already."""
+VARIANTS = ("plain",)
 
 CONSTANTS = {
     "a large integer": ("BIGINT", "(-9223372036854775807)::BIGINT"),
@@ -80,17 +79,17 @@ def text(field: Field, column: Column, x: str) -> str:
     return f"CAST({found} AS VARCHAR)"
 
 
-def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
     """The canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
         found = text(field, column, x)
         # `||` copies all that it has at every step
         return f"CASE WHEN {x} IS NOT NULL THEN concat(strlen({found}), ':', {found}) END"
     if field.kind == "bytes":
-        return f"octet_length({x}) || ':' || {digest(x, algorithm, encoding)}"
+        return f"octet_length({x}) || ':' || {digest(x, algorithm, variant)}"
     if field.kind == "array":
         assert field.item is not None
-        item = framed(field.item, field.item.source, "ferry__e", algorithm, encoding)
+        item = framed(field.item, field.item.source, "ferry__e", algorithm, variant)
         items = f"list_transform({x}, lambda ferry__e: coalesce({item}, '{NULL}'))"
         return f"len({x}) || ':' || array_to_string({items}, ',')"
     return text(field, column, x)
@@ -116,7 +115,7 @@ def row(values: Sequence[str]) -> str:
     return f"concat({listed})"
 
 
-def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
     """The digest of a row's text, a BIGINT."""
     # `left` counts characters, one by one
     return f"CAST(CAST(unhex({algorithm}({row_text})[:16]) AS BIT) AS BIGINT)"

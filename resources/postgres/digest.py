@@ -8,11 +8,13 @@ from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UU
 from resources.digest.fields import Field, declared
 from resources.tables import Column
 
-_AT_A_TIME = 16
-"""`||` copies what is left of it; so columns are joined in groups, and the groups in turn."""
+_MOST_ARGUMENTS = 99
+"""Of a function, next to the separator (PostgreSQL manual, appendix K: function arguments)."""
 
-ENCODINGS = ("plain", "converted")
-"""How a text becomes UTF-8 bytes: it is UTF-8 already, or it is converted."""
+VARIANTS = ("cast", "plain", "converted")
+"""How 8 bytes become a bigint: by a cast, which PostgreSQL 18 added (its release notes) and takes a
+third of the time, or as a bit string. How a text becomes UTF-8 bytes: it is UTF-8 already, or it is
+converted."""
 
 CONSTANTS = {
     "a large integer": ("bigint", "(-9223372036854775807)"),
@@ -37,6 +39,9 @@ CONSTANTS = {
 
 END = {"date": "infinity", "timestamp": "294247-01-01"}
 """Before this, a date or timestamp has a 64-bit count of its units."""
+
+MICROSECONDS_UNTIL_2000 = 946_684_800_000_000
+"""From 1970 until what PostgreSQL counts from."""
 
 DOUBLE = ("1899-01-01", "2041-01-01")
 """Between these, the seconds since 1970 as a double tell every microsecond: there are fewer than
@@ -65,7 +70,7 @@ def whole(field: Field, column: Column, x: str) -> str | None:
     return None
 
 
-def text(field: Field, column: Column, x: str) -> str:
+def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
     """The value's canonical form; of text, the text alone."""
     match field.kind:
         case "integer" if declared("postgres", column.type).kind == "decimal":
@@ -79,7 +84,7 @@ def text(field: Field, column: Column, x: str) -> str:
             return f"({x})::text"
         case "float":
             x = f"({x})::float8"
-            bits = f"('x' || encode(float8send({x}), 'hex'))::bit(64)::bigint"
+            bits = _bigint(f"float8send({x})", variant)
             return f"(CASE WHEN {x} = 'NaN' THEN {NAN_BITS} ELSE {bits} END)::text"
         case "date" | "timestamp":
             if declared("postgres", column.type).kind == "integer":
@@ -87,8 +92,12 @@ def text(field: Field, column: Column, x: str) -> str:
             # what is infinite, or later than 64 bits of microseconds reach, is written as it is
             value = x if field.kind == "timestamp" else f"({x})::date"
             finite = f"{value} > '-infinity' AND {value} < '{END[field.kind]}'"
-            usual = f"WHEN {finite} THEN ({whole(field, column, x)})::text ELSE ({x})::text END"
-            return f"CASE {_recent(field, column, x)}{usual}"
+            recent, number = _recent(field, column, x), whole(field, column, x)
+            if variant == "cast" and field.kind == "timestamp" and field.scale <= 6:
+                send = "timestamptz_send" if _zoned(column) else "timestamp_send"
+                sent = _bigint(f"{send}({_moment(column, x)})", variant)
+                recent, number = "", f"{sent} + {MICROSECONDS_UNTIL_2000}"
+            return f"CASE {recent}WHEN {finite} THEN ({number})::text ELSE ({x})::text END"
         case "integer" | "boolean" | "time":
             return f"({whole(field, column, x)})::text"
         case "uuid":
@@ -102,35 +111,30 @@ def _recent(field: Field, column: Column, x: str) -> str:
     """The branch of CASE for the timestamps of these decades, at two thirds of `whole`'s cost."""
     if field.kind != "timestamp":
         return ""
-    moment = x if declared("postgres", column.type).zoned else f"({x})::timestamp"
+    moment = _moment(column, x)
     micros = f"(date_part('epoch', {moment}) * 1000000)::bigint"
     units = f"{micros} * 10" if field.scale > 6 else micros
     first, last = DOUBLE
     return f"WHEN {moment} >= '{first}' AND {moment} < '{last}' THEN ({units})::text "
 
 
-def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
     """The canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
-        value = text(field, column, x)
-        size = f"convert_to({value}, 'UTF8')" if encoding == "converted" else value
+        value = text(field, column, x, variant)
+        size = f"convert_to({value}, 'UTF8')" if variant == "converted" else value
         return f"octet_length({size}) || ':' || {value}"
     if field.kind == "bytes":
-        hashed = (
-            f"left(md5({x}), 16)"
-            if algorithm == "md5"
-            else f"encode(substr(sha256({x}), 1, 8), 'hex')"
-        )
-        return f"octet_length({x}) || ':' || ('x' || {hashed})::bit(64)::bigint"
+        return f"octet_length({x}) || ':' || {_hashed(x, x, algorithm, variant)}"
     if field.kind == "array":
         assert field.item is not None
-        item = framed(field.item, field.item.source, "ferry__u.e", algorithm, encoding)
+        item = framed(field.item, field.item.source, "ferry__u.e", algorithm, variant)
         items = (
             f"SELECT count(*) || ':' || coalesce(string_agg(coalesce({item}, '{NULL}'), ',' "
             f"ORDER BY i), '') FROM unnest({x}) WITH ORDINALITY AS ferry__u(e, i)"
         )
         return f"CASE WHEN {x} IS NOT NULL THEN ({items}) END"
-    return text(field, column, x)
+    return text(field, column, x, variant)
 
 
 def sent_exactly(field: Field, column: Column) -> bool:
@@ -143,14 +147,10 @@ def row(values: Sequence[str]) -> str:
     return _joined([f"coalesce({value}, '{NULL}')" for value in values])
 
 
-def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
     """The digest of a row's text, a bigint."""
-    if algorithm == "sha256":
-        first = f"encode(substr(sha256(convert_to({row_text}, 'UTF8')), 1, 8), 'hex')"
-    else:
-        utf8 = f"convert_to({row_text}, 'UTF8')" if encoding == "converted" else row_text
-        first = f"left(md5({utf8}), 16)"
-    return f"('x' || {first})::bit(64)::bigint"
+    utf8 = f"convert_to({row_text}, 'UTF8')"
+    return _hashed(row_text if variant != "converted" else utf8, utf8, algorithm, variant)
 
 
 def exact_sum(field: Field, x: str) -> str:
@@ -158,18 +158,41 @@ def exact_sum(field: Field, x: str) -> str:
     return _decimal(field.scale, f"sum(({x})::numeric)")
 
 
+def _hashed(x: str, in_bytes: str, algorithm: Algorithm, variant: str) -> str:
+    """The first 8 bytes of the hash of a text or of bytes, which only MD5 takes as a text."""
+    if algorithm == "sha256":
+        return _bigint(f"substr(sha256({in_bytes}), 1, 8)", variant)
+    if variant == "cast":
+        return _bigint(f"substr(decode(md5({x}), 'hex'), 1, 8)", variant)
+    return f"('x' || left(md5({x}), 16))::bit(64)::bigint"
+
+
+def _bigint(sent: str, variant: str) -> str:
+    """The bigint of 8 bytes, the most significant first."""
+    if variant == "cast":
+        return f"({sent})::bigint"
+    return f"('x' || encode({sent}, 'hex'))::bit(64)::bigint"
+
+
 def _joined(values: Sequence[str]) -> str:
-    if len(values) <= _AT_A_TIME:
-        return " || ',' || ".join(values)
-    step = max(_AT_A_TIME, -(-len(values) // _AT_A_TIME))
-    groups = [values[start : start + step] for start in range(0, len(values), step)]
-    return " || ',' || ".join(f"({_joined(group)})" for group in groups)
+    # `||` would copy all that is left of it
+    groups = [
+        f"concat_ws(',', {', '.join(values[start : start + _MOST_ARGUMENTS])})"
+        for start in range(0, len(values), _MOST_ARGUMENTS)
+    ]
+    return groups[0] if len(groups) == 1 else _joined(groups)
+
+
+def _zoned(column: Column) -> bool:
+    return declared("postgres", column.type).zoned
+
+
+def _moment(column: Column, x: str) -> str:
+    return x if _zoned(column) else f"({x})::timestamp"
 
 
 def _utc(column: Column, x: str) -> str:
-    if declared("postgres", column.type).zoned:
-        return f"({x} AT TIME ZONE 'UTC')"
-    return f"({x})::timestamp"
+    return f"({x} AT TIME ZONE 'UTC')" if _zoned(column) else f"({x})::timestamp"
 
 
 def _decimal(scale: int, x: str) -> str:

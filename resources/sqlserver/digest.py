@@ -20,8 +20,8 @@ _AT_A_TIME = 48
 
 _EPOCH = "CAST('19700101' AS {})"
 
-ENCODINGS = ("collation", "nvarchar")
-"""How a text becomes UTF-8 bytes; which of them a server has is found by trying."""
+VARIANTS = ("collation", "nvarchar")
+"""How a text becomes UTF-8 bytes."""
 
 CONSTANTS = {
     "a large integer": ("bigint", "CAST(-9223372036854775807 AS bigint)"),
@@ -96,10 +96,10 @@ def text(field: Field, column: Column, x: str) -> str:
     raise AssertionError(f"{field.kind} has no text of its own")
 
 
-def framed(field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str) -> str:
+def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
     """The canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
-        value = _utf8(text(field, column, x), encoding)
+        value = _utf8(text(field, column, x), variant)
         return f"CAST(DATALENGTH({value}) AS varchar(20)) + ':' + {value}"
     if field.kind == "bytes":
         value = f"CAST({x} AS varbinary(max))"
@@ -139,9 +139,9 @@ def row(values: Sequence[str]) -> str:
     return groups[0] if len(groups) == 1 else f"CONCAT({separated.join(groups)})"
 
 
-def digest(row_text: str, algorithm: Algorithm, encoding: str) -> str:
+def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
     """The digest of a row's text, a bigint."""
-    whole_text = f"CAST({row_text} AS nvarchar(max))" if encoding == "nvarchar" else row_text
+    whole_text = f"CAST({row_text} AS nvarchar(max))" if variant == "nvarchar" else row_text
     hashed = f"SUBSTRING(HASHBYTES('{_HASHES[algorithm]}', {whole_text}), 1, 8)"
     return f"CAST(CAST({hashed} AS binary(8)) AS bigint)"
 
@@ -157,7 +157,7 @@ def _ticks(field: Field, seconds: str, x: str) -> str:
     return f"{seconds} * 1000000 + DATEPART(microsecond, {x})"
 
 
-def _utf8(x: str, encoding: str) -> str:
-    if encoding == "nvarchar":
+def _utf8(x: str, variant: str) -> str:
+    if variant == "nvarchar":
         return f"CAST({x} AS nvarchar(max))"
     return f"CAST({x} COLLATE {_UTF8} AS varchar(max))"

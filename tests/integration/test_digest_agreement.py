@@ -11,16 +11,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from resources import probe
 from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import qualified
+from resources.dialects import qualified, string_literal
 from resources.digest.client import digests
 from resources.digest.definition import ALGORITHMS
 from resources.digest.expressions import DigestSql, RowDigest
-from resources.digest.fields import Field, fields, observed
+from resources.digest.fields import Field, declared, fields, observed
 from resources.digest.measure import Grouped, measure
 from resources.digest.probe import DigestRefused, dialect, shared
 from resources.endpoint import Endpoint
 from resources.errors import StatementFailed
 from resources.keys.range import KeyRange
+from resources.postgres.digest import VARIANTS
 from resources.postgres.resource import PostgresResource
 from resources.sqlserver.resource import SqlServerResource
 from resources.tables import Column
@@ -156,11 +157,61 @@ MOMENTS = (
 )  # fmt: skip
 
 
+EXTREMES = {
+    "timestamp without time zone": (
+        "-infinity", "4713-01-01 BC", "1999-12-31 23:59:59.999999", "2000-01-01",
+        "294246-12-31 23:59:59.999999", "294247-01-01", "294276-12-31 23:59:59.999999", "infinity",
+    ),
+    "double precision": (
+        "-Infinity", "-1.7976931348623157e308", "-5e-324", "-0", "0", "1e-310", "0.1", "NaN",
+    ),
+    "real": ("-Infinity", "-1e-45", "-0", "0.1", "3.4028235e38", "NaN"),
+    "bytea": ("", "\\x00", "\\xff00ff"),
+    "text": ("", "~", "ä€😀", "\\x41", "a\\"),
+}  # fmt: skip
+
+
+def require_variant(pg_url: str, variant: str) -> None:
+    """Skip a test of what the server has not."""
+    ((number,),) = PostgresResource(url=pg_url).query("SHOW server_version_num")
+    if variant == "cast" and int(number) < 180_000:
+        pytest.skip("PostgreSQL casts bytea to bigint since 18")
+
+
+def test_a_server_that_casts_bytes_is_asked_to(pg_url: str) -> None:
+    require_variant(pg_url, "cast")
+    assert dialect(PostgresResource(url=pg_url)).variant == "cast"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_postgres_has_one_digest_however_it_is_written(pg_url: str, algorithm: Any) -> None:
+    require_variant(pg_url, "cast")
+    server = PostgresResource(url=pg_url)
+    for type_, values in EXTREMES.items():
+        column, kind = Column("x", type_), declared("postgres", type_).kind
+        field = Field("x", kind, column, column, scale=6)  # type: ignore[arg-type]
+        rows = ", ".join(f"({string_literal('postgres', value)}::{type_})" for value in values)
+        written = [
+            expression
+            for variant in VARIANTS
+            for one in [DigestSql("postgres", algorithm, variant)]
+            for expression in (one.framed(field, "source", "x"), one.digest([field], "source"))
+        ]
+        found = server.query(f"SELECT {', '.join(written)} FROM (VALUES {rows}) v(x)")
+        assert len({row[1] for row in found}) == len(values), type_
+        for form, number, *others in found:
+            assert others == [form, number] * (len(VARIANTS) - 1), type_
+
+
 @pytest.mark.parametrize("type_", ["timestamp without time zone", "timestamp with time zone"])
 @pytest.mark.parametrize("scale", [6, 7])
-def test_postgres_tells_every_microsecond(pg_url: str, type_: str, scale: int) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_postgres_tells_every_microsecond(
+    pg_url: str, type_: str, scale: int, variant: str
+) -> None:
+    require_variant(pg_url, variant)
     column = Column("x", type_)
-    form = DigestSql("postgres", "md5", "plain").framed(
+    form = DigestSql("postgres", "md5", variant).framed(
         Field("x", "timestamp", column, column, scale=scale), "source", "x"
     )
     known = ", ".join(f"('{moment}+00'::{type_})" for moment in MOMENTS)

@@ -52,7 +52,7 @@ def encoded(request: pytest.FixtureRequest, pg_url: str) -> Iterator[PostgresRes
 def test_texts_of_another_encoding_agree_at_every_level(
     encoded: PostgresResource, ch_url: str
 ) -> None:
-    assert dialect(encoded).encoding == "converted"
+    assert dialect(encoded).variant == "converted"
     clickhouse = ClickHouseResource(url=ch_url)
     source = TableRef.parse("postgres://public.texts")
     database = str(clickhouse.query("SELECT currentDatabase()")[0][0])

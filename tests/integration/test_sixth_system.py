@@ -53,7 +53,7 @@ class SqliteDialect(Dialect):
 
 
 class SqliteDigest:
-    ENCODINGS = ("plain",)
+    VARIANTS = ("plain",)
     CONSTANTS: ClassVar = {
         "a large integer": ("INTEGER", "-9223372036854775807"),
         "a float": ("REAL", "0.1"),
@@ -68,7 +68,7 @@ class SqliteDigest:
         return f"ferry_bits({x})" if field.kind == "float" else f"CAST({x} AS text)"
 
     def framed(
-        self, field: Field, column: Column, x: str, algorithm: Algorithm, encoding: str
+        self, field: Field, column: Column, x: str, algorithm: Algorithm, variant: str
     ) -> str:
         value = self.text(field, column, x)
         return f"length(CAST({x} AS blob)) || ':' || {x}" if field.kind == "text" else value
@@ -79,7 +79,7 @@ class SqliteDigest:
     def row(self, values: Sequence[str]) -> str:
         return " || ',' || ".join(f"coalesce({value}, '{NULL}')" for value in values)
 
-    def digest(self, row_text: str, algorithm: Algorithm, encoding: str) -> str:
+    def digest(self, row_text: str, algorithm: Algorithm, variant: str) -> str:
         return f"ferry_digest('{algorithm}', {row_text})"
 
     def exact_sum(self, field: Field, x: str) -> str:
