@@ -15,7 +15,7 @@ from pkgutil import resolve_name
 from typing import Any, Protocol, get_args
 
 from resources.digest.definition import Algorithm
-from resources.digest.fields import Field
+from resources.digest.fields import Field, Valued
 from resources.errors import InputError
 from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind
@@ -194,8 +194,8 @@ class DigestWriter(Protocol):
         """Whether the driver's record batches hold the very values, in the kind that is compared;
         asked where the client computes digests."""
 
-    def row(self, values: Sequence[str]) -> str:
-        """The text of a row of framed values."""
+    def row(self, values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
+        """The text of a row: the framed values, and `NULL` for those that are NULL."""
 
     def digest(self, row_text: str, algorithm: Algorithm, variant: str) -> str:
         """The digest of a row's text, a 64-bit integer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import Field, declared
+from resources.digest.fields import Field, Valued, declared
 from resources.tables import Column
 
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
@@ -100,9 +100,10 @@ def sent_exactly(field: Field, column: Column) -> bool:
     return False
 
 
-def row(values: Sequence[str]) -> str:
-    """The text of a row of framed values."""
-    joined = ", ',', ".join(f"ifNull({value}, '{NULL}')" for value in values)
+def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
+    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    forms = (framed(*value, algorithm, variant) for value in values)
+    joined = ", ',', ".join(f"ifNull({form}, '{NULL}')" for form in forms)
     return f"concat({joined}, '')"
 
 

@@ -23,11 +23,13 @@ class DigestSql:
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """SQL of the digest of a row of these columns, a 64-bit integer."""
         own = _system(self.system)
-        values = [self.framed(field, side, field.value(side, self.system)) for field in fields]
+        values = [(field, field.column(side), field.value(side, self.system)) for field in fields]
         if self.algorithm == RECORD:
             assert own.record_digest is not None
-            return own.record_digest.digest(values)
-        return own.digest.digest(own.digest.row(values), self.algorithm, self.variant)
+            hashed = [self.framed(field, side, value) for field, _, value in values]
+            return own.record_digest.digest(hashed)
+        row = own.digest.row(values, self.algorithm, self.variant)
+        return own.digest.digest(row, self.algorithm, self.variant)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """SQL of a value's canonical form as it stands in a row."""

@@ -88,6 +88,10 @@ class Field:
         return quote(system, self.column(side).name)
 
 
+Valued = tuple[Field, Column, str]
+"""What a column is compared as, how one side declares it, and the SQL of its value there."""
+
+
 def declared(system: str, type_text: str) -> DigestedType:
     """Take a declared type apart, e.g. `numeric(38,10)` or `DateTime64(6, 'UTC')`."""
     found = registry.system(system).types.read(type_text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import DigestedType, Field, declared
+from resources.digest.fields import DigestedType, Field, Valued, declared
 from resources.files.types import FROM_TEXT, value
 from resources.tables import Column
 
@@ -108,10 +108,11 @@ def sent_exactly(field: Field, column: Column) -> bool:
     return False
 
 
-def row(values: Sequence[str]) -> str:
-    """The text of a row of framed values."""
+def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
+    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    forms = (framed(*value, algorithm, variant) for value in values)
     # `concat_ws` takes longer
-    listed = ", ',', ".join(f"coalesce({one}, '{NULL}')" for one in values)
+    listed = ", ',', ".join(f"coalesce({form}, '{NULL}')" for form in forms)
     return f"concat({listed})"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import Field, declared
+from resources.digest.fields import Field, Valued, declared
 from resources.tables import Column
 
-_MOST_ARGUMENTS = 99
-"""Of a function, next to the separator (PostgreSQL manual, appendix K: function arguments)."""
+_AT_A_TIME = 49
+"""Values that are joined: a function takes 100 arguments (PostgreSQL manual, appendix K), and a
+value is two."""
 
 VARIANTS = ("cast", "plain", "converted")
 """How 8 bytes become a bigint: by a cast, which PostgreSQL 18 added (its release notes) and takes a
@@ -73,15 +74,12 @@ def whole(field: Field, column: Column, x: str) -> str | None:
 def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
     """The value's canonical form; of text, the text alone."""
     match field.kind:
+        case _ if _is_form(field, column):
+            return f"({x})::text"
         case "integer" if declared("postgres", column.type).kind == "decimal":
             return _decimal(0, f"({x})::numeric")
         case "decimal":
-            own = declared("postgres", column.type)
-            if own.name != "money" and own.precision is not None and own.scale == field.scale:
-                return f"({x})::text"
             return _decimal(field.scale, f"({x})::numeric")
-        case "integer" if declared("postgres", column.type).kind == "integer":
-            return f"({x})::text"
         case "float":
             x = f"({x})::float8"
             bits = _bigint(f"float8send({x})", variant)
@@ -105,6 +103,14 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
         case "text":
             return _text(field, column, x)
     raise AssertionError(f"{field.kind} has no text of its own")
+
+
+def _is_form(field: Field, column: Column) -> bool:
+    """Whether the value as the server writes it is its canonical form."""
+    own = declared("postgres", column.type)
+    if field.kind == "decimal":
+        return own.name != "money" and own.precision is not None and own.scale == field.scale
+    return field.kind in ("integer", "uuid") and own.kind == field.kind
 
 
 def _recent(field: Field, column: Column, x: str) -> str:
@@ -142,9 +148,9 @@ def sent_exactly(field: Field, column: Column) -> bool:
     return False
 
 
-def row(values: Sequence[str]) -> str:
-    """The text of a row of framed values."""
-    return _joined([f"coalesce({value}, '{NULL}')" for value in values])
+def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
+    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    return _joined([_in_row(value, algorithm, variant) for value in values])
 
 
 def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
@@ -174,11 +180,20 @@ def _bigint(sent: str, variant: str) -> str:
     return f"('x' || encode({sent}, 'hex'))::bit(64)::bigint"
 
 
+def _in_row(value: Valued, algorithm: Algorithm, variant: str) -> str:
+    """One or two arguments of `concat_ws`, of which one is not NULL: it leaves out what is."""
+    field, column, x = value
+    if _is_form(field, column):
+        # it writes what is no text without making one first
+        return f"{x}, CASE WHEN {x} IS NULL THEN '{NULL}' END"
+    return f"coalesce({framed(field, column, x, algorithm, variant)}, '{NULL}')"
+
+
 def _joined(values: Sequence[str]) -> str:
     # `||` would copy all that is left of it
     groups = [
-        f"concat_ws(',', {', '.join(values[start : start + _MOST_ARGUMENTS])})"
-        for start in range(0, len(values), _MOST_ARGUMENTS)
+        f"concat_ws(',', {', '.join(values[start : start + _AT_A_TIME])})"
+        for start in range(0, len(values), _AT_A_TIME)
     ]
     return groups[0] if len(groups) == 1 else _joined(groups)
 

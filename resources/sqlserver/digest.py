@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resources.digest.definition import LONG_DECIMAL, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import Field, declared
+from resources.digest.fields import Field, Valued, declared
 from resources.tables import Column
 
 _UTF8 = "Latin1_General_100_BIN2_UTF8"
@@ -129,11 +129,12 @@ def sent_exactly(field: Field, column: Column) -> bool:
     return True
 
 
-def row(values: Sequence[str]) -> str:
-    """The text of a row of framed values."""
+def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
+    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    forms = [f"ISNULL({framed(*value, algorithm, variant)}, '{NULL}')" for value in values]
     separated, groups = ", ',', ", []
-    for start in range(0, len(values), _AT_A_TIME):
-        some = [f"ISNULL({value}, '{NULL}')" for value in values[start : start + _AT_A_TIME]]
+    for start in range(0, len(forms), _AT_A_TIME):
+        some = forms[start : start + _AT_A_TIME]
         # without a (max) among its arguments, CONCAT cuts at 8000 bytes
         groups.append(f"CONCAT(CAST('' AS varchar(max)), {separated.join(some)})")
     return groups[0] if len(groups) == 1 else f"CONCAT({separated.join(groups)})"

@@ -20,7 +20,7 @@ from pipelines.command import runner
 from pipelines.command.session import open_session
 from resources.connection import Scheme, ServerResource
 from resources.digest.definition import NULL, Algorithm
-from resources.digest.fields import Field
+from resources.digest.fields import Field, Valued
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableMissing
 from resources.registry import registered, system
@@ -76,8 +76,9 @@ class SqliteDigest:
     def sent_exactly(self, field: Field, column: Column) -> bool:
         return False
 
-    def row(self, values: Sequence[str]) -> str:
-        return " || ',' || ".join(f"coalesce({value}, '{NULL}')" for value in values)
+    def row(self, values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
+        forms = (self.framed(*value, algorithm, variant) for value in values)
+        return " || ',' || ".join(f"coalesce({form}, '{NULL}')" for form in forms)
 
     def digest(self, row_text: str, algorithm: Algorithm, variant: str) -> str:
         return f"ferry_digest('{algorithm}', {row_text})"
