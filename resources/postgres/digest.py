@@ -108,7 +108,7 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
 def _is_form(field: Field, column: Column) -> bool:
     """Whether the value as the server writes it is its canonical form."""
     own = declared("postgres", column.type)
-    if field.kind == "decimal":
+    if field.kind == own.kind == "decimal":
         return own.name != "money" and own.precision is not None and own.scale == field.scale
     return field.kind in ("integer", "uuid") and own.kind == field.kind
 
