@@ -43,6 +43,9 @@ ALGORITHMS: tuple[Algorithm, ...] = ("md5", "sha256")
 """In order of preference: of a million rows of 15 columns, MD5 costs PostgreSQL 0.5 CPU seconds and
 SHA-256, without the processor's instructions for it, 1.8. A server in FIPS mode refuses MD5."""
 
+CONVERTED = "converted"
+"""The variant of a writer that turns texts of another encoding into UTF-8."""
+
 NULL = "~"
 SEPARATOR = ","
 NAN_BITS = 0x7FF8000000000000

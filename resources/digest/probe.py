@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, cast
 from resources.dialects import quote
 from resources.digest.definition import (
     ALGORITHMS,
+    CONVERTED,
     LONG_DECIMAL,
     NAN_BITS,
     NULL,
@@ -89,7 +90,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
         for one in ((algorithm,) if algorithm else ALGORITHMS)
         for variant in _system(endpoint.system).digest.VARIANTS
         # a record's hash takes texts as they are stored
-        if (one, variant) != (RECORD, "converted")
+        if (one, variant) != (RECORD, CONVERTED)
     ]
     for found in candidates:
         if not probed(server, "digest", constants(found)[-1:]):
@@ -228,7 +229,7 @@ def _framed(found: DigestSql) -> list[tuple[Field, Value, str]]:
     constants = _system(found.system).digest.CONSTANTS
     for number, (name, value) in enumerate(VALUES.items()):
         # a database in another encoding may have no such characters
-        known = found.variant != "converted" or value.form.isascii()
+        known = found.variant != CONVERTED or value.form.isascii()
         if name in constants and known:
             type_, literal = constants[name]
             column = Column(f"c{number}", type_)

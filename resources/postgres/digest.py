@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
+from resources.digest.definition import (
+    CONVERTED,
+    LONG_DECIMAL,
+    NAN_BITS,
+    NULL,
+    SAMPLE,
+    UUID,
+    Algorithm,
+)
 from resources.digest.fields import Field, Valued, declared
 from resources.tables import Column
 
@@ -12,7 +20,7 @@ _AT_A_TIME = 49
 """Values that are joined: a function takes 100 arguments (PostgreSQL manual, appendix K), and a
 value is two."""
 
-VARIANTS = ("cast", "plain", "converted")
+VARIANTS = ("cast", "plain", CONVERTED)
 """How 8 bytes become a bigint: by a cast, which PostgreSQL 18 added (its release notes) and takes a
 third of the time, or as a bit string. How a text becomes UTF-8 bytes: it is UTF-8 already, or it is
 converted."""
@@ -108,9 +116,11 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
 def _is_form(field: Field, column: Column) -> bool:
     """Whether the value as the server writes it is its canonical form."""
     own = declared("postgres", column.type)
-    if field.kind == own.kind == "decimal":
+    if own.kind != field.kind:
+        return False
+    if own.kind == "decimal":
         return own.name != "money" and own.precision is not None and own.scale == field.scale
-    return field.kind in ("integer", "uuid") and own.kind == field.kind
+    return own.kind in ("integer", "uuid")
 
 
 def _recent(field: Field, column: Column, x: str) -> str:
@@ -128,7 +138,7 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
     """The canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
         value = text(field, column, x, variant)
-        size = f"convert_to({value}, 'UTF8')" if variant == "converted" else value
+        size = f"convert_to({value}, 'UTF8')" if variant == CONVERTED else value
         return f"octet_length({size}) || ':' || {value}"
     if field.kind == "bytes":
         return f"octet_length({x}) || ':' || {_hashed(x, x, algorithm, variant)}"
@@ -156,7 +166,7 @@ def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
 def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
     """The digest of a row's text, a bigint."""
     utf8 = f"convert_to({row_text}, 'UTF8')"
-    return _hashed(row_text if variant != "converted" else utf8, utf8, algorithm, variant)
+    return _hashed(row_text if variant != CONVERTED else utf8, utf8, algorithm, variant)
 
 
 def exact_sum(field: Field, x: str) -> str:
