@@ -15,6 +15,7 @@ from pipelines.schedules import check_schedule, transfer_schedule
 from pipelines.settings import resources, transfers_folder, transfers_link
 from sensors.alerts import check_alert, failure_alert
 from sensors.failed_ranges import failed_ranges_sensor
+from sensors.first_ranges import first_ranges_sensor
 from sensors.invalid_files import invalid_definitions
 from sensors.new_ranges import new_ranges_sensor
 from sensors.reaper import reaper
@@ -68,6 +69,7 @@ def build(
         sensors=[
             *map(new_ranges_sensor, transfers.values()),
             *map(failed_ranges_sensor, transfers.values()),
+            *([first_ranges_sensor(transfers)] if transfers else []),
             reaper,
             failure_alert,
             check_alert,

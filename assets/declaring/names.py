@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+CODE_LOCATION = "tableferry"
+"""Dagster's name of the code location, in workspace.yaml, `ferry dev` and the runs of commands."""
+
 
 def move_job_name(transfer: str) -> str:
     """Name of the job that moves a transfer; its op already has the transfer's own name."""

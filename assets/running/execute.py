@@ -15,7 +15,7 @@ from assets.log.writer import Writer
 from assets.planning.decisions import Decision
 from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
 from assets.planning.resolve import Hop, Servers, levels_of
-from assets.planning.transfer_plan import TransferPlan
+from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
 from assets.running.caller import Caller, Prepared, moved_along, prepared
 from assets.running.launches import ends_last, share_pool
 from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
@@ -40,12 +40,14 @@ def execute(
     instance.add_run_tags(context.run.run_id, {PROCESS: this_process()})
     if note := share_pool(instance, transfer):
         context.log.warning(note)
-    names, known = list(context.partition_keys), transfer.partitions_name
+    names, known = _ranges_of_run(context, transfer, servers), transfer.partitions_name
     read = list(instance.get_dynamic_partitions(known)) if transfer.placed else names
     with prepared(transfer, servers, instance, read, caller) as found:
         hops = found.plan.hops
         selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
-        ready = _together(context, found, servers, selected) if transfer.placed else found
+        ready = found
+        if transfer.placed:
+            ready = _together(context, found, servers, selected, set(names))
         plan = ready.plan
         decided = _decided(context, ready, servers, selected)
         reasons = {
@@ -63,11 +65,27 @@ def execute(
         return outcomes
 
 
+def _ranges_of_run(
+    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers
+) -> list[str]:
+    """The partition keys of the run; of a run that names none, all, once new keys have ranges.
+
+    The Launchpad starts such runs, and so does Materialize as long as there are no ranges.
+    """
+    if context.has_partition_key or context.has_partition_key_range:
+        return list(context.partition_keys)
+    apply_growth(plan_growth(transfer, servers, context.instance), servers, context.instance)
+    return list(context.instance.get_dynamic_partitions(transfer.partitions_name))
+
+
 def _together(
-    context: dg.AssetExecutionContext, found: Prepared, servers: Servers, selected: Sequence[Hop]
+    context: dg.AssetExecutionContext,
+    found: Prepared,
+    servers: Servers,
+    selected: Sequence[Hop],
+    names: set[str],
 ) -> Prepared:
-    """Of a plan of all ranges, those of the context and what has to move along with them."""
-    names = set(context.partition_keys)
+    """The part of a plan of all ranges that has these ranges, and what has to move with them."""
     along = moved_along(found, servers, context.instance, selected, names)
     if along:
         context.log.warning(

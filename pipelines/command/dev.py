@@ -18,6 +18,7 @@ import click
 import psutil
 import yaml
 
+from assets.declaring.names import CODE_LOCATION
 from assets.declaring.transfer_files import load_transfers
 from pipelines import event_log
 from pipelines.command import service
@@ -30,7 +31,6 @@ from resources.errors import InputError
 GRACE_SECONDS = 8.0
 """For which the services and the runs that they started may end in order; then they are killed."""
 
-LOCATION = "tableferry"
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -94,13 +94,13 @@ def _start(host: str, port: int, scratch: Path) -> dict[str, subprocess.Popen[by
     """
     listens = scratch / "code-server"
     workspace = scratch / "workspace.yaml"
-    place = {"grpc_server": {"socket": str(listens), "location_name": LOCATION}}
+    place = {"grpc_server": {"socket": str(listens), "location_name": CODE_LOCATION}}
     workspace.write_text(yaml.safe_dump({"load_from": [place]}), encoding="utf-8")
     # first on the import path is our own folder, where Dagster would put the working folder
     code = ["--module-name", "pipelines.definitions", "--working-directory", str(ROOT)]
     commands = {
         service.CODE_SERVER: [
-            *("code-server", "start", "--socket", str(listens), "--location-name", LOCATION),
+            *("code-server", "start", "--socket", str(listens), "--location-name", CODE_LOCATION),
             *("--use-python-environment-entry-point", "--log-level", "warning", *code),
         ],
         service.WEBSERVER: [

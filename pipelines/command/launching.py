@@ -18,6 +18,7 @@ from uuid import uuid4
 import dagster as dg
 
 from assets.declaring.names import move_job_name
+from assets.log.command_runs import carry_out as carry_out_run
 from assets.running.caller import Caller
 from assets.running.progress import OnProgress, Progress
 from assets.running.runs import LAUNCH, PROCESS, RANGE_END, RANGE_START, this_process
@@ -74,11 +75,11 @@ def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
     for number, (first, last) in enumerate(share.segments, start=1):
         caller.last = number == len(share.segments)
         tags = {**share.tags, RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
-        result = job.execute_in_process(
-            instance=session.instance,
+        result = carry_out_run(
+            session.instance,
+            job,
             tags=tags,
-            asset_selection=share.hops,
-            raise_on_error=False,
+            assets=share.hops,
             run_config=logging_config(share.log_level),
         )
         carried.run_ids.append(result.run_id)
@@ -179,7 +180,7 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def failures(result: dg.ExecuteInProcessResult) -> list[str]:
+def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:
     """The lines that say why a run failed, without Dagster's own wrapping."""
     lines: list[str] = []
     for event in result.all_events:

@@ -11,6 +11,7 @@ import dagster as dg
 from assets.declaring.manifest import Transfer
 from assets.declaring.names import check_job_name, compare_op_name
 from assets.log import ledger
+from assets.log.command_runs import carry_out
 from assets.planning.decisions import decisions
 from assets.planning.drift import refusal
 from assets.planning.key_order import order_notes
@@ -104,10 +105,10 @@ def check(
         ranges = meant_ranges(name, ranges, known)
     config = {"level": level, "ranges": list(ranges)}
     job = built(session, name, caller).resolve_job_def(check_job_name(name))
-    result = job.execute_in_process(
-        instance=session.instance,
+    result = carry_out(
+        session.instance,
+        job,
         tags={PROCESS: this_process()},
-        raise_on_error=False,
         run_config={
             **logging_config(log_level),
             "ops": {compare_op_name(name): {"config": config}},

@@ -31,13 +31,18 @@ Make = Callable[..., Ferry]
 
 def tick(one: Ferry, which: str) -> Any:
     """One tick of a sensor of the transfer, as the daemon evaluates it."""
+    return evaluate(one, f"{one.table}_{which}")
+
+
+def evaluate(one: Ferry, sensor: str) -> Any:
+    """One tick of any sensor of the code location."""
     repository = build().get_repository_def()
     with dg.build_sensor_context(
         one.session.instance,
         repository_def=repository,
         resources=repository.get_top_level_resources(),
     ) as context:
-        return repository.get_sensor_def(f"{one.table}_{which}").evaluate_tick(context)
+        return repository.get_sensor_def(sensor).evaluate_tick(context)
 
 
 def schedule_tick(one: Ferry, which: str) -> Any:
@@ -219,3 +224,41 @@ def test_a_schedule_runs_what_changed_and_nothing_else(ferry: Make) -> None:
     )
     assert result.success
     assert one.materializations("clickhouse", "warehouse") == before
+
+
+def test_a_new_table_gets_ranges_before_anybody_moves_it(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    partitions = f"{one.table}_ranges"
+    assert not one.session.instance.get_dynamic_partitions(partitions)
+    found = evaluate(one, "first_ranges")
+    assert not found.run_requests, "it cuts, and moves nothing"
+    assert one.table in found.skip_message
+    known = one.session.instance.get_dynamic_partitions(partitions)
+    assert len(known) >= 3
+    one.source("DROP TABLE {t}")
+    assert "all transfers have" in evaluate(one, "first_ranges").skip_message, "it is asked no more"
+
+
+def test_a_table_that_cannot_be_cut_is_named_and_stops_no_other(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE)
+    text = (one.folder / "t.yaml").read_text(encoding="utf-8")
+    for name in ("aaa_missing", "zzz_missing"):
+        other = text.replace(one.table, name)
+        (one.folder / f"{name}.yaml").write_text(other, encoding="utf-8")
+    message = evaluate(one, "first_ranges").skip_message
+    assert f"{one.table} has" in message
+    for name in ("aaa_missing", "zzz_missing"):
+        assert f"{name} cannot be cut yet" in message and "does not exist" in message
+
+
+def test_a_run_without_a_partition_moves_all_that_is_missing(ferry: Make) -> None:
+    """As Dagster's Launchpad starts it."""
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    job = build().resolve_job_def(move_job_name(one.table))
+    assert job.execute_in_process(instance=one.session.instance, run_config=QUIET).success
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    one.source(MORE)
+    assert job.execute_in_process(instance=one.session.instance, run_config=QUIET).success
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres"), "also of keys that are new"
+    view = one.run()
+    assert view.good and not one.moved(view)

@@ -1,0 +1,67 @@
+"""Cuts tables that nobody has moved yet into ranges, so that the UI can materialize them."""
+
+from collections.abc import Mapping
+from time import monotonic
+
+import dagster as dg
+
+from assets.declaring.manifest import Transfer
+from assets.planning.resolve import Servers, connections_of
+from assets.planning.transfer_plan import apply_growth, plan_growth
+from resources.errors import TableferryError
+
+TICK_SECONDS = 20.0
+"""After which a tick leaves the other transfers to the next: Dagster ends ticks after a minute."""
+
+
+def first_ranges_sensor(transfers: Mapping[str, Transfer]) -> dg.SensorDefinition:
+    """Build the sensor that gives each transfer its first partitions; it moves nothing.
+
+    It runs by default. Without it, a transfer that was just declared has no partitions, and
+    Dagster's *Materialize* has nothing to offer. The sensor asks the source of such transfers
+    alone, and starts with the transfer after the one that it looked at last.
+
+    Args:
+        transfers: all of the code location, by name.
+    """
+
+    @dg.sensor(
+        name="first_ranges",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Cuts newly declared tables into key ranges. It moves no rows.",
+        required_resource_keys=set().union(*map(connections_of, transfers.values())),
+    )
+    def first_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        instance = context.instance
+        new = [
+            name
+            for name, transfer in transfers.items()
+            if not instance.get_dynamic_partitions(transfer.partitions_name)
+        ]
+        last, started = context.cursor or "", monotonic()
+        cut: dict[str, int] = {}
+        failed: dict[str, str] = {}
+        for name in sorted(new, key=lambda name: (name <= last, name)):
+            if monotonic() - started > TICK_SECONDS:
+                break
+            transfer, last = transfers[name], name
+            try:
+                servers = Servers.of(transfer, context.resources)
+                plan = plan_growth(transfer, servers, instance)
+                apply_growth(plan, servers, instance)
+            except TableferryError as error:
+                failed[name] = str(error)
+                context.log.warning(f"{name}: {error}")
+            else:
+                cut[name] = len(plan.ranges)
+        return dg.SensorResult(skip_reason=dg.SkipReason(_summary(cut, failed)), cursor=last)
+
+    return first_ranges
+
+
+def _summary(cut: Mapping[str, int], failed: Mapping[str, str]) -> str:
+    """One line for the list of ticks."""
+    parts = [f"{name} has {ranges} key ranges now" for name, ranges in cut.items()]
+    parts += [f"{name} cannot be cut yet: {error}" for name, error in failed.items()]
+    return "; ".join(parts) or "all transfers have key ranges"
