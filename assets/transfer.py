@@ -1,7 +1,7 @@
 """Turns a declared transfer into Dagster assets: one multi-asset with an asset per hop."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ from assets.planning.resolve import Servers, checks_of, connections_of, resolve_
 from assets.running.caller import Caller
 from assets.running.execute import check_tables, execute
 from assets.running.launches import backfill_policy
-from assets.verifying.on_demand import summarise, verify
+from assets.running.work import Outcome
+from assets.verifying.on_demand import closing_line, summarise, verify
+from assets.verifying.unproven import explain_unproven
 from assets.verifying.whole_tables import whole_table_specs
 from checks.expectations import CHECK_NAME as EXPECTATIONS
 from resources.errors import TableferryError
@@ -126,21 +128,21 @@ def transfer_assets(
     )
     def move(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
         servers = Servers.of(transfer, context.resources)
+        outcomes: list[Outcome] = []
         try:
             if context.selected_asset_keys:
                 outcomes = execute(context, transfer, servers, caller or Caller())
-            else:  # "Execute" on the page of a check: compare, move nothing
-                hops = resolve_hops(transfer, servers)
-                found = verify(transfer, hops, servers, context)
-                summarise(transfer, context, found, context.selected_asset_check_keys)
-                check_tables(context, transfer, hops, servers, Caller())
-                outcomes = []
+            else:  # "Execute" on the page of a check
+                _compare(context, transfer, servers)
         except TableferryError as error:
+            _explain(context, transfer, outcomes, str(error))
             raise dg.Failure(str(error), allow_retries=False) from None
         failed = [outcome for outcome in outcomes if not outcome.good]
         if failed:
+            errors = [str(outcome.record.error) for outcome in failed]
+            _explain(context, transfer, outcomes, errors[0])
             raise dg.Failure(
-                "\n".join(str(outcome.record.error) for outcome in failed),
+                "\n".join(errors),
                 metadata={"failed_ranges": [outcome.record.range for outcome in failed]},
                 allow_retries=False,
             )
@@ -150,6 +152,41 @@ def transfer_assets(
                 yield dg.Output(None, name)
 
     return move
+
+
+def _compare(context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers) -> None:
+    """Compare all committed ranges, and move nothing.
+
+    Raises:
+        Failure: a check has failed.
+    """
+    hops, caller = resolve_hops(transfer, servers), Caller()
+    found = verify(transfer, hops, servers, context)
+    summarise(transfer, context, found, context.selected_asset_check_keys)
+    check_tables(context, transfer, hops, servers, caller)
+    found += caller.checked
+    if failed := [one.summary() for one in found if one.failed]:
+        problems = "\n".join(failed)
+        raise dg.Failure(f"{closing_line(found, ())}\n{problems}", allow_retries=False)
+
+
+def _explain(
+    context: dg.AssetExecutionContext,
+    transfer: Transfer,
+    outcomes: Sequence[Outcome],
+    problem: str,
+) -> None:
+    """Have the pages of the run's checks say what became of them; see `explain_unproven`."""
+    if context.has_partition_key or context.has_partition_key_range:
+        ranges = context.partition_keys
+    else:
+        ranges = context.instance.get_dynamic_partitions(transfer.partitions_name)
+    good: dict[dg.AssetKey, set[str]] = {}
+    for outcome in outcomes:
+        if outcome.good:
+            good.setdefault(outcome.hop.asset, set()).add(outcome.record.range)
+    checks = context.selected_asset_check_keys
+    explain_unproven(context, transfer, checks, ranges, good, problem)
 
 
 def _description(transfer: Transfer, source: TableRef, target: TableRef) -> str:

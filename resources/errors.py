@@ -22,9 +22,13 @@ class ConnectionFailed(TableferryError):
 
     exit_code = 2
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    def __init__(
+        self, message: str, *, transient: bool = False, address: str | None = None
+    ) -> None:
         self.transient = transient
         """Whether it may work later: the server is down or starting, not refusing us."""
+        self.address = address
+        """Which server it is, if it is one."""
         super().__init__(message)
 
 

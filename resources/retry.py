@@ -7,7 +7,8 @@ import random
 
 import tenacity
 
-from resources.errors import TableferryError, causes, describe
+from resources import outages
+from resources.errors import ConnectionFailed, TableferryError, causes, describe
 from resources.registry import systems
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,10 @@ def backoff(attempt: int) -> float:
 def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
     """A loop that repeats its block after transient errors.
 
-    The last error is raised as it was, and so is, at once, one that is not transient. Loops do not
-    multiply: what an inner one has given up is not tried again by an outer one.
+    A server that cannot be reached is tried for as long as `outages.patience` says, counted from
+    the first failure of any loop of the process; all else, so many times. The last error is raised
+    as it was, and so is, at once, one that is not transient. Loops do not multiply: what an inner
+    one has given up is not tried again by an outer one.
 
     Examples:
         >>> for attempt in retrying():
@@ -52,7 +55,7 @@ def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
     """
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_worth_another_attempt),
-        stop=tenacity.stop_after_attempt(attempts),
+        stop=lambda state: _was_last(state, attempts),
         wait=lambda state: backoff(state.attempt_number),
         before_sleep=_say,
         retry_error_callback=_give_up,
@@ -61,6 +64,17 @@ def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
 
 def _worth_another_attempt(error: BaseException) -> bool:
     return is_transient(error) and not any(hasattr(one, _GIVEN_UP) for one in causes(error))
+
+
+def _was_last(state: tenacity.RetryCallState, attempts: int) -> bool:
+    """Whether what has failed is to be given up."""
+    error = state.outcome.exception() if state.outcome else None
+    for cause in causes(error) if error is not None else ():
+        if isinstance(cause, ConnectionFailed):
+            away = outages.seconds_away(cause)
+            if away is not None:
+                return away >= outages.patience()
+    return state.attempt_number >= attempts
 
 
 def _give_up(state: tenacity.RetryCallState) -> None:

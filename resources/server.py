@@ -61,7 +61,9 @@ class ConnectionSettings:
     def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
         """The error that says why this server cannot be used."""
         return ConnectionFailed(
-            f"cannot connect to {self.address}: {self.redact(reason)}", transient=transient
+            f"cannot connect to {self.address}: {self.redact(reason)}",
+            transient=transient,
+            address=self.address,
         )
 
 

@@ -10,7 +10,13 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.log.check_metadata import conclusion, repeated, verdict_metadata
-from assets.log.ledger import Materialization, latest_materialization, standing, stored_checks
+from assets.log.ledger import (
+    Materialization,
+    StoredCheck,
+    latest_materialization,
+    standing,
+    stored_checks,
+)
 from assets.log.records import (
     DATA_VERSION,
     NOT_COMMITTED,
@@ -151,21 +157,62 @@ class Writer:
             )
         )
 
-    def summarised(self, check: str, *, ranges: int, failed: int, warning: bool) -> None:
+    def summarised(
+        self,
+        check: str,
+        *,
+        ranges: int,
+        failed: int,
+        warning: bool = False,
+        unseen: int = 0,
+        problem: str = "",
+    ) -> None:
         """Record of a check how its ranges did in it.
 
         A run that is started without a range plans each check without one. Dagster would show that
-        as skipped, beside the verdicts of the ranges.
+        as skipped, beside the verdicts of the ranges; and as failed where the run fails.
+
+        Args:
+            check: its name.
+            ranges: how many ranges the run was about.
+            failed: how many of them failed in the check.
+            warning: their failure is no more than a hint.
+            unseen: how many the run has not compared.
+            problem: why not.
         """
-        how = f"{failed} of {ranges} ranges failed" if failed else f"all {ranges} ranges passed"
+        parts = [f"{failed} of {ranges} ranges failed"] if failed else []
+        if unseen > 0:
+            parts.append(f"not compared: {unseen} of {ranges} ranges; {problem}")
         self._log(
             dg.AssetCheckEvaluation(
                 asset_key=self._asset,
                 check_name=check,
-                passed=not failed,
-                severity=_severity(warning),
-                description=how,
-                metadata={"ranges": ranges, "failed_ranges": failed},
+                passed=not parts,
+                severity=_severity(warning or not failed),
+                description="; ".join(parts) or f"all {ranges} ranges passed",
+                metadata={"ranges": ranges, "failed_ranges": failed, "ranges_not_compared": unseen},
+            )
+        )
+
+    def checked_no_table(self, check: str, verdict: StoredCheck | None, problem: str) -> None:
+        """Record that a run did not come to a check of the whole table.
+
+        Args:
+            check: its name.
+            verdict: its verdict that still counts, which is repeated.
+            problem: why the run did not come to it.
+        """
+        if verdict is not None:
+            about = latest_materialization(self._context.instance, self._asset)
+            self._log(repeated(verdict, about))
+            return
+        self._log(
+            dg.AssetCheckEvaluation(
+                asset_key=self._asset,
+                check_name=check,
+                passed=False,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=f"not compared: {problem}",
             )
         )
 

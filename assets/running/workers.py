@@ -22,6 +22,7 @@ from assets.verifying.audit import (
     verdicts_of,
 )
 from checks.verdict import CHECK_NAMES, Verdict
+from resources import outages
 from resources.crash_points import reached
 from resources.digest.fields import not_compared
 from resources.digest.measure import ROWS
@@ -84,11 +85,18 @@ def _share_arenas() -> None:
 def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
     """Take one range through one hop, trying again after what may pass."""
     attempts = 0
+    tables = (hop.plan.source, hop.plan.target)
+    addresses = {work.servers.endpoint(table).settings().address for table in tables}
     try:
         for again in retrying():
             with again:
                 attempts += 1
-                return _attempt(work, hop, name, reason, attempts)
+                for address in addresses:
+                    outages.require_reachable(address)
+                outcome = _attempt(work, hop, name, reason, attempts)
+                for address in addresses:
+                    outages.back(address)
+                return outcome
         raise AssertionError("a retry loop ends with a result or an error")
     except Exception as error:
         rejected = error.rejected if isinstance(error, CheckFailed) else None

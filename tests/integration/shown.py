@@ -45,10 +45,10 @@ class Shown:
             yield
             connection.rollback()
 
-    def target(self, expression: str, key: int) -> object:
-        """One value of the last hop's table."""
+    def target(self, expression: str, key: int, table: str = "") -> object:
+        """One value of the last hop's table, or of another one of ClickHouse."""
         return self.session.servers.endpoints["clickhouse"].query(
-            f"SELECT {expression} FROM warehouse.{self.name} WHERE id = {key}"
+            f"SELECT {expression} FROM warehouse.{table or self.name} WHERE id = {key}"
         )[0][0]
 
     def states(self, asset: dg.AssetKey) -> dict[str, str]:
@@ -115,8 +115,8 @@ def materialize(page: Browser, group: str, *ranges: str, all_in: str = "") -> No
 
     def fill_in() -> None:
         page.open(f"/locations/tableferry/asset-groups/{group}")
-        page.see("ClickHouse", "Materialize all")
-        page.do(lambda: page.press("Materialize all"), until_seen=lambda: page.there(DIALOG))
+        page.see("ClickHouse", "Materialize")
+        page.do(lambda: page.press("Materialize"), until_seen=lambda: page.there(DIALOG))
         if all_in:
             page.press(all_in, DIALOG)
         else:

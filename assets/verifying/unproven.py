@@ -1,0 +1,54 @@
+"""Says on the pages of a failed run's checks what they found, and which ranges they never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from assets.asset_keys import asset_key
+from assets.declaring.manifest import Transfer
+from assets.log.ledger import evaluations, verdicts
+from assets.log.writer import EventLogger, Writer
+from checks.whole_table import WHOLE_TABLE_CHECKS
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+
+def explain_unproven(
+    context: EventLogger,
+    transfer: Transfer,
+    selected: Collection[dg.AssetCheckKey],
+    ranges: Sequence[str],
+    good: Mapping[dg.AssetKey, Collection[str]],
+    problem: str,
+) -> None:
+    """Record an outcome of each check that a failed run had planned.
+
+    Dagster shows a planned check without one as failed, whatever it says of the other ranges. A
+    check that found nothing wrong is a warning here: it has not seen all ranges.
+
+    Args:
+        context: of the run.
+        transfer: what it moves.
+        selected: the checks that it was to do.
+        ranges: the partition keys of the run.
+        good: the ranges that are committed, or were, by target.
+        problem: why the run failed, in one line.
+    """
+    for hop in transfer.hops:
+        asset = asset_key(hop.to)
+        names = [key.name for key in selected if key.asset_key == asset]
+        of_ranges = [name for name in names if name not in WHOLE_TABLE_CHECKS]
+        writer = Writer(context, asset, transfer)
+        found = verdicts(context.instance, asset, of_ranges)
+        unseen = sum(name not in good.get(asset, ()) for name in ranges)
+        for check in of_ranges:
+            failed = sum(found.get(name, {}).get(check) is False for name in ranges)
+            writer.summarised(
+                check, ranges=len(ranges), failed=failed, unseen=unseen - failed, problem=problem
+            )
+        of_table = [name for name in names if name in WHOLE_TABLE_CHECKS]
+        standing = evaluations(context.instance, asset, of_table).get(None, {})
+        for check in of_table:
+            writer.checked_no_table(check, standing.get(check), problem)

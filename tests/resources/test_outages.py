@@ -1,0 +1,84 @@
+"""How long a server that cannot be reached is waited for, and by whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from resources import outages, retry
+from resources.errors import ConnectionFailed, InputError
+from resources.retry import retrying
+
+ADDRESS = "postgres at db:5432"
+
+
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(outages, "time", found)
+    monkeypatch.setattr(outages, "_outages", {})
+    monkeypatch.setattr(retry, "backoff", lambda attempt: 0.0)
+    return found
+
+
+def refused() -> ConnectionFailed:
+    return ConnectionFailed("cannot connect to db: refused", transient=True, address=ADDRESS)
+
+
+def attempts(clock: Clock, seconds: float) -> int:
+    """How often a loop tries a server that is away, when each attempt takes so long."""
+    tries = 0
+    with pytest.raises(ConnectionFailed):
+        for attempt in retrying():
+            with attempt:
+                tries += 1
+                clock.now += seconds
+                raise refused()
+    return tries
+
+
+def test_all_loops_together_wait_once(clock: Clock) -> None:
+    assert attempts(clock, 2.0) == 16, "half a minute after the first failure"
+    assert attempts(clock, 2.0) == 1, "it is known to be away"
+
+
+def test_patience_is_the_users(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(outages.PATIENCE, "600")
+    assert attempts(clock, 10.0) == 61
+    monkeypatch.setenv(outages.PATIENCE, "soon")
+    with pytest.raises(InputError, match="TABLEFERRY_PATIENCE_SECONDS should be a number"):
+        outages.patience()
+
+
+def test_nobody_asks_a_server_that_was_just_given_up(clock: Clock) -> None:
+    outages.require_reachable(ADDRESS)
+    attempts(clock, 2.0)
+    with pytest.raises(ConnectionFailed, match=r"refused; it has been away for 30 s") as error:
+        outages.require_reachable(ADDRESS)
+    assert not retry.is_transient(error.value)
+    outages.require_reachable("postgres at another:5432")
+    clock.now += outages.RECENT_SECONDS + 1
+    outages.require_reachable(ADDRESS)
+    assert attempts(clock, 0.0) == 1, "it is asked once, now and then"
+
+
+def test_a_server_that_is_back_is_waited_for_anew(clock: Clock) -> None:
+    attempts(clock, 2.0)
+    outages.back(ADDRESS)
+    outages.require_reachable(ADDRESS)
+    assert attempts(clock, 2.0) == 16
+
+
+def test_an_outage_of_long_ago_does_not_count(clock: Clock) -> None:
+    attempts(clock, 2.0)
+    clock.now += outages.FORGOTTEN_SECONDS + 1
+    assert attempts(clock, 2.0) == 16
