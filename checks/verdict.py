@@ -135,10 +135,15 @@ class Verdict:
     """How many ranges the query compared that took these `seconds`."""
     note: str = ""
     """What `summary` should say, where row counts and columns do not say it."""
+    digest: str | None = None
+    """What the target's row digests were computed by: sums of others compare to nothing."""
+    source_newer: bool = False
+    """The target holds what was committed; it is the source that has changed since."""
 
     def summary(self) -> str:
         """One line that says what was compared and how it ended."""
-        head = f"{self.check} {'passed' if self.passed else 'FAILED'}"
+        outcome = "passed" if self.passed else "BEHIND" if self.source_newer else "FAILED"
+        head = f"{self.check} {outcome}"
         if self.note:
             return f"{head}: {self.note}"
         rows = self.source.get("rows"), self.target.get("rows")

@@ -35,6 +35,10 @@ class CheckConfig(dg.Config):
     """One of count, checksum, sample_hash, full_hash; the transfer's own when not given."""
     ranges: list[str] = []  # noqa: RUF012  Dagster's config classes are pydantic models
     """Partition keys; all committed ranges, and the tables as a whole, when empty."""
+    as_of_last_run: bool = False
+    """Compare the targets with what was committed, and do not read the source."""
+    up_to_date: bool = False
+    """Fail where the source is newer than the last move, too."""
 
 
 def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinition:
@@ -60,8 +64,17 @@ def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinit
         servers = Servers.of(transfer, context.resources)
         try:
             hops = (caller.hops if caller else None) or resolve_hops(transfer, servers)
-            found = verify(transfer, hops, servers, context, level=level, names=config.ranges)
-            if not config.ranges:
+            found = verify(
+                transfer,
+                hops,
+                servers,
+                context,
+                level=level,
+                names=config.ranges,
+                as_of_commit=config.as_of_last_run,
+                up_to_date=config.up_to_date,
+            )
+            if not config.ranges and not config.as_of_last_run:
                 found += check_whole_tables(context, transfer, hops, servers)
         except TableferryError as error:
             if caller is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.log.ledger import Materialization, StoredCheck
+from assets.log.records import SOURCE_NEWER
 from checks.expectations import shown
 from checks.verdict import Differences, Verdict, shown_value
 
@@ -34,6 +35,8 @@ def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
     if verdict.ranges > 1:
         found = {"seconds_of_query": found["seconds"], "ranges_in_query": verdict.ranges}
     found |= verdict.metadata
+    if verdict.source_newer:
+        found[SOURCE_NEWER] = True
     if results := verdict.metadata.get("results"):
         found["results"] = dg.MetadataValue.table(
             [dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in results]

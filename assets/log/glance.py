@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from assets.log.committed import Committed
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord, says_source_is_newer
 
 INDEX = Path("history", "runs", "index.db")
 RUNS = Path("history", "runs.db")
@@ -39,8 +39,9 @@ GROUP BY partition, dagster_event_type
 
 # as `ledger.standing` has it
 _STANDING = """
-SELECT check_name, partition, execution_status, about FROM (
+SELECT check_name, partition, execution_status, about, failure FROM (
     SELECT check_name, partition, execution_status,
+        CASE WHEN execution_status <> 'SUCCEEDED' THEN evaluation_event END AS failure,
         coalesce(materialization_event_storage_id, evaluation_event_storage_id) AS about,
         row_number() OVER (
             PARTITION BY check_name, partition
@@ -143,8 +144,9 @@ class Glance:
         newest = self.newest_ids(asset)
         rows = self.connection.execute(_STANDING.format(_marks(checks)), [asset, *checks])
         found: dict[str, dict[str, bool]] = {}
-        for check, name, status, about in sorted(rows, key=lambda row: checks.index(row[0])):
-            if about >= newest.get(name, 0):
+        in_order = sorted(rows, key=lambda row: checks.index(row[0]))
+        for check, name, status, about, failure in in_order:
+            if about >= newest.get(name, 0) and not says_source_is_newer(failure):
                 found.setdefault(name, {})[check] = status == "SUCCEEDED"
         return found
 

@@ -14,7 +14,7 @@ Dagster keeps to itself:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -33,7 +33,7 @@ from dagster._core.storage.event_log.schema import (
 )
 
 from assets.log.committed import Committed
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord
+from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord, says_source_is_newer
 from checks.verdict import CHECK_NAMES
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
@@ -100,7 +100,7 @@ def standing(
 
     A verdict about an older materialization than the range's newest one does not count, whenever it
     was given: a check that ran beside a move judged rows that are gone. Nor does one that a run has
-    planned and not come to.
+    planned and not come to, nor one that found nothing but that the source has changed since.
 
     Dagster's own API finds the row that was created last. A run creates the rows of its checks when
     it is queued and fills them in when it comes to them, so that the last row need not be the last
@@ -135,6 +135,7 @@ def standing(
             row.check_name,
             row.partition,
             row.execution_status,
+            sql.case((row.execution_status != PASSED.value, row.evaluation_event)).label("failure"),
             about.label("about"),
             latest.label("latest"),
         )
@@ -157,7 +158,7 @@ def standing(
         since = of_table if one.partition is None else newest.get(one.partition, 0)
         # without a range, a check of ranges is the summary of a run that checked them all
         summary = one.partition is None and one.check_name not in WHOLE_TABLE_CHECKS
-        if one.about >= since and not summary:
+        if one.about >= since and not summary and not says_source_is_newer(one.failure):
             passed = one.execution_status == PASSED.value
             found.setdefault(one.partition, {})[one.check_name] = Standing(one.id, passed)
     return found
@@ -209,15 +210,32 @@ def newest(
     instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
 ) -> dict[str, Materialization]:
     """The newest materialization of each range that has one: what a check now is about."""
+    return {
+        str(stored.partition_key): materialization_of(stored)
+        for stored in _newest_stored(instance, asset, ranges)
+    }
+
+
+def committed_records(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
+) -> dict[str, RangeRecord]:
+    """What is recorded of the newest commit of each range that has one, or of a later skip."""
+    found = (
+        RangeRecord.read(stored.event_log_entry)
+        for stored in _newest_stored(instance, asset, ranges)
+    )
+    return {record.range: record for record in found}
+
+
+def _newest_stored(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
+) -> Iterator[dg.EventLogRecord]:
     ids = newest_ids(instance, asset)
     chosen = sorted(ids[name] for name in set(ranges) & set(ids))
-    found: dict[str, Materialization] = {}
     for start in range(0, len(chosen), 500):
         part = chosen[start : start + 500]
         wanted = dg.AssetRecordsFilter(asset_key=asset, storage_ids=part)
-        for stored in instance.fetch_materializations(wanted, limit=len(part)).records:
-            found[str(stored.partition_key)] = materialization_of(stored)
-    return found
+        yield from instance.fetch_materializations(wanted, limit=len(part)).records
 
 
 def materialization_of(stored: dg.EventLogRecord) -> Materialization:

@@ -27,6 +27,8 @@ COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
 NOT_COMMITTED = "ranges_not_committed"
 """Metadata of the checks of a whole table: how many ranges it lacks."""
+SOURCE_NEWER = "source_newer"
+"""Metadata of a check that failed for nothing but a source that has changed since the commit."""
 ROWS_SINCE = "source_rows_since"
 """Metadata of `total_rows`: rows that the source gained since the committed ranges were read."""
 
@@ -92,6 +94,18 @@ class Reason(StrEnum):
     def settled(self) -> bool:
         """The range is in the target already; there is at most something to check and record."""
         return self in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
+
+
+def says_source_is_newer(failure: str | None) -> bool:
+    """Whether a stored evaluation that failed found the target as it was committed.
+
+    Args:
+        failure: the evaluation's event, as Dagster stores it.
+    """
+    if failure is None:
+        return False
+    data = json.loads(failure)["dagster_event"]["event_specific_data"]
+    return SOURCE_NEWER in data["metadata"]
 
 
 def digest(*parts: object) -> str:
@@ -220,6 +234,10 @@ class RangeRecord:
     whole_because: str | None = None
     """Why the whole range was moved although it had been planned otherwise."""
     proven: Proven | None = None
+    target_digest: str | None = None
+    """What the range's rows in the target were when they were audited: what the digests were
+    computed by, the row count and the sum of the row digests, separated by colons; None where the
+    checks took no digests, or the target keeps rows of its own."""
 
     @property
     def rows_of_move(self) -> int | None:
@@ -272,6 +290,8 @@ class RangeRecord:
             found["rows_moved"] = self.rows_moved
         if self.whole_because:
             found["moved_whole_because"] = self.whole_because
+        if self.target_digest and self.state.settled:
+            found["target_digest"] = self.target_digest
         if self.proven and self.state.settled:
             found |= self.proven.metadata()
         return found | artifact_metadata(self.artifacts)
@@ -341,4 +361,5 @@ class RangeRecord:
             rows_moved=values.get("rows_moved"),
             whole_because=values.get("moved_whole_because"),
             proven=Proven.read(values),
+            target_digest=values.get("target_digest"),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import dagster as dg
@@ -13,6 +14,7 @@ from assets.log.check_metadata import conclusion, repeated, verdict_metadata
 from assets.log.ledger import (
     Materialization,
     StoredCheck,
+    committed_records,
     latest_materialization,
     standing,
     stored_checks,
@@ -122,7 +124,7 @@ class Writer:
                 passed=verdict.passed,
                 partition=range_name,
                 blocking=meaning.blocking,
-                severity=_severity(meaning.severity == "warn"),
+                severity=_severity(meaning.severity == "warn" or verdict.source_newer),
                 target_materialization_data=about,
                 description=conclusion(verdict),
                 metadata=verdict_metadata(verdict),
@@ -232,6 +234,10 @@ class Writer:
         """
         instance, name = self._context.instance, record.range
         before = latest_materialization(instance, self._asset, name)
+        if before is not None and record.target_digest is None:
+            last = committed_records(instance, self._asset, [name])[name]
+            if last.data_version == record.data_version:
+                record = replace(record, target_digest=last.target_digest)
         self.commit(record)
         if before is None:
             return []

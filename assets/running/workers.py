@@ -13,6 +13,7 @@ from assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from assets.running.moving import move
 from assets.running.range_attempt import RangeAttempt
 from assets.running.work import Outcome, Work
+from assets.verifying.as_committed import target_digest_of
 from assets.verifying.audit import (
     CheckFailed,
     allowing_extra_rows_in,
@@ -192,7 +193,8 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
 def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...]) -> Outcome:
     """Record a range that was not moved, with what its checks found."""
     failed = blocking_failures(attempt.work, verdicts)
-    record = attempt.record_of_skip()
+    digest = target_digest_of(attempt.hop, verdicts)
+    record = replace(attempt.record_of_skip(), target_digest=digest)
     found = []
     if not failed:
         done = {verdict.check for verdict in verdicts}
@@ -228,6 +230,7 @@ def _check_gathered(attempt: RangeAttempt) -> Outcome:
         State.FAILED if failed else State.SHADOWED,
         rows=attempt.reading.fingerprint.rows,
         shadow=attempt.shadow,
+        target_digest=target_digest_of(attempt.hop, verdicts),
         error="; ".join(verdict.summary() for verdict in failed) or None,
     )
     return Outcome(attempt.hop, record, Reason.SHADOWED, verdicts)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from assets.log.records import RangeRecord, Reason, State
 from assets.running.range_attempt import RangeAttempt
 from assets.running.work import Outcome, Work
+from assets.verifying.as_committed import target_digest_of
 from assets.verifying.extra_rows import allowing_extra_rows
 from checks.counts import row_count_of
 from checks.drilldown import Comparison
@@ -80,6 +81,8 @@ def settle(
         before: how far the attempt came before, if that is not recorded yet.
     """
     hop, writer = attempt.hop, attempt.writer
+    if attempt.reading.since is None:
+        record = replace(record, target_digest=target_digest_of(hop, verdicts))
     if hop.options.mode == "swap":
         for one in before:
             writer.progress(one)

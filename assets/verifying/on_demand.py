@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.log.ledger import committed, newest, records
+from assets.log.ledger import committed, committed_records, newest, records
 from assets.log.records import State
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import present_ranges
+from assets.verifying.as_committed import UNKNOWN, as_committed, judged
 from assets.verifying.extra_rows import allowing_extra_rows
 from checks.drilldown import Comparison
 from checks.expectations import run_suite
-from checks.reconcile import reconcile_all
+from checks.reconcile import DIGESTED, reconcile_all, target_digests
 from checks.verdict import Level, Verdict
+from resources.digest.measure import ROWS
 from resources.keys.range import KeyRange
 
 MOST_COMPARISONS = 4
@@ -35,7 +38,8 @@ class Checked:
     """None of a whole table."""
     verdict: Verdict
     warning: bool = False
-    """A failure is no more than a hint, e.g. because ranges are not committed yet."""
+    """A failure is no more than a hint, e.g. because ranges are not committed yet, or the source
+    has changed since they were."""
 
     @property
     def failed(self) -> bool:
@@ -74,11 +78,13 @@ def verify(
     *,
     level: Level | None = None,
     names: Sequence[str] = (),
+    as_of_commit: bool = False,
+    up_to_date: bool = False,
 ) -> list[Checked]:
     """Compare source and target of committed ranges now; a failed verdict makes the range suspect.
 
-    The next run moves suspect ranges again. A range whose source changed since it was committed
-    fails too: both sides do not agree, whatever the reason.
+    The next run moves suspect ranges again. Where the target is as it was committed, and it is the
+    source that has changed since, the verdict is `source_newer`, and only a warning.
 
     Args:
         transfer: whose ranges.
@@ -88,6 +94,8 @@ def verify(
             range of all that is reported outside of runs.)
         level: how strict; the transfer's own levels when None.
         names: these ranges only; all committed ones when empty.
+        as_of_commit: compare the targets with what was committed, and do not read the source.
+        up_to_date: a source that is newer is a failure, too.
 
     Returns:
         The verdicts, in order of hops and ranges.
@@ -102,12 +110,23 @@ def verify(
             for key_range in ranges
             if key_range.name in done and (not names or key_range.name in names)
         ]
-        for verdict_of in _verify_hop(transfer, hop, servers, context, chosen, level):
+        compare = (
+            partial(_compared_with_commit, hop, servers, context)
+            if as_of_commit
+            else partial(_compared, transfer, hop, servers, context, level)
+        )
+        for verdict_of in _verify_hop(transfer, hop, context, chosen, compare):
             found += [
-                Checked(hop, name, verdict, transfer.check_spec(verdict.check).severity == "warn")
+                Checked(hop, name, verdict, _warns(transfer, verdict, up_to_date))
                 for name, verdict in verdict_of.items()
             ]
     return found
+
+
+def _warns(transfer: Transfer, verdict: Verdict, up_to_date: bool) -> bool:
+    if verdict.source_newer and not up_to_date:
+        return True
+    return transfer.check_spec(verdict.check).severity == "warn"
 
 
 def summarise(
@@ -135,10 +154,9 @@ def summarise(
 def _verify_hop(
     transfer: Transfer,
     hop: Hop,
-    servers: Servers,
     context: EventLogger,
     ranges: Sequence[KeyRange],
-    level: Level | None,
+    compare: Callable[[Sequence[KeyRange]], Iterable[dict[str, Verdict]]],
 ) -> list[dict[str, Verdict]]:
     """The verdicts of each check by range, recorded as about what was in the target before.
 
@@ -152,10 +170,11 @@ def _verify_hop(
         if not todo:
             break
         about = newest(context.instance, hop.asset, [one.name for one in todo])
-        for verdicts in _compared(transfer, hop, servers, todo, level):
+        for verdicts in compare(todo):
             # failed ones last: the check's page opens with the latest
             for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
-                writer.checked(name, verdicts[name], about.get(name))
+                if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
+                    writer.checked(name, verdicts[name], about.get(name))
                 found.setdefault(verdicts[name].check, {})[name] = verdicts[name]
         now = newest(context.instance, hop.asset, [one.name for one in todo])
         todo = [one for one in todo if now.get(one.name) != about.get(one.name)]
@@ -167,9 +186,11 @@ def _compared(
     transfer: Transfer,
     hop: Hop,
     servers: Servers,
-    ranges: Sequence[KeyRange],
+    context: EventLogger,
     level: Level | None,
+    ranges: Sequence[KeyRange],
 ) -> Iterator[dict[str, Verdict]]:
+    """The verdicts of each declared check, or of the one level, by range."""
     source = servers.endpoint(hop.plan.source)
     target = servers.endpoint(hop.plan.target)
     compared = {one.name: Comparison(hop.found_plan, source, target, one) for one in ranges}
@@ -177,11 +198,47 @@ def _compared(
         found = reconcile_all(hop.found_plan, source, target, ranges, one_level)
         verdicts = {}
         for name, both in compared.items():
-            (verdict,) = allowing_extra_rows(hop, both, [found[name]])
-            verdicts[name] = both.explained(verdict)
-        yield verdicts
+            (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
+        failed = [one for one in ranges if not verdicts[one.name].passed]
+        verdicts |= _judged(hop, servers, context, failed, verdicts, one_level)
+        yield {
+            name: verdict if verdict.source_newer else compared[name].explained(verdict)
+            for name, verdict in verdicts.items()
+        }
     if suite := transfer.suite:
         yield {one.name: run_suite(suite, hop.plan, target, one) for one in ranges}
+
+
+def _judged(
+    hop: Hop,
+    servers: Servers,
+    context: EventLogger,
+    failed: Sequence[KeyRange],
+    verdicts: Mapping[str, Verdict],
+    level: Level,
+) -> dict[str, Verdict]:
+    """The failed verdicts, with which side has changed since the ranges were committed."""
+    if not failed:
+        return {}
+    known = committed_records(context.instance, hop.asset, [one.name for one in failed])
+    now: dict[str, Verdict] = {}
+    if level not in ("count", *DIGESTED):
+        source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+        now = target_digests(hop.found_plan, source, target, failed)
+    return {
+        one.name: judged(verdicts[one.name], known.get(one.name), now.get(one.name))
+        for one in failed
+    }
+
+
+def _compared_with_commit(
+    hop: Hop, servers: Servers, context: EventLogger, ranges: Sequence[KeyRange]
+) -> Iterator[dict[str, Verdict]]:
+    """The verdicts by range about what was committed, and what the target has now."""
+    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+    now = target_digests(hop.found_plan, source, target, ranges)
+    known = committed_records(context.instance, hop.asset, now)
+    yield {name: as_committed(verdict, known[name]) for name, verdict in now.items()}
 
 
 def not_committed(
@@ -218,14 +275,27 @@ def not_committed(
 def closing_line(found: Sequence[Checked], open_ranges: Sequence[NotCommitted]) -> str:
     """How all of it ended, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
     failed = sum(one.failed for one in found)
-    warned = sum(one.warning and not one.verdict.passed for one in found)
+    behind = {one.range: one for one in found if one.verdict.source_newer}
+    warned = sum(
+        one.warning and not one.verdict.passed and not one.verdict.source_newer for one in found
+    )
     line = f"{failed} of {len(found)} checks failed"
     if not found:
         line = "nothing was checked: no range is committed"
-    elif not failed and not warned:
+    elif not failed and not warned and not behind:
         line = f"all {len(found)} checks passed"
     if warned:
         line += f", {warned} warned"
+    if behind:
+        line += f"; {_behind([one.verdict for one in behind.values()])}"
     states = Counter(one.state for one in open_ranges)
     parts = [f"{number} {state}" for state, number in states.items()]
     return f"{line}; ranges: {', '.join(parts)}" if parts else line
+
+
+def _behind(newer: Sequence[Verdict]) -> str:
+    """How far a source has gone on, e.g. `the source is newer in 2 ranges (120 rows more)`."""
+    rows = sum(int(one.source[ROWS]) - int(one.target[ROWS]) for one in newer if ROWS in one.source)
+    ranges = "1 range" if len(newer) == 1 else f"{len(newer)} ranges"
+    more = f" ({abs(rows)} rows {'more' if rows > 0 else 'less'})" if rows else ""
+    return f"the source is newer than the last move in {ranges}{more}"

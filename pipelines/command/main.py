@@ -26,7 +26,7 @@ from pipelines.command.shell import (
     verbosity,
     wide_too,
 )
-from resources.errors import TableferryError
+from resources.errors import InputError, TableferryError
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -158,6 +158,12 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
 @name_of_transfer
 @click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option(
+    "--as-of",
+    type=click.Choice(("last-run",)),
+    help="Compare the targets with what was committed to them; the source is not read.",
+)
+@click.option("--up-to-date", is_flag=True, help="Fail where the source is newer, too.")
 @verbosity
 @as_json
 @user_errors
@@ -165,13 +171,16 @@ def check(
     transfer: str,
     level: Level | None,
     ranges: Sequence[str],
+    as_of: str | None,
+    up_to_date: bool,
     log_level: str | None,
     as_json: bool,
 ) -> None:
     """Reconcile committed ranges without moving data, and run their expectations.
 
-    Exit code 0 only if all agree, and no range is failed or missing. Without --range, the tables
-    are looked at as a whole, too.
+    Exit code 0 only if no target differs from what was committed to it, and no range is failed or
+    missing. A source that has changed since is a warning. Without --range, the tables are looked at
+    as a whole, too.
     """
     from pipelines.command import runner
     from pipelines.command.render import console, show_checks
@@ -179,7 +188,17 @@ def check(
 
     session = open_session(transfer)
     tell_of_waiting(runner.waits_for(session, transfer))
-    view = runner.check(session, transfer, level=level, ranges=ranges, log_level=log_level)
+    if as_of and (level or up_to_date):
+        raise InputError("--as-of compares digests with the event log; it takes no other level")
+    view = runner.check(
+        session,
+        transfer,
+        level=level,
+        ranges=ranges,
+        as_of_last_run=as_of is not None,
+        up_to_date=up_to_date,
+        log_level=log_level,
+    )
     if as_json:
         print_json(view.json())
     else:

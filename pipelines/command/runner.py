@@ -90,9 +90,20 @@ def check(
     *,
     level: Level | None = None,
     ranges: Sequence[str] = (),
+    as_of_last_run: bool = False,
+    up_to_date: bool = False,
     log_level: str | None = None,
 ) -> CheckView:
     """Reconcile committed ranges without moving data, and record the verdicts.
+
+    Args:
+        session: where everything is.
+        name: the transfer.
+        level: how strict; the transfer's own levels if not given.
+        ranges: these ranges only, by partition key.
+        as_of_last_run: compare the targets with what was committed; the source is not read.
+        up_to_date: a source that is newer than the last move is a failure, too.
+        log_level: log Dagster's events from this level on to standard error.
 
     Raises:
         InputError: the transfer or a range does not exist.
@@ -103,7 +114,12 @@ def check(
         caller.hops = resolve_hops(transfer, session.servers)
         known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
         ranges = meant_ranges(name, ranges, known)
-    config = {"level": level, "ranges": list(ranges)}
+    config = {
+        "level": level,
+        "ranges": list(ranges),
+        "as_of_last_run": as_of_last_run,
+        "up_to_date": up_to_date,
+    }
     job = built(session, name, caller).resolve_job_def(check_job_name(name))
     result = carry_out(
         session.instance,

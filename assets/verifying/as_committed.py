@@ -1,0 +1,99 @@
+"""Tells a target that was damaged from a source that has changed since its range was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from assets.log.records import RangeRecord
+from assets.planning.resolve import Hop
+from assets.verifying.extra_rows import keeps_rows
+from checks.verdict import CHECK_NAMES, Verdict
+from resources.digest.measure import DIGEST, ROWS
+
+UNKNOWN = (
+    "whether the source has changed or the target cannot be told, as the event log has no digest "
+    "of these rows"
+)
+
+
+def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
+    """What a record keeps of the target's rows, see `RangeRecord.target_digest`.
+
+    Args:
+        hop: whose target it is; one that keeps rows of its own has more than was audited.
+        verdicts: what the checks of the range found.
+    """
+    if keeps_rows(hop):
+        return None
+    return next((found for verdict in verdicts if (found := _digest(verdict))), None)
+
+
+def judged(verdict: Verdict, record: RangeRecord | None, now: Verdict | None = None) -> Verdict:
+    """Say of a comparison that failed which side has changed since the range was committed.
+
+    Args:
+        verdict: of a check that compares both sides as they are now.
+        record: of the range's newest commit.
+        now: with the digest of the target's rows, where `verdict` has none.
+    """
+    if verdict.passed or record is None or verdict.check not in CHECK_NAMES.values():
+        return verdict
+    if verdict.check == CHECK_NAMES["count"]:
+        unchanged = None if record.target_digest is None else verdict.target[ROWS] == record.rows
+    else:
+        unchanged = _same(record.target_digest, _digest(now or verdict))
+    if unchanged:
+        return replace(verdict, source_newer=True, note=_behind(verdict))
+    if unchanged is None:
+        return replace(verdict, note=f"{_said(verdict)}; {UNKNOWN}")
+    return verdict
+
+
+def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
+    """Compare a target with what was committed to it, whatever its source holds now.
+
+    Args:
+        verdict: with the digest of the target's rows.
+        record: of the range's newest commit.
+    """
+    now = _digest(verdict)
+    same = _same(record.target_digest, now)
+    _, rows, total = (record.target_digest or "::").split(":")
+    committed = {ROWS: int(rows), DIGEST: total} if rows else {}
+    return replace(
+        verdict,
+        passed=bool(same),
+        source=committed,
+        disagreeing=() if same else tuple(committed),
+        note=UNKNOWN if same is None else "",
+        metadata={"compared with": "what was committed, by the event log"},
+    )
+
+
+def _digest(verdict: Verdict) -> str | None:
+    if verdict.digest is None or DIGEST not in verdict.target:
+        return None
+    return f"{verdict.digest}:{verdict.target[ROWS]}:{verdict.target[DIGEST]}"
+
+
+def _same(committed: str | None, now: str | None) -> bool | None:
+    """Whether two digests are equal; None where they are not of one kind."""
+    if committed is None or now is None or committed.split(":")[0] != now.split(":")[0]:
+        return None
+    return committed == now
+
+
+def _behind(verdict: Verdict) -> str:
+    source, target = verdict.source.get(ROWS), verdict.target.get(ROWS)
+    if source != target:
+        return (
+            f"the source has {source} rows now; the target holds the {target} rows that were "
+            "committed"
+        )
+    return "the source has changed since; the target holds what was committed"
+
+
+def _said(verdict: Verdict) -> str:
+    """The summary of a verdict, without the name and outcome of its check."""
+    return verdict.summary().partition(": ")[2]

@@ -1,0 +1,125 @@
+"""Checks of a source that goes on changing: a copy may be behind, or damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines.cli import main
+from pipelines.command import runner
+from pipelines.command.views import CheckView
+from tests.integration.conftest import Ferry
+
+pytestmark = pytest.mark.integration
+
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text)",
+    "INSERT INTO {t} SELECT g, 'name ' || g FROM generate_series(1, 400) g",
+)
+CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
+BOUNDS = "{bounds: [101, 201, 301]}"
+FIRST, SECOND, THIRD, LAST = (
+    "..0000000101",
+    "0000000101..0000000201",
+    "0000000201..0000000301",
+    "0000000301..",
+)
+Make = Callable[..., Ferry]
+
+
+def outcomes(view: CheckView, hop: int) -> dict[str | None, str]:
+    """How each range, and each table as a whole (None), did in the worst of its checks."""
+    found: dict[str | None, str] = {}
+    for one in view.checks:
+        if one.hop.number != hop:
+            continue
+        verdict = one.verdict
+        outcome = "equal" if verdict.passed else "newer" if verdict.source_newer else "damaged"
+        before = found.get(one.range, "equal")
+        found[one.range] = max(before, outcome, key=["equal", "newer", "damaged"].index)
+    return found
+
+
+def damage(one: Ferry, key: int) -> None:
+    one.session.servers.endpoints["sqlserver"].execute(
+        f"UPDATE dbo.{one.table} SET name = 'damaged' WHERE id = {key}"
+    )
+
+
+def test_a_source_that_goes_on_is_told_from_a_target_that_was_damaged(ferry: Make) -> None:
+    one = ferry(CHAIN, *TABLE, ranges=BOUNDS)
+    assert one.run().good
+    assert one.run().good, "skips keep what is known of the commit"
+    one.source(
+        "UPDATE {t} SET name = 'changed' WHERE id = 50",
+        "INSERT INTO {t} SELECT g, 'new' FROM generate_series(401, 403) g",
+    )
+    live = runner.check(one.session, one.table)
+    assert live.good, live.errors
+    first = {FIRST: "newer", SECOND: "equal", THIRD: "equal", LAST: "newer"}
+    assert {name: how for name, how in outcomes(live, 1).items() if name} == first
+    assert set(outcomes(live, 2).values()) == {"equal"}
+    assert "the source is newer than the last move in 2 ranges (3 rows more)" in live.closing
+    assert runner.status(one.session, one.table).good, "a warning is no failure"
+
+    damage(one, 250)
+    damage(one, 51)
+    damaged = runner.check(one.session, one.table)
+    assert not damaged.good
+    both = {FIRST: "damaged", SECOND: "equal", THIRD: "damaged", LAST: "newer"}
+    assert {name: how for name, how in outcomes(damaged, 1).items() if name} == both
+    # the middle table is the source of the second hop, whose target nobody has touched
+    second = {FIRST: "newer", SECOND: "equal", THIRD: "newer", LAST: "equal"}
+    assert {name: how for name, how in outcomes(damaged, 2).items() if name} == second
+
+    again = one.run()
+    assert again.good, again.errors
+    assert one.moved(again) == [FIRST, THIRD, LAST]
+    assert set(outcomes(runner.check(one.session, one.table), 1).values()) == {"equal"}
+
+
+@pytest.mark.parametrize("level", ["count", "sample_hash", "full_hash"])
+def test_every_level_tells_them_apart(ferry: Make, level: str) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *TABLE, ranges=BOUNDS)
+    assert one.run().good
+    one.source("INSERT INTO {t} VALUES (500, 'new')", "DELETE FROM {t} WHERE id = 150")
+    view = runner.check(one.session, one.table, level=level)
+    found = outcomes(view, 1)
+    assert view.good, view.errors
+    assert (found[SECOND], found[LAST]) == ("newer", "newer")
+    one.session.servers.endpoints["sqlserver"].execute(
+        f"DELETE FROM dbo.{one.table} WHERE id = 350"
+    )
+    assert outcomes(runner.check(one.session, one.table, level=level), 1)[LAST] == "damaged"
+
+
+def test_a_target_is_compared_with_what_was_committed(ferry: Make) -> None:
+    one = ferry(CHAIN, *TABLE, ranges=BOUNDS)
+    assert one.run().good
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 50")
+    cli = CliRunner()
+    for options, code in (("--as-of last-run", 0), ("--up-to-date", 1), ("", 0)):
+        result = cli.invoke(main, ["check", one.table, *options.split()])
+        assert result.exit_code == code, (options, result.output)
+    damage(one, 250)
+    view = runner.check(one.session, one.table, as_of_last_run=True)
+    expected = {FIRST: "equal", SECOND: "equal", THIRD: "damaged", LAST: "equal"}
+    assert outcomes(view, 1) == expected
+    assert set(outcomes(view, 2).values()) == {"equal"}
+    wrong = cli.invoke(main, ["check", one.table, "--as-of", "last-run", "--level", "count"])
+    assert wrong.exit_code == 2 and "takes no other level" in wrong.output
+
+
+def test_what_the_log_has_no_digest_of_is_said(ferry: Make) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *TABLE, reconcile="count")
+    assert one.run().good
+    view = runner.check(one.session, one.table, as_of_last_run=True)
+    assert not view.good
+    assert "has no digest of these rows" in view.errors[0]
+    assert one.plan().ranges[0].state == "skip", "nothing is known against the target"
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 50")
+    checked = runner.check(one.session, one.table, level="checksum")
+    assert not checked.good
+    assert "cannot be told" in checked.errors[0]
