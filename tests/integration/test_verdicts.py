@@ -100,6 +100,10 @@ def test_a_check_that_ran_beside_a_move_does_not_outlive_it(
     move = threading.Thread(target=lambda: moved.append(runner.run(second, one.table).good))
     move.start()
     assert inside.wait(300)
+    one.session.servers.endpoints["clickhouse"].execute(
+        f"ALTER TABLE warehouse.{one.table} UPDATE name = 'damaged' WHERE id = 8 "
+        "SETTINGS mutations_sync = 2"
+    )
     assert [check.range for check in runner.check(one.session, one.table).checks if check.failed]
     go_on.set()
     move.join()
