@@ -2,11 +2,12 @@
 
 import dagster as dg
 
-from assets.running.runs import PROCESS, UNFINISHED, process_is_gone
+from assets.running.processes import PROCESS, process_is_gone
+from assets.running.runs import UNFINISHED
 
 
 def reap(instance: dg.DagsterInstance) -> list[str]:
-    """Mark every run failed whose worker process on this host is dead; returns the run ids.
+    """Mark every run failed whose worker process is surely dead; returns the run ids.
 
     Dagster's default run launcher does not watch its processes: a killed run would stay STARTED and
     keep its pool slots for ever.
@@ -14,7 +15,7 @@ def reap(instance: dg.DagsterInstance) -> list[str]:
     reaped = []
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
         tag = run.tags.get(PROCESS)
-        if tag is None or not process_is_gone(tag) or _inherited(instance, run, tag):
+        if tag is None or not process_is_gone(instance, tag) or _inherited(instance, run, tag):
             continue
         instance.report_run_failed(run, f"The process of this run ({tag}) is gone.")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)

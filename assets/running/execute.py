@@ -18,7 +18,8 @@ from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
 from assets.running.caller import Caller, Prepared, moved_along, prepared
 from assets.running.launches import ends_last, share_pool
-from assets.running.runs import FORCE, PROCESS, PROFILE, owner_name, run_is_alive, this_process
+from assets.running.processes import PROCESS, owner_name, run_is_alive, this_process
+from assets.running.runs import FORCE, PROFILE
 from assets.running.source_state import SourceState
 from assets.running.swap import promote
 from assets.running.work import Outcome, Work
@@ -37,7 +38,7 @@ def execute(
         TableferryError: the run as a whole cannot start (a server down, a missing table, drift).
     """
     instance = context.instance
-    instance.add_run_tags(context.run.run_id, {PROCESS: this_process()})
+    instance.add_run_tags(context.run.run_id, {PROCESS: this_process(instance)})
     if note := share_pool(instance, transfer):
         context.log.warning(note)
     names, known = _ranges_of_run(context, transfer, servers), transfer.partitions_name
@@ -149,7 +150,7 @@ def _work(
         plan=plan,
         servers=servers,
         run_id=run.run_id,
-        owner=owner_name(run.run_id),
+        owner=owner_name(instance, run.run_id),
         alive=alive,
         source=SourceState(plan, servers, ready.shared, ready.snapshot),
         levels=levels_of(transfer),

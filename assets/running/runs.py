@@ -1,13 +1,10 @@
-"""Which Dagster runs cover a set of key ranges, and whether a run's process still lives."""
+"""Which Dagster runs cover a set of key ranges."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
-import psutil
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
@@ -18,8 +15,6 @@ FORCE = "tableferry/force"
 """Run tag: move the ranges also where nothing changed."""
 PROFILE = "tableferry/profile"
 """Run tag: name of the profile to use instead of the transfer's own."""
-PROCESS = "tableferry/process"
-"""Run tag: host, process id and start time of the worker, by which it is seen whether it lives."""
 LAUNCH = "tableferry/launch"
 """Run tag: `n:name` of the n runs that share the ranges of one command or tick."""
 RANGE_START = "dagster/asset_partition_range_start"
@@ -78,48 +73,3 @@ def run_under_way(instance: dg.DagsterInstance, transfer: Transfer) -> str | Non
         if moves or ours & (run.asset_selection or set()):
             return run.run_id
     return None
-
-
-def this_process() -> str:
-    """The value of the `PROCESS` tag for this process."""
-    pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{psutil.Process(pid).create_time():.2f}"
-
-
-def process_is_gone(tag: str) -> bool:
-    """Whether the process of a `PROCESS` tag is surely dead; one on another host never is."""
-    host, *process = tag.rsplit(":", 2)
-    if host != socket.gethostname() or len(process) != 2:
-        return False
-    try:
-        # a second of tolerance: the boot time that start times count from may be adjusted
-        return abs(psutil.Process(int(process[0])).create_time() - float(process[1])) > 1
-    except psutil.NoSuchProcess:
-        return True
-    except (psutil.Error, ValueError):
-        return False
-
-
-def owner_name(run_id: str) -> str:
-    """What a run of this process writes into its locks: who it is, also for other instances."""
-    return f"{run_id} {this_process()}"
-
-
-def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
-    """Tells of an owner's name whether that run may still be working.
-
-    A run of another Dagster instance is known by its process alone, and so on this host only.
-    """
-
-    def alive(owner: str) -> bool:
-        run_id, _, process = owner.partition(" ")
-        run = instance.get_run_by_id(run_id)
-        if run is None:
-            here = process.rsplit(":", 2)[0] == socket.gethostname()
-            return here and not process_is_gone(process)
-        current = run.tags.get(PROCESS, "")
-        # a run that was resumed has another process now; the start time may be adjusted
-        resumed = process.rsplit(":", 1)[0] != current.rsplit(":", 1)[0]
-        return not (run.is_finished or resumed or process_is_gone(current))
-
-    return alive

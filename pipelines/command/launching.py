@@ -20,8 +20,9 @@ import dagster as dg
 from assets.declaring.names import move_job_name
 from assets.log.command_runs import carry_out as carry_out_run
 from assets.running.caller import Caller
+from assets.running.processes import PROCESS, this_process
 from assets.running.progress import OnProgress, Progress
-from assets.running.runs import LAUNCH, PROCESS, RANGE_END, RANGE_START, this_process
+from assets.running.runs import LAUNCH, RANGE_END, RANGE_START
 from pipelines.command.session import Session, open_session
 from pipelines.definitions import build
 from resources.errors import TableferryError
@@ -74,7 +75,8 @@ def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
     job = built(session, name, caller).resolve_job_def(move_job_name(name))
     for number, (first, last) in enumerate(share.segments, start=1):
         caller.last = number == len(share.segments)
-        tags = {**share.tags, RANGE_START: first, RANGE_END: last, PROCESS: this_process()}
+        tags = {**share.tags, RANGE_START: first, RANGE_END: last}
+        tags[PROCESS] = this_process(session.instance)
         result = carry_out_run(
             session.instance,
             job,

@@ -18,7 +18,7 @@ from assets.planning.key_order import order_notes
 from assets.planning.resolve import Servers, require_servers, resolve_hops
 from assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from assets.running.caller import Caller
-from assets.running.runs import PROCESS, run_is_alive, this_process
+from assets.running.processes import PROCESS, run_is_alive, this_process
 from assets.verifying.on_demand import not_committed
 from checks.drilldown import drill_down
 from checks.verdict import Differences, Level
@@ -124,7 +124,7 @@ def check(
     result = carry_out(
         session.instance,
         job,
-        tags={PROCESS: this_process()},
+        tags={PROCESS: this_process(session.instance)},
         run_config={
             **logging_config(log_level),
             "ops": {compare_op_name(name): {"config": config}},

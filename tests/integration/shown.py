@@ -11,7 +11,7 @@ import dagster as dg
 import psutil
 import psycopg
 
-from assets.running.runs import PROCESS
+from assets.running.processes import PROCESS
 from pipelines.command.session import Session
 from tests.integration import looking
 from tests.integration.webui import Browser, UserInterface, until

@@ -23,7 +23,7 @@ import pytest
 
 from assets.declaring.names import move_job_name
 from assets.planning.transfer_plan import apply_growth, plan_growth
-from assets.running.runs import PROCESS
+from assets.running.processes import PROCESS
 from pipelines.command.session import Session, open_session
 from tableferry_local.process import free_port
 from tests.integration.containers import (
@@ -264,7 +264,7 @@ def test_the_reaper_of_a_recreated_container_ends_the_runs_of_the_old_one(
 
 def test_a_run_that_takes_too_long_is_ended(deployment: Deployment) -> None:
     with deployment.stuck(max_runtime="5") as run_id:
-        _, number, _ = str(deployment.process(run_id)).split(":")
+        number = str(deployment.process(run_id)).split(":")[1]
         worker = deployment.code_server.process(int(number))
         assert deployment.ended(run_id).status is dg.DagsterRunStatus.FAILURE
     assert "maximum runtime of 5 seconds" in deployment.said(run_id)

@@ -14,7 +14,7 @@ import pytest
 
 from assets.declaring.names import move_job_name
 from assets.log.ledger import committed
-from assets.running.runs import PROCESS
+from assets.running.processes import PROCESS
 from pipelines.command import runner
 from resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry

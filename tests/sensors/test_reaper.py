@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster as dg
 import psutil
 import pytest
 
-from assets.running.runs import PROCESS, this_process
+from assets.running.processes import PROCESS, Process, this_process
 from sensors.reaper import reaper
 from tests.integration import homes
 
@@ -29,26 +30,32 @@ def add(instance: dg.DagsterInstance, process: str | None, status: Status = Stat
     return instance.add_run(run).run_id
 
 
-def killed() -> str:
+def here(instance: dg.DagsterInstance) -> Process:
+    process = Process.parse(this_process(instance))
+    assert process is not None
+    return process
+
+
+def killed(instance: dg.DagsterInstance) -> str:
     """The tag of a process that was here, and was killed."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        host, _, _ = this_process().rsplit(":", 2)
-        tag = f"{host}:{process.pid}:{psutil.Process(process.pid).create_time():.2f}"
+        started = psutil.Process(process.pid).create_time()
+        tag = replace(here(instance), pid=process.pid, started=started)
         process.kill()
-    return tag
+    return str(tag)
 
 
 def test_a_tick_ends_the_runs_of_dead_processes_and_no_others(
     instance: dg.DagsterInstance,
 ) -> None:
-    gone = killed()
+    gone = killed(instance)
     dead = {add(instance, gone, status) for status in (Status.STARTED, Status.CANCELING)}
-    host, pid, start = this_process().rsplit(":", 2)
-    reborn = add(instance, f"{host}:{pid}:{float(start) - 100:.2f}")
+    me = here(instance)
+    reborn = add(instance, str(replace(me, started=me.started - 100)))
     others = {
-        add(instance, this_process()),
+        add(instance, str(me)),
         add(instance, None),
-        add(instance, f"another-host:{pid}:{start}"),
+        add(instance, str(replace(me, space="another", file="another"))),
         add(instance, "nonsense"),
     }
     message = str(reaper(dg.build_sensor_context(instance)))
@@ -65,9 +72,9 @@ def test_a_tick_ends_the_runs_of_dead_processes_and_no_others(
 def test_the_slot_of_a_dead_run_is_free_again(instance: dg.DagsterInstance) -> None:
     log = instance.event_log_storage
     log.set_concurrency_slots("orders", 1)
-    dead = add(instance, killed())
+    dead = add(instance, killed(instance))
     assert log.claim_concurrency_slot("orders", dead, "orders").is_claimed
-    alive = add(instance, this_process())
+    alive = add(instance, this_process(instance))
     assert not log.claim_concurrency_slot("orders", alive, "orders").is_claimed
     reaper(dg.build_sensor_context(instance))
     assert log.claim_concurrency_slot("orders", alive, "orders").is_claimed
