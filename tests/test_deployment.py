@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -44,80 +45,146 @@ def test_compose_file_fits_the_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def active(*profiles: str) -> dict[str, Any]:
+    """The services that Compose starts with these profiles."""
+    return {
+        name: service
+        for name, service in compose["services"].items()
+        if not service.get("profiles") or set(profiles) & set(service["profiles"])
+    }
+
+
+@pytest.mark.parametrize("profiles", [(), ("servers",)])
+def test_what_a_service_waits_for_is_there_with_and_without_the_servers(
+    profiles: tuple[str, ...],
+) -> None:
+    services = active(*profiles)
+    assert {"code-server", "webserver", "daemon", "dagster-storage"} <= set(services)
+    assert ("sqlserver" in services) == bool(profiles)
+    for name, service in services.items():
+        for other, condition in service.get("depends_on", {}).items():
+            assert other in services or condition.get("required") is False, (name, other)
+
+
 def test_compose_uses_the_names_that_the_product_reads() -> None:
     from pipelines import settings
+    from resources.artifacts import FOLDER
     from resources.connections import url_variable
     from resources.registry import systems
+    from resources.secret_files import SUFFIX
     from sensors.channels import ALERT_URL, EMAIL, SLACK_URL
 
     given = compose["services"]["code-server"]["environment"]
     ours = {name for name in given if name.startswith("TABLEFERRY_")}
     alerts = {ALERT_URL, SLACK_URL, EMAIL}
-    servers = {url_variable(one.name) for one in systems() if not one.by_path}
-    assert ours == {*servers, settings.TRANSFERS, *alerts}
+    servers = {url_variable(one.name) + SUFFIX for one in systems() if not one.by_path}
+    assert ours == {*servers, settings.TRANSFERS, FOLDER, *alerts}
     for name in alerts:
         assert given[name] == f"${{{name}:-}}", "not set is none"
 
 
-def test_compose_holds_no_secret(tmp_path: Path) -> None:
-    text = (ROOT / "docker-compose.yml").read_text()
-    wanted = set(re.findall(r"\$\{([A-Z_]+):\?", text))
-    for service in compose["services"].values():
-        for name, value in service.get("environment", {}).items():
-            if "PASSWORD" in name:
-                assert re.fullmatch(r"\$\{[A-Z_]+:\?.*\}", value), name
-            for password in re.findall(r"://\w+:(.*?)@", str(value)):
-                assert re.fullmatch(r"\$\{[A-Z_]+:\?.*\}", password), name
-    made = new_env(tmp_path)
-    assert set(made) == wanted
-    assert len(set(made.values())) == len(wanted)
-    for password in made.values():
-        assert re.fullmatch(r"[A-Za-z0-9]{20,}", password)
+def test_secrets_are_in_files_that_only_who_needs_them_gets(tmp_path: Path) -> None:
+    new_secrets(tmp_path)
+    made = {path.name for path in (tmp_path / "secrets").iterdir()}
+    declared = compose["secrets"]
+    assert {one["file"] for one in declared.values()} == {f"secrets/{name}" for name in declared}
+    assert set(declared) == made
+    used = set()
+    for name, service in compose["services"].items():
+        wanted = set(service.get("secrets", ()))
+        text = json.dumps([service.get(it) for it in ("environment", "entrypoint", "healthcheck")])
+        mentioned = set(re.findall(r"/run/secrets/([\w-]+)", text))
+        assert mentioned == wanted, name
+        used |= wanted
+        for variable, value in service.get("environment", {}).items():
+            if "PASSWORD" in variable or variable.endswith("_URL_FILE"):
+                assert value.startswith("/run/secrets/"), (name, variable)
+            assert "://" not in value
+    assert used == made
 
 
-def new_env(folder: Path) -> dict[str, str]:
-    """What `docker/new-env` writes."""
-    subprocess.run([ROOT / "docker/new-env", folder / ".env"], capture_output=True, check=True)
-    return dict(line.split("=") for line in (folder / ".env").read_text().splitlines())
+def new_secrets(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [ROOT / "docker/new-secrets", *options, folder]
+    return subprocess.run(command, capture_output=True, text=True, check=False, umask=0)
 
 
-def test_new_passwords_are_for_the_owner_and_written_once(tmp_path: Path) -> None:
-    script = tmp_path / "docker" / "new-env"
-    script.parent.mkdir()
-    shutil.copy(ROOT / "docker/new-env", script)
-    first = subprocess.run([script], capture_output=True, text=True, check=False, umask=0)
+def test_new_secrets_are_for_the_owner_and_written_once(tmp_path: Path) -> None:
+    first = new_secrets(tmp_path)
     assert first.returncode == 0, first.stderr
-    file = tmp_path / ".env"
-    before = file.read_text()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert not any(line.split("=")[1] in first.stdout for line in before.splitlines())
-    again = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert "docker compose exec code-server ferry run" in first.stdout, "what comes next"
+    secrets = tmp_path / "secrets"
+    before = {path.name: path.read_text() for path in secrets.iterdir()}
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
+    for path in secrets.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644, "in a container, its user is another"
+    passwords = {
+        urlsplit(text).password or text.strip() if "://" in text else text.strip()
+        for text in before.values()
+    }
+    assert len(passwords) == 8
+    for password in passwords:
+        assert re.fullmatch(r"Tf1[0-9a-f]{32}", password)
+        assert password not in first.stdout
+    assert (tmp_path / ".env").read_text() == "COMPOSE_PROFILES=servers\n"
+    again = new_secrets(tmp_path)
     assert again.returncode == 1
     assert "is there already" in again.stderr
-    assert file.read_text() == before
+    assert {path.name: path.read_text() for path in secrets.iterdir()} == before
 
 
-def test_a_link_is_not_written_through(tmp_path: Path) -> None:
-    (tmp_path / ".env").symlink_to(tmp_path / "elsewhere")
-    command = [ROOT / "docker/new-env", tmp_path / ".env"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_with_own_servers_only_dagsters_storage_gets_passwords(tmp_path: Path) -> None:
+    done = new_secrets(tmp_path, "--own-servers")
+    assert done.returncode == 0, done.stderr
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "secrets").iterdir()}
+    needed = {name for service in active().values() for name in service.get("secrets", ())}
+    assert set(sizes) == needed
+    assert {name for name, size in sizes.items() if not size} == {
+        f"{system}-url" for system in ("postgres", "sqlserver", "clickhouse")
+    }
+    assert "COMPOSE_PROFILES" not in (tmp_path / ".env").read_text()
+
+
+@pytest.mark.parametrize("name", [".env", "secrets"])
+def test_a_link_is_not_written_through(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    done = new_secrets(tmp_path)
     assert done.returncode == 1
     assert "is there already" in done.stderr
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_every_container_is_watched_and_open_to_this_machine_only() -> None:
+def test_every_container_is_watched_bounded_and_open_to_this_machine_only() -> None:
     for name, service in compose["services"].items():
         if name in ONE_SHOT:
             assert service["restart"] == "no"
         else:
-            assert "healthcheck" in service, name
+            health = service["healthcheck"]
+            assert int(health["interval"].rstrip("s")) >= 60, "each check costs CPU"
+            assert int(health["start_interval"].rstrip("s")) <= 20
+        assert service["logging"]["options"]["max-file"]
+        assert service["mem_limit"]
         for port in service.get("ports", ()):
             assert port.startswith("127.0.0.1:"), name
         for volume in service.get("volumes", ()):
-            source = volume.split(":")[0]
+            source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
             assert source in compose["volumes"] or volume.endswith(":ro"), name
             assert source in compose["volumes"] or (ROOT / source).exists(), name
+
+
+@pytest.mark.parametrize("name", ["setup", "code-server", "webserver", "daemon"])
+def test_what_is_ours_may_change_nothing_of_the_image(name: str) -> None:
+    service = compose["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["tmpfs"] == ["/tmp:mode=1777"]
+
+
+def test_memory_of_sql_server_fits_into_its_container() -> None:
+    service = compose["services"]["sqlserver"]
+    assert int(service["environment"]["MSSQL_MEMORY_LIMIT_MB"]) < 1024 * int(
+        service["mem_limit"][0]
+    )
 
 
 def test_somebody_waits_for_what_runs_once() -> None:
@@ -128,9 +195,7 @@ def test_somebody_waits_for_what_runs_once() -> None:
 
 def test_only_the_setup_knows_the_administrators() -> None:
     for name in ("code-server", "webserver", "daemon"):
-        text = json.dumps(compose["services"][name]["environment"])
-        for administrator in ("${POSTGRES_", "${SQLSERVER_", "${CLICKHOUSE_"):
-            assert administrator not in text, name
+        assert not [one for one in compose["services"][name]["secrets"] if "admin" in one]
 
 
 def test_what_a_run_prints_is_where_the_ui_looks() -> None:
@@ -180,6 +245,7 @@ def test_the_build_sees_what_it_copies_and_no_secret() -> None:
     assert not ignored(*needed)
     private = [
         ".env",
+        "secrets/postgres-url",
         ".git/config",
         ".venv/pyvenv.cfg",
         ".local_stack/passwords.json",
@@ -204,4 +270,58 @@ def test_the_image_installs_what_is_pinned_and_is_nobodys_root() -> None:
     for package in re.findall(r"^library \S+ (\S+)$", needed, re.MULTILINE):
         assert package in script
     assert "freetds-bin" in script
-    assert re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)[-1] == "ferry"
+    (user,) = re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)
+    assert user == re.findall(r"--uid (\d+)", dockerfile)[0], "by number, for runAsNonRoot"
+
+
+def test_the_base_of_the_image_may_be_named_by_its_digest() -> None:
+    assert re.findall(r"^FROM (?!build|runtime)(\S+)", dockerfile, re.MULTILINE) == [
+        "${PYTHON_IMAGE}",
+        "${PYTHON_IMAGE}",
+    ]
+
+
+def test_the_demo_is_in_a_target_of_its_own() -> None:
+    stages = re.split(r"^FROM ", dockerfile, flags=re.MULTILINE)
+    for stage in stages:
+        if "docker/setup" in stage or "tableferry_local" in stage:
+            assert stage.startswith("build AS build-demo")
+    assert stages[-1].strip() == "runtime", "what is built unless a target is named"
+    targets = {
+        name: service["build"]["target"]
+        for name, service in compose["services"].items()
+        if "build" in service
+    }
+    assert {name for name, target in targets.items() if target == "demo"} == ONE_SHOT
+    assert set(targets.values()) == {"demo", "runtime"}
+
+
+def test_a_program_gets_the_password_of_dagsters_storage_from_its_file(tmp_path: Path) -> None:
+    """As in the image: links in bin/, programs in venv/bin/."""
+    for folder in ("bin", "venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / "docker/with-secrets", tmp_path)
+    (tmp_path / "bin/ferry").symlink_to("../with-secrets")
+    program = tmp_path / "venv/bin/ferry"
+    program.write_text('#!/bin/sh\necho "${DAGSTER_POSTGRES_PASSWORD-none}" "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "password").write_text("it's a $ecret\n")
+    for environment, said in (
+        ({"DAGSTER_POSTGRES_PASSWORD_FILE": str(tmp_path / "password")}, "it's a $ecret a  b\n"),
+        ({"DAGSTER_POSTGRES_PASSWORD": "given"}, "given a  b\n"),
+        ({}, "none a  b\n"),
+    ):
+        done = subprocess.run(
+            ["ferry", "a  b"],
+            env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin", **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr) == (said, "")
+    missing = {"DAGSTER_POSTGRES_PASSWORD_FILE": "/nowhere", "PATH": "/usr/bin:/bin"}
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run([tmp_path / "bin/ferry"], env=missing, capture_output=True, check=True)
+    names = re.search(r"for name in (.+); do", dockerfile)
+    assert names is not None
+    assert {"ferry", "dagster", "dagster-webserver", "dagster-daemon"} == set(names[1].split())

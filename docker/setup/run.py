@@ -2,16 +2,15 @@
 
 It runs the .sql files beside it, which are meant for servers of one's own too: their variables are
 those of psql and sqlcmd. Every `docker compose up` repeats all of it, and changes no row of a table
-that is there already.
+and no password of a user that is there already.
 
 Environment: `ADMIN_POSTGRES_URL`, `ADMIN_SQLSERVER_URL` and `ADMIN_CLICKHOUSE_URL` of users who may
 do all that; `FERRY_POSTGRES_URL` and `FERRY_SQLSERVER_URL` with the users to make, as
-`TABLEFERRY_..._URL` has them.
+`TABLEFERRY_..._URL` has them. Each may be in a file that `..._URL_FILE` names.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from pipelines.command.plugins import load_demo_data
+from resources import secret_files
 from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import InputError, TableferryError
 from resources.sqlserver.resource import SqlServerResource
@@ -99,7 +99,7 @@ def _login(url: str) -> tuple[str, str, str]:
 
 
 def _setting(name: str) -> str:
-    value = os.environ.get(name)
+    value = secret_files.from_environment(name)
     if not value:
         raise InputError(f"{name} is not set")
     return value

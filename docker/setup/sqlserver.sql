@@ -1,6 +1,6 @@
 -- The database that Tableferry loads and reads on SQL Server, and its login; as a sysadmin:
 --   sqlcmd -v database=tableferry user=ferry password=... -i sqlserver.sql
--- All of it may be repeated.
+-- All of it may be repeated; a login that is there keeps its password.
 IF DB_ID(N'$(database)') IS NULL CREATE DATABASE [$(database)];
 GO
 -- Each range is then read as of one moment, and a reader waits for no writer.
@@ -8,8 +8,6 @@ ALTER DATABASE [$(database)] SET ALLOW_SNAPSHOT_ISOLATION ON;
 GO
 IF SUSER_ID(N'$(user)') IS NULL
     CREATE LOGIN [$(user)] WITH PASSWORD = N'$(password)', DEFAULT_DATABASE = [$(database)];
-ELSE
-    ALTER LOGIN [$(user)] WITH PASSWORD = N'$(password)';
 GO
 USE [$(database)];
 GO

@@ -31,31 +31,31 @@ STRICT = """<clickhouse><access_control_improvements>
 """What the config.xml of ClickHouse's own image asks for."""
 
 
-def new_passwords(folder: Path) -> dict[str, str]:
-    """What `docker/new-env` makes up."""
-    file = folder / ".env"
-    subprocess.run([ROOT / "docker/new-env", file], check=True, capture_output=True)
-    return dict(line.split("=") for line in file.read_text().splitlines())
+def new_secrets(folder: Path) -> dict[str, str]:
+    """What `docker/new-secrets` makes up, by the names of its files."""
+    subprocess.run([ROOT / "docker/new-secrets", folder], check=True, capture_output=True)
+    return {path.name: path.read_text().strip() for path in (folder / "secrets").iterdir()}
 
 
-def settings(service: str, values: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a service.
+def settings(service: str, secrets: Mapping[str, str], places: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a service, with what is in its secrets instead of their files.
 
     Args:
         service: its name.
-        values: of the variables in docker-compose.yml, as .env has them.
+        secrets: as `new_secrets` made them.
         places: what is at another place here: `user:password@host:port/database` in the container's
             words, or a beginning or end of it, to our own.
     """
-
-    def value(match: re.Match[str]) -> str:
-        return values.get(match[1], "") if match[2] == ":-" else values[match[1]]
-
     found = {}
     for name, text in SERVICES[service]["environment"].items():
-        found[name] = re.sub(r"\$\{(\w+)(:[-?])[^}]*\}", value, text)
+        variable, value = name, re.sub(r"\$\{\w+:-[^}]*\}", "", text)
+        if value.startswith("/run/secrets/"):
+            secret = value.removeprefix("/run/secrets/")
+            assert secret in SERVICES[service]["secrets"]
+            variable, value = name.removesuffix("_FILE"), secrets[secret]
         for there, here in places.items():
-            found[name] = found[name].replace(there, here)
+            value = value.replace(there, here)
+        found[variable] = value
     return found
 
 

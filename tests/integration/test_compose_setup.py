@@ -22,7 +22,7 @@ from pipelines.command import runner
 from pipelines.command.session import Session, open_session
 from resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
-from tests.integration.containers import ROOT, SERVICES, new_passwords, settings, warehouse
+from tests.integration.containers import ROOT, SERVICES, new_secrets, settings, warehouse
 
 pytestmark = pytest.mark.integration
 
@@ -44,12 +44,12 @@ class Prepared:
 def prepared(local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
     folder = tmp_path_factory.mktemp("compose")
     folder.chmod(0o711)
-    passwords = new_passwords(folder)
+    secrets = new_secrets(folder)
     database = f"compose_{uuid.uuid4().hex[:8]}"
     postgres, sqlserver = urlsplit(local_stack.postgres_url), urlsplit(local_stack.sqlserver_url)
     with (
         psycopg.connect(local_stack.postgres_url, autocommit=True) as admin,
-        warehouse(folder, passwords["FERRY_CLICKHOUSE_PASSWORD"]) as clickhouse,
+        warehouse(folder, secrets["clickhouse-ferry-password"]) as clickhouse,
     ):
         admin.execute(f"CREATE DATABASE {database}")  # as the image does for POSTGRES_DB
         places = {
@@ -57,16 +57,16 @@ def prepared(local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> It
             "sqlserver:1433/tableferry": f"{sqlserver.hostname}:{sqlserver.port}/{database}",
             "clickhouse:8123": f"127.0.0.1:{clickhouse.port}",
         }
-        product = settings("code-server", passwords, places)
+        product = settings("code-server", secrets, places)
         # the stand-in has no login but its own
         product["TABLEFERRY_SQLSERVER_URL"] = sqlserver._replace(path=f"/{database}").geturl()
-        setup = settings("setup", passwords, places) | {
+        setup = settings("setup", secrets, places) | {
             "ADMIN_POSTGRES_URL": postgres._replace(path=f"/{database}").geturl(),
             "ADMIN_SQLSERVER_URL": sqlserver._replace(path="/master").geturl(),
             "ADMIN_CLICKHOUSE_URL": clickhouse.admin_url,
         }
-        printed = run_setup(setup)
-        assert run_setup(setup) == printed, "to repeat it changes nothing"
+        printed = run_setup(setup, folder)
+        assert run_setup(setup, folder) == printed, "to repeat it changes nothing"
         yield Prepared(setup, product, printed)
         admin.execute(f"DROP DATABASE {database} WITH (FORCE)")
         admin.execute("DROP ROLE ferry")
@@ -74,14 +74,18 @@ def prepared(local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> It
         connection.execute(f"DROP DATABASE {database}")
 
 
-def run_setup(environment: dict[str, str]) -> str:
-    """Run the service's program; returns what it prints."""
+def run_setup(environment: dict[str, str], folder: Path) -> str:
+    """Run the service's program, with its URLs in files; returns what it prints."""
     program = SERVICES["setup"]["command"].replace(
-        "python /opt/tableferry", f"{sys.executable} {ROOT}/docker"
+        "python /opt/demo", f"{sys.executable} {ROOT}/docker"
     )
-    done = subprocess.run(
-        program.split(), env=environment, capture_output=True, text=True, check=False
-    )
+    given = {}
+    for name, value in environment.items():
+        file = folder / name
+        file.write_text(value)
+        file.chmod(0o600)
+        given[f"{name}_FILE"] = str(file)
+    done = subprocess.run(program.split(), env=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
@@ -218,6 +222,20 @@ def test_the_source_is_only_read(prepared: Prepared, statement: str) -> None:
         ferry.execute("SET default_transaction_read_only = off")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             ferry.execute(statement)  # type: ignore[arg-type]
+
+
+def test_a_password_that_was_rotated_stays(prepared: Prepared, tmp_path: Path) -> None:
+    old = prepared.product["TABLEFERRY_POSTGRES_URL"]
+    rotated = urlsplit(old)._replace(netloc=f"ferry:new@{old.rpartition('@')[2].split('/')[0]}")
+    with psycopg.connect(prepared.setup["ADMIN_POSTGRES_URL"], autocommit=True) as admin:
+        admin.execute("ALTER ROLE ferry PASSWORD 'new'")
+        try:
+            run_setup(prepared.setup, tmp_path)
+            psycopg.connect(rotated.geturl()).close()
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                psycopg.connect(old)
+        finally:
+            admin.execute(f"ALTER ROLE ferry PASSWORD '{urlsplit(old).password}'".encode())
 
 
 def test_tables_that_come_later_are_read_too(prepared: Prepared) -> None:

