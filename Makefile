@@ -8,15 +8,16 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DAGSTER_PORT ?= 3000
 ROOMS := pipelines sensors assets checks resources local bench
+CHECKED := $(ROOMS) docker docs tests conftest.py .ci/prepare-servers
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-soak test-unit lint format audit bench clean constraints system-packages
+.PHONY: help install demo dev env docs screenshots test test-soak test-unit test-servers lint format audit sbom check-deployment image test-image bench clean constraints system-packages
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 install: $(INSTALLED) ## Install everything into .venv
 
@@ -66,14 +67,18 @@ test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED
 test-unit: install ## Run the tests that need no servers
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
+test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, and test on them
+	@PYTHONPATH=. $(BIN)/python .ci/prepare-servers
+	@$(MAKE) test
+
 lint: install ## Check style and types
-	@$(BIN)/ruff check $(ROOMS) docker docs tests conftest.py
-	@$(BIN)/ruff format --check --quiet $(ROOMS) docker docs tests conftest.py \
+	@$(BIN)/ruff check $(CHECKED)
+	@$(BIN)/ruff format --check --quiet $(CHECKED) \
 		|| { echo "Not formatted: make format" >&2; exit 1; }
 	@$(BIN)/mypy
 
 format: install ## Format the code
-	@$(BIN)/ruff format $(ROOMS) docker docs tests conftest.py
+	@$(BIN)/ruff format $(CHECKED)
 
 docs: install ## Build the guide as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -81,6 +86,25 @@ docs: install ## Build the guide as a site, in build/site
 
 audit: install ## Look up the pinned packages among the known vulnerabilities
 	@.ci/audit $(BIN)/python
+
+sbom: install ## List what the image contains, as CycloneDX, in build/sbom.json
+	@mkdir -p build
+	@$(BIN)/uv pip compile --quiet --no-header --no-annotate pyproject.toml --extra kubernetes \
+		--constraint constraints.txt --output-file build/requirements.txt
+	@PYTHONWARNINGS=ignore $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements build/requirements.txt \
+		--pyproject pyproject.toml --output-reproducible --of JSON --output-file build/sbom.json
+	@echo "build/sbom.json: $$(wc -l < build/requirements.txt) packages"
+
+check-deployment: ## Check docker-compose.yml and the workflows by the tools that read them (needs Go)
+	@.ci/check-deployment
+
+image: ## Build the image, by docker, podman or buildah (IMAGE=tableferry:local)
+	@docker/image build
+
+test-image: install ## Move rows in the image, as its own user on a read-only root
+	@if $(NO_SERVERS); then \
+		$(BIN)/python -m pipelines.command.demo --prepare >/dev/null; eval "$$($(BIN)/ferry local env)"; \
+	fi; docker/image test
 
 bench: install ## Measure, with what it is compared to (results in .benchmarks/; ARGS="--suite standard")
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable './bench[peers]'
