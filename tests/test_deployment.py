@@ -325,3 +325,36 @@ def test_a_program_gets_the_password_of_dagsters_storage_from_its_file(tmp_path:
     names = re.search(r"for name in (.+); do", dockerfile)
     assert names is not None
     assert {"ferry", "dagster", "dagster-webserver", "dagster-daemon"} == set(names[1].split())
+
+
+def image(folder: Path, *builders: str) -> subprocess.CompletedProcess[str]:
+    """`docker/image build`, where only these builders are; they say what they are asked to do."""
+    for name in ("bash", "sed", "dirname"):
+        (folder / name).symlink_to(shutil.which(name) or name)
+    for name in builders:
+        running = "exit 1" if name == "docker" else "exit 0"
+        program = folder / name
+        program.write_text(f'#!/bin/sh\n[ "$1" = info ] && {running}\necho {name} "$@"\n')
+        program.chmod(0o755)
+    return subprocess.run(
+        [ROOT / "docker/image", "build"],
+        env={"PATH": str(folder), "PYTHON_IMAGE": "python@sha256:abc", "EXTRAS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_image_is_built_by_who_is_there(tmp_path: Path) -> None:
+    done = image(tmp_path, "docker", "podman")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "podman build --file docker/Dockerfile --target runtime --tag tableferry:local "
+        "--build-arg PYTHON_IMAGE=python@sha256:abc --build-arg EXTRAS= .\n"
+    ), "docker's client alone builds nothing"
+
+
+def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
+    done = image(tmp_path)
+    assert done.returncode
+    assert "none of docker (running), podman and buildah" in done.stderr

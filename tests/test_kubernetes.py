@@ -241,6 +241,13 @@ def test_the_code_server_reloads_alerts_and_launches_nothing() -> None:
         assert port == str(CODE_SERVER["port"])
 
 
+def test_commands_in_the_daemons_pod_know_the_transfers() -> None:
+    (given,) = DAEMON["env"]
+    assert given["name"] == settings.TRANSFERS
+    assert given["value"] in {one["mountPath"] for one in DAEMON["volumeMounts"]}
+    assert "secrets" not in {one["name"] for one in DAEMON["volumes"]}
+
+
 def test_the_webserver_needs_no_privileged_port() -> None:
     assert WEBSERVER["service"]["port"] == WEBSERVER["readinessProbe"]["httpGet"]["port"] > 1023
 
