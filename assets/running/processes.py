@@ -149,19 +149,28 @@ def _file(instance: dg.DagsterInstance) -> str:
         for held in _held:
             if os.path.dirname(held) == str(folder):
                 return os.path.basename(held)
+        path = folder / uuid.uuid4().hex[:12]
         try:
             folder.mkdir(exist_ok=True)
-            path = folder / uuid.uuid4().hex[:12]
-            # locked before it has the name by which others ask for it
-            hidden = path.with_name(f".{path.name}")
-            descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            hidden.rename(path)
+            _held[str(path)] = _locked(path)
         except OSError:
             return ""
-        _held[str(path)] = descriptor
         _sweep(folder)
         return path.name
+
+
+def _locked(path: Path) -> int:
+    """Descriptor of a new file, locked before it has the name by which others ask for it."""
+    hidden = path.with_name(f".{path.name}")
+    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hidden.rename(path)
+    except OSError:
+        os.close(descriptor)
+        hidden.unlink(missing_ok=True)
+        raise
+    return descriptor
 
 
 def _is_released(path: Path) -> bool:

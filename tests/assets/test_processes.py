@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -166,6 +167,18 @@ def test_without_a_home_to_write_in_a_process_is_known_by_its_number(
     me = Process.parse(this_process(instance))
     assert me is not None and me.file == ""
     assert not process_is_gone(instance, str(me))
+
+
+def test_on_a_file_system_without_locks_a_process_is_known_by_its_number(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(processes.fcntl, "flock", refuse)
+    me = Process.parse(this_process(instance))
+    assert me is not None and me.file == ""
+    assert not list((Path(instance.root_directory) / "processes").iterdir())
 
 
 def test_an_owner_lives_as_long_as_its_run_and_process(instance: dg.DagsterInstance) -> None:
