@@ -113,7 +113,7 @@ class Container:
     def __init__(
         self, hostname: str, arguments: list[str], environment: Mapping[str, str], log: Path
     ) -> None:
-        self.log = log
+        self.hostname, self.environment, self.log = hostname, environment, log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [*UNSHARE, "sh", "-c", 'hostname "$0" && exec "$@"', hostname, *arguments],
@@ -128,6 +128,12 @@ class Container:
     def running(self) -> bool:
         """Whether its first process lives."""
         return self._process.poll() is None
+
+    def beside(self, arguments: list[str], log: Path) -> str:
+        """What a command prints in another container of the same host name and environment."""
+        other = Container(self.hostname, arguments, self.environment, log)
+        assert other._process.wait(240) == 0, log.read_text()
+        return log.read_text()
 
     def processes(self) -> list[psutil.Process]:
         """All of its processes."""

@@ -246,11 +246,22 @@ def test_a_run_from_the_ui_moves_the_table_and_shows_what_it_prints(deployment: 
     assert "STEP_SUCCESS" in logs["stderr"], "the webserver reads what the code server wrote"
 
 
+REAP = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import dagster as dg
+from sensors.reaper import reap
+print(reap(dg.DagsterInstance.get()))
+"""
+
+
 def test_the_reaper_of_a_recreated_container_ends_the_runs_of_the_old_one(
-    deployment: Deployment,
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     with deployment.stuck() as run_id:
         first = deployment.process(run_id)
+        second = deployment.code_server.beside([sys.executable, "-c", REAP], tmp_path / "log")
+        assert second.splitlines()[-1] == "[]", "the run lives, in a container of the same name"
         deployment.code_server.kill()
         run = deployment.session.instance.get_run_by_id(run_id)
         assert run is not None and run.status is dg.DagsterRunStatus.STARTED
