@@ -225,6 +225,49 @@ unique_index_id int {index_id}
 is_system_named bit (i.name LIKE '%\_\_%')::int
 FROM {indexes} WHERE i.kind IN ({keys})
 
+-- view sys.triggers
+name sysname g.tgname
+object_id int g.oid::bigint
+parent_class tinyint 1
+parent_class_desc nvarchar(60) 'OBJECT_OR_COLUMN'
+parent_id int r.oid::bigint
+type char(2) 'TR'
+type_desc nvarchar(60) 'SQL_TRIGGER'
+create_date datetime sys.to_datetime(r.created)
+modify_date datetime sys.to_datetime(r.created)
+is_ms_shipped bit 0
+is_disabled bit (g.tgenabled = 'D')::int
+is_not_for_replication bit 0
+is_instead_of_trigger bit (g.tgtype & 64 <> 0)::int
+FROM {relations} JOIN pg_trigger g ON g.tgrelid = r.oid AND NOT g.tgisinternal
+
+-- view sys.foreign_keys
+name sysname k.conname
+object_id int k.oid::bigint
+principal_id int NULL
+schema_id int s.id
+parent_object_id int r.oid::bigint
+type char(2) 'F'
+type_desc nvarchar(60) 'FOREIGN_KEY_CONSTRAINT'
+create_date datetime sys.to_datetime(r.created)
+modify_date datetime sys.to_datetime(r.created)
+is_ms_shipped bit 0
+is_published bit 0
+is_schema_published bit 0
+referenced_object_id int k.confrelid::bigint
+key_index_id int NULL
+is_disabled bit 0
+is_not_for_replication bit 0
+is_not_trusted bit 0
+delete_referential_action tinyint strpos('cnd', k.confdeltype::text)
+delete_referential_action_desc nvarchar(60) CASE k.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN
+    'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END
+update_referential_action tinyint strpos('cnd', k.confupdtype::text)
+update_referential_action_desc nvarchar(60) CASE k.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN
+    'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END
+is_system_named bit 0
+FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f'
+
 -- view sys.partitions
 partition_id bigint i.object_id * 1000 + i.index_id
 object_id int i.object_id

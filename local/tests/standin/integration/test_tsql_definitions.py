@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from local.tests.standin.integration.tsql_session import Session
@@ -98,6 +99,32 @@ def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
         (2,),
         (2,),
     ]
+
+
+def test_catalog_views_tell_what_was_made_in_the_postgres_behind(session: Session) -> None:
+    session.run("CREATE TABLE child (ref int)")
+    with psycopg.connect(session.url, autocommit=True) as behind:
+        for statement in (
+            'SET search_path TO "tableferry.dbo"',
+            "ALTER TABLE child ADD CONSTRAINT fk FOREIGN KEY (ref) REFERENCES t (id) "
+            "ON DELETE CASCADE ON UPDATE SET DEFAULT",
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            "CREATE TRIGGER tr AFTER INSERT ON t EXECUTE FUNCTION f()",
+        ):
+            behind.execute(statement.encode())
+        keys = (
+            "SELECT name, OBJECT_NAME(parent_object_id), OBJECT_NAME(referenced_object_id), "
+            "delete_referential_action, update_referential_action FROM sys.foreign_keys"
+        )
+        triggers = (
+            "SELECT name, OBJECT_NAME(parent_id), is_disabled, is_instead_of_trigger "
+            "FROM sys.triggers"
+        )
+        try:
+            assert session.rows(keys) == [("fk", "child", "t", 1, 3)]
+            assert session.rows(triggers) == [("tr", "t", 0, 0)]
+        finally:
+            behind.execute("DROP FUNCTION f CASCADE")
 
 
 def test_the_catalog_asked_again_and_again_tells_what_there_is_now(session: Session) -> None:
