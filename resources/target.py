@@ -15,6 +15,7 @@ from resources.artifacts import Artifact
 from resources.delimited import Framing
 from resources.endpoint import Endpoint
 from resources.errors import InputError, ReceiptMismatch, TableferryError
+from resources.hazards import Hazard, PublishAudit, having
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, Format, WriteMode
 from resources.registry import system
@@ -66,6 +67,16 @@ class TargetOptions:
     unstaged: bool = False
     """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`: whoever says
     so audits them there by `RangeLoad.reader`, and stages them if that fails."""
+    hazards: tuple[Hazard, ...] = ()
+    """What `Target.hazards` found of the table when the hop was planned."""
+    publish_audit: PublishAudit = "auto"
+    """When to compare what readers are about to see with what was audited: where a hazard asks for
+    it, or always."""
+
+    @property
+    def audits_shown(self) -> bool:
+        """Whether what readers are about to see is compared with what was audited."""
+        return self.publish_audit == "visible" or bool(having(self.hazards, "changes"))
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,19 @@ class Target(Protocol):
         Raises:
             SchemaDrift: the table exists and differs; the message shows the difference.
             InputError: the table and the write mode do not go together.
+        """
+
+    def hazards(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
+    ) -> list[Hazard]:
+        """What of the table, which is there, may show its readers other rows than are audited.
+
+        At most one query of the server's catalog.
+
+        Args:
+            plan: the hop.
+            options: how it writes.
+            found: the columns of the table.
         """
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 from resources.errors import SchemaDrift
+from resources.hazards import Hazard
 from resources.plan import CopyPlan
+from resources.registry import system
 from resources.tables import Column
+from resources.types.kinds import Array, Binary, Kind, Text, Timestamp
 
 Compatible = Callable[[str, Column, Column], str | None]
 
@@ -34,6 +38,51 @@ def verify_columns(plan: CopyPlan, actual: Sequence[Column], compatible: Compati
             problems.append(f"column {planned.name!r}: {reason}")
     if problems:
         raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")
+
+
+def converted(plan: CopyPlan, actual: Sequence[Column]) -> list[Hazard]:
+    """The columns whose values an existing table gets by a conversion that may change them: what is
+    staged has the plan's types.
+
+    Wider numbers, texts and times of the same kind hold the very value.
+    """
+    by_name = {column.name: column for column in actual}
+    types = system(plan.target.system).types
+    hazards = []
+    for column in plan.columns:
+        planned, there = column.target, by_name.get(column.target.name)
+        if there is None:
+            continue
+        own = there.own_type or there.type
+        if types.plain(planned.type) in (types.plain(there.type), types.plain(own)):
+            continue
+        if not _same_value(types.read(planned.type).kind, types.read(there.type).kind):
+            hazards.append(
+                Hazard(
+                    "column",
+                    repr(planned.name),
+                    "changes",
+                    f"is {own}, into which {planned.type} is converted as rows are published",
+                    f"Declare columns: {{{column.source.name}: {{type: {json.dumps(own)}}}}}",
+                )
+            )
+    return hazards
+
+
+def _same_value(staged: Kind | None, there: Kind | None) -> bool:
+    """Whether a value of one kind is the very same in a wider type of another."""
+    if type(staged) is not type(there):
+        return False
+    match staged, there:
+        case Text(), Text():
+            return not staged.padded and not there.padded
+        case Binary(), Binary():
+            return not staged.fixed and not there.fixed
+        case Timestamp(), Timestamp():
+            return staged.zone == there.zone
+        case Array(), _:
+            return False
+    return staged is not None
 
 
 def unfilled(plan: CopyPlan, actual: Sequence[Column]) -> list[Column]:

@@ -33,6 +33,7 @@ from checks.expectations import ExpectationSpec
 from checks.verdict import CHECK_NAMES, Level
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from resources.errors import InputError
+from resources.hazards import PublishAudit
 from resources.plan import WriteMode
 from resources.registry import system, systems
 from resources.source import Place
@@ -106,6 +107,9 @@ class Transfer(Section):
     """Files: what becomes of the rows of one that is there no more."""
     reconcile: Level = "checksum"
     """How strictly each range is proven before it becomes visible."""
+    publish_audit: PublishAudit = "auto"
+    """When a range is compared once more, as its readers are about to see it: where the target has
+    triggers or the like, or always (visible)."""
     checks: dict[str, CheckSpec] = {}
     """What the failure of a check means, by its name. All of them block, unless it says so."""
     expectations: list[ExpectationDeclared] = []

@@ -204,6 +204,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             partition_by=spec.partition_by,
             # for all else the audit has more than one connection
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
+            publish_audit=transfer.publish_audit,
         )
         servers.target(spec.to).require(plan, options)
         if transfer.incremental:

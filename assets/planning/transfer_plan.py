@@ -11,6 +11,7 @@ from assets.declaring.manifest import Transfer
 from assets.log.reading import Log, partitions
 from assets.log.records import DataVersion, digest
 from assets.planning.boundaries import limit
+from assets.planning.hazards import with_hazards
 from assets.planning.ranges import (
     RangeGrowth,
     block_growth,
@@ -103,6 +104,7 @@ def plan_transfer(
         names: plan these known ranges only, and do not look for new ones.
     """
     hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
+    hops = with_hazards(hops, servers)
     if names is not None:
         known = RangeGrowth(known_ranges(transfer, hops, log), (), ())
         return _with_ranges(transfer, hops, known).only(names)

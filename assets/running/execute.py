@@ -14,6 +14,7 @@ from assets.log.records import Reason, State
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision
 from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
+from assets.planning.hazards import require_harmless
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
 from assets.running.caller import Caller, Prepared, moved_along, prepared
@@ -121,10 +122,13 @@ def _work(
     transfer, alive = plan.transfer, run_is_alive(instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
+    moving = [
+        hop for hop in selected if any(not one.settled for one in reasons[hop.number].values())
+    ]
+    require_harmless(moving)
     for hop in selected:
         # a shadow, a copy of the whole target, only if ranges are to be gathered in it
-        moves = any(not reason.settled for reason in reasons[hop.number].values())
-        written = hop if moves else hop.in_place
+        written = hop if hop in moving else hop.in_place
         table = written.written_plan.target
         target = caller.ready.get(table)
         if target is None:

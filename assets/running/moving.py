@@ -43,7 +43,8 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     """Stream the range out of sight, audit it, make it visible, record it.
 
     Where the target can, the rows go into its table by the transaction that publishes them. If
-    anything is wrong with them, they are staged after all: there it can be looked at.
+    anything is wrong with them, they are staged after all: there it can be looked at. As the table
+    itself may have changed them, what readers are about to see is compared then, too.
 
     Raises:
         CheckFailed: a blocking check of the staged rows is not green.
@@ -54,7 +55,7 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         return _move(attempt, reason)
     except Unproven as error:
         logger.info("%s", attempt.message(f"{error}; it is staged now"))
-    staged = replace(attempt.hop.options, unstaged=False)
+    staged = replace(attempt.hop.options, unstaged=False, publish_audit="visible")
     return _move(replace(attempt, hop=replace(attempt.hop, options=staged)), reason)
 
 

@@ -38,6 +38,7 @@ MORE = {
     "write": "finalise.md#the-write-modes",
     "on_missing": "files.md",
     "reconcile": "reconciliation.md#the-levels",
+    "publish_audit": "finalise.md#what-a-target-does-to-rows",
     "figures": "reconciliation.md#the-levels",
     "fingerprint": "concepts.md#fingerprints",
     "incremental": "incremental.md",

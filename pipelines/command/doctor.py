@@ -6,14 +6,17 @@ What is asked of a server is its system's own: `System.health`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Servers
+from assets.planning.hazards import hazards_of
+from assets.planning.resolve import Servers, resolve_hops
 from resources.errors import InputError, TableferryError
 from resources.formats import WIRES, formats_between
-from resources.health import Finding, Use
+from resources.hazards import Effect
+from resources.health import Finding, State, Use
 from resources.plan import WireFormat
 from resources.registry import system, systems
 from resources.tables import Column, TableRef
@@ -132,8 +135,28 @@ def examine(
         configured: the connections that the environment names.
         transfers: what is declared, which says which privileges are needed.
     """
-    uses = _uses(transfers)
-    return [_server(servers, name, uses.get(name, Use())) for name in configured]
+    transfers = list(transfers)
+    uses, hazards = _uses(transfers), _hazards(servers, transfers)
+    return [
+        _server(servers, name, uses.get(name, Use()), hazards.get(name, ())) for name in configured
+    ]
+
+
+def _hazards(servers: Servers, transfers: Iterable[Transfer]) -> dict[str, list[Finding]]:
+    """What the targets may do to rows when they are published, by connection."""
+    states: dict[Effect, State] = {"refused": "problem", "destroys": "warning"}
+    found: dict[str, list[Finding]] = {}
+    for transfer in transfers:
+        # what keeps a transfer from being planned is told elsewhere
+        with suppress(TableferryError):
+            for hop in resolve_hops(transfer, servers):
+                of_connection = found.setdefault(hop.plan.target.connection, [])
+                for one in hazards_of(hop, servers):
+                    says = f"{transfer.transfer}: {hop.plan.target}: {one}"
+                    do = (one.remedy,) if one.remedy else ()
+                    state = states.get(one.effect, "note")
+                    of_connection.append(Finding("publishing", state, says, do))
+    return found
 
 
 def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
@@ -152,14 +175,14 @@ def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
     }
 
 
-def _server(servers: Servers, name: str, use: Use) -> ServerHealth:
+def _server(servers: Servers, name: str, use: Use, hazards: Sequence[Finding] = ()) -> ServerHealth:
     resource = servers.endpoints[name]
     address = str(resource.settings())
     try:
         version = resource.ping()
     except TableferryError as error:
         return ServerHealth(name, address, error=str(error))
-    findings = tuple(system(resource.system).health(resource, use))
+    findings = (*system(resource.system).health(resource, use), *hazards)
     return ServerHealth(name, address, version, None, tuple(_wires(servers, name)), findings)
 
 

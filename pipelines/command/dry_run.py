@@ -9,6 +9,7 @@ from typing import Any
 from assets.log.records import Reason
 from assets.planning.decisions import decisions
 from assets.planning.drift import new_columns
+from assets.planning.hazards import require_harmless
 from assets.planning.increments import from_watermark
 from assets.planning.resolve import Hop
 from assets.planning.transfer_plan import TransferPlan, plan_transfer
@@ -97,7 +98,7 @@ def dry_run(
         force: as if everything had changed.
 
     Raises:
-        InputError: the transfer, hop or a range does not exist.
+        InputError: the transfer, hop or a range does not exist; or a run would be refused.
     """
     transfer = session.transfer(name)
     planned = plan_transfer(transfer, session.servers, session.instance)
@@ -117,6 +118,8 @@ def _hop(
     running = [
         name for name, one in decided.items() if one.reason is not Reason.UNCHANGED and name in only
     ]
+    if running:
+        require_harmless([hop])
     target = session.servers.target(hop.plan.target)
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
     options = replace(hop.options, format=format)

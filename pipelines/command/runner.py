@@ -14,6 +14,7 @@ from assets.log import ledger
 from assets.log.command_runs import carry_out
 from assets.planning.decisions import decisions
 from assets.planning.drift import refusal
+from assets.planning.hazards import hazard_notes
 from assets.planning.key_order import order_notes
 from assets.planning.resolve import Servers, require_servers, resolve_hops
 from assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
@@ -53,7 +54,9 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
             *_elsewhere(planned.transfer, servers),
             *order_notes(planned.hops, servers),
             *_refusals(planned, instance),
+            *hazard_notes(planned.hops),
         ],
+        [(str(hop.plan.target), one) for hop in planned.hops for one in hop.options.hazards],
     )
 
 

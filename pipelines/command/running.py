@@ -12,6 +12,7 @@ from assets.declaring.manifest import Transfer
 from assets.log.reading import Log, committed, newest_ids, partitions
 from assets.log.records import Reason, State
 from assets.planning.decisions import decisions
+from assets.planning.hazards import require_harmless
 from assets.planning.ranges import find_ranges, like_range
 from assets.planning.resolve import Hop, Servers
 from assets.planning.stretches import MOST_RUNS, segments, stretches
@@ -107,6 +108,7 @@ def run(
         if todo.nothing:
             session.accept()
         else:
+            require_harmless(todo.hops)
             snapshot = str(shared.name()) if shared else None
             carried = _carried_out(
                 session,

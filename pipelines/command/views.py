@@ -9,6 +9,7 @@ from assets.log.records import Reason, State
 from assets.planning.decisions import Decision
 from assets.verifying.on_demand import Checked, NotCommitted, closing_line
 from pipelines.command.range_views import RangeView, document
+from resources.hazards import Hazard
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,13 @@ class PlanView:
     ranges: list[PlannedRange]
     notes: list[str] = field(default_factory=list)
     """What else there is to say, a line each."""
+    hazards: list[tuple[str, Hazard]] = field(default_factory=list)
+    """What the targets may do to rows when they are published, with the target."""
 
     def json(self) -> dict[str, Any]:
         """The `--json` form."""
-        return document(self.transfer, self.ranges, notes=self.notes)
+        found = [{"target": target, **one.json()} for target, one in self.hazards]
+        return {**document(self.transfer, self.ranges, notes=self.notes), "hazards": found}
 
 
 @dataclass(frozen=True)

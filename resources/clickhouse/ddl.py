@@ -124,6 +124,11 @@ def balanced(text: str) -> bool:
     return depth == 0 and "'" not in _QUOTED.sub("", text)
 
 
+def without_texts(sql: str) -> str:
+    """SQL with its text constants emptied, for what looks for words in it."""
+    return _QUOTED.sub("''", sql)
+
+
 def sorting_key(plan: CopyPlan) -> list[str]:
     """The key column first, so that ranges are read without a scan; then the primary key."""
     key = plan.key.target.name

@@ -20,9 +20,11 @@ from resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
+from resources.clickhouse.publish_audit import PublishAudit
 from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from resources.dialects import drop_table, qualified, string_literal
 from resources.errors import RangeBusy, ReceiptMismatch
+from resources.hazards import Look
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.retry import retrying
@@ -61,6 +63,8 @@ class ClickHouseLoad:
     data_version: str
     atomic: bool
     """Whether the table has one partition per key range."""
+    look: Look
+    """What of `table` may change rows that are published, asked anew."""
     _sent: int = field(default=0, init=False)
     _blocks: int = field(default=0, init=False)
     _arrived: int | None = field(default=None, init=False)
@@ -110,7 +114,7 @@ class ClickHouseLoad:
                 self._target_rows = self._count(qualified(self.table), self._own)
                 self._take_in_known_rows()
                 self._audited = self.staged_rows()
-        return replace(self.table, name=self.staging)
+        return self.staging_table
 
     def keep_rejected(self) -> TableRef:
         """Rename the staging table, so that the attempt's end does not drop it."""
@@ -151,6 +155,9 @@ class ClickHouseLoad:
         crash_points.reached("inside_finalise")
         return self._replace_partition() if self.atomic else self._rewrite()
 
+    def _publish_audit(self) -> PublishAudit | None:
+        return PublishAudit(self, self._own) if self.options.audits_shown else None
+
     def _replace_partition(self) -> int:
         assert self._audited is not None
         rows = self._audited
@@ -158,11 +165,16 @@ class ClickHouseLoad:
             kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
             self._take_in(kept)
             rows = self.staged_rows()
+        audit = self._publish_audit()
+        if audit:
+            audit.before()
         if rows:
             self._repeat(replace_partition(qualified(self.table), self._staged, self.key_range))
         else:
             # REPLACE PARTITION out of an empty table is refused by newer servers
             self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {partition(self.key_range)}")
+        if audit:
+            audit.after()
         strays = 0
         if self.options.mode in ("replace", "swap"):
             shown, strays = self._rows_by_key()
@@ -240,6 +252,9 @@ class ClickHouseLoad:
         # an INSERT SELECT outlives its lost client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {_text(self.lock)}) SYNC")
         delete, insert = rewrite(self.plan, self.options, target, self._staged, self._own)
+        audit = self._publish_audit()
+        if audit:
+            audit.before()
         if delete:
             self.resource.execute(
                 delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
@@ -249,8 +264,15 @@ class ClickHouseLoad:
             insert,
             {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
         )
+        if audit:
+            audit.after()
         self._target_rows = kept + self.staged_rows()
         return self._target_rows
+
+    @property
+    def staging_table(self) -> TableRef:
+        """Where the rows of the range are staged."""
+        return replace(self.table, name=self.staging)
 
     @property
     def _staged(self) -> str:

@@ -62,8 +62,12 @@ def publication(
         own = f"_partition_id = '{range_hash(key_range)}'"
         kept = own if options.mode == "append" else f"{own} AND {not_in(plan, staged)}"
         yield take_in(columns, target, staged, kept)
+    if options.audits_shown and atomic:
+        yield f"-- the partition as it is in {table} is kept, to be put back"
     if atomic:
         yield replace_partition(target, staged, key_range)
     else:
         yield from filter(None, rewrite(plan, options, target, staged, own))
+    if options.audits_shown:
+        yield f"-- the rows of the range in {table} must be those that were staged"
     yield drop_table(table, staging)

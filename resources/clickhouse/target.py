@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resources import crash_points
+from resources.clickhouse import hazards as found_hazards
 from resources.clickhouse import preview
 from resources.clickhouse.ddl import Owner, create_table, lock_table, move_rows, partition
 from resources.clickhouse.errors import EXISTS
 from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
+from resources.clickhouse.publish_audit import BEFORE
 from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from resources.clickhouse.staging import (
     Image,
@@ -22,6 +25,7 @@ from resources.clickhouse.staging import (
 )
 from resources.dialects import drop_table, qualified, quote, string_literal
 from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
+from resources.hazards import Hazard
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.tables import Column, TableRef, staging_name, staging_prefix
@@ -122,6 +126,12 @@ class ClickHouseTarget:
             )
         return notes
 
+    def hazards(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
+    ) -> list[Hazard]:
+        """A staging table has the table's own columns. See `Target.hazards`."""
+        return found_hazards.hazards(self.resource, plan, options)
+
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """See `Target.creation`."""
         return list(preview.creation(plan, options, creates=creates))
@@ -178,6 +188,7 @@ class ClickHouseTarget:
                 owner=me,
                 data_version=data_version,
                 atomic=layout.atomic,
+                look=functools.partial(self.hazards, plan, options, ()),
             )
         except BaseException:
             # somebody may have altered the table
@@ -187,6 +198,8 @@ class ClickHouseTarget:
             # if the server is away, the next attempt or `clean` removes them
             with contextlib.suppress(TableferryError):
                 self.resource.execute(drop_table(table, staging))
+                if options.audits_shown:
+                    self.resource.execute(drop_table(table, f"{staging}{BEFORE}"))
                 if me.token in self.resource.definition(table, lock):
                     self.resource.execute(drop_table(table, lock))
 

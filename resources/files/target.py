@@ -16,6 +16,7 @@ from resources.files.load import FileLoad, published_rows, rejected
 from resources.files.object_store import KINDS
 from resources.files.server import FilesServer
 from resources.files.types import FILE
+from resources.hazards import Hazard
 from resources.keys.range import ROW, KeyRange
 from resources.plan import CopyPlan
 from resources.tables import Column, TableRef, staging_name, staging_prefix
@@ -92,6 +93,12 @@ class FilesTarget:
         ]
         if problems:
             raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")
+        return []
+
+    def hazards(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
+    ) -> list[Hazard]:
+        """A file is what was written to it. See `Target.hazards`."""
         return []
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:

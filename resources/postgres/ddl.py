@@ -22,6 +22,9 @@ TRY_SECONDS = 0.1
 """Between two looks at a lock that somebody else holds."""
 
 
+MOST_SUBTRANSACTIONS = 10_000_000
+"""Of one transaction; a row whose number is further on was made before the numbers began anew."""
+
 INDEX_BYTES = 2700
 """About as many an entry of a B-tree may have."""
 
@@ -31,6 +34,8 @@ class PostgresStatements(Statements):
 
     system = "postgres"
     overriding = " OVERRIDING SYSTEM VALUE"
+    settle = ("SET CONSTRAINTS ALL IMMEDIATE",)
+    """Deferred triggers run, and those of what they do run at once."""
 
     def create_schema(self, table: TableRef) -> str:
         """Not IF NOT EXISTS, which asks for the right to create one also where it is there."""
@@ -145,6 +150,31 @@ class PostgresStatements(Statements):
     def broke(self, error: StatementFailed) -> bool:
         """By SQLSTATE, which what libpq itself says has not."""
         return broke(error)
+
+    def touched(self, table: TableRef) -> str:
+        """As its statistics count them."""
+        counted = ", ".join(
+            f"sum(pg_catalog.pg_stat_get_xact_tuples_{what}(oid))::bigint"
+            for what in ("inserted", "updated", "deleted")
+        )
+        return (
+            f"WITH RECURSIVE tables AS (SELECT {self.text(qualified(table))}::regclass::oid AS oid "
+            "UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i "
+            f"JOIN tables t ON i.inhparent = t.oid) SELECT {counted} FROM tables"
+        )
+
+    def made_elsewhere(self, table: TableRef, condition: str) -> str:
+        """What is seen of a transaction that has not committed is one's own; its subtransactions
+        have numbers that follow its own."""
+        own = "mod(pg_catalog.pg_current_xact_id()::text::numeric, 4294967296)"
+        epoch = f"pg_catalog.pg_current_xact_id()::text::numeric - {own}"
+        made = "xmin::text::numeric"
+        return (
+            f"SELECT count(*) FROM {qualified(table)} WHERE ({condition}) IS NOT TRUE "
+            f"AND {made} BETWEEN {own} AND {own} + {MOST_SUBTRANSACTIONS} "
+            f"AND NOT pg_catalog.pg_visible_in_snapshot(({epoch} + {made})::text::xid8, "
+            "pg_catalog.pg_current_snapshot())"
+        )
 
     def missing_types(self, types: Sequence[str]) -> str:
         """A query with those of some types that are not there."""

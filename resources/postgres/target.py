@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from resources.errors import InputError
+from resources.hazards import Hazard
 from resources.plan import CopyPlan
+from resources.postgres import hazards as found_hazards
 from resources.postgres.ddl import STATEMENTS
 from resources.postgres.load import PostgresLoad
 from resources.postgres.server import PostgresServer
@@ -53,6 +55,9 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
 
     def _session(self) -> AbstractContextManager[PostgresSession]:
         return self.resource.session()
+
+    def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        return found_hazards.hazards(self.resource, plan, options)
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
         return PostgresLoad(**parts)

@@ -95,6 +95,10 @@ class SqlServerStatements(Statements):
         """An application lock; the server's answer is negative if somebody else holds it."""
         return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
 
+    def alone(self, lock: str, seconds: float) -> str:
+        """The same, of the transaction."""
+        return get_lock(lock, round(seconds * 1000), owner="Transaction")
+
     def release(self, lock: str) -> str:
         """See `take`."""
         return f"EXEC sp_releaseapplock @Resource = {_text(lock)}, @LockOwner = 'Session'"
@@ -162,12 +166,13 @@ def not_renamed(table: TableRef) -> str | None:
     return 'reads no schema with both " and ]' if {'"', "]"} <= set(table.schema) else None
 
 
-def get_lock(resource: str, wait_milliseconds: int) -> str:
-    """Take the session's application lock; the answer is negative if somebody else holds it."""
+def get_lock(resource: str, wait_milliseconds: int, owner: str = "Session") -> str:
+    """Take an application lock, of the session or the transaction; the answer is negative if
+    somebody else holds it."""
     return (
         "DECLARE @result int; "
         f"EXEC @result = sp_getapplock @Resource = {_text(resource)}, @LockMode = 'Exclusive', "
-        f"@LockOwner = 'Session', @LockTimeout = {wait_milliseconds}; "
+        f"@LockOwner = '{owner}', @LockTimeout = {wait_milliseconds}; "
         "SELECT @result AS result;"
     )
 

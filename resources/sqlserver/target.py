@@ -11,8 +11,10 @@ from typing import Any
 
 from resources.dialects import string_literal
 from resources.errors import InputError
+from resources.hazards import Hazard
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
+from resources.sqlserver import hazards as found_hazards
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import STATEMENTS, not_renamed
 from resources.sqlserver.load import SqlServerLoad
@@ -50,6 +52,9 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
 
     def _session(self) -> AbstractContextManager[SqlServerConnection]:
         return self.resource.pooled_connection()
+
+    def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        return found_hazards.hazards(self.resource, plan, options)
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> SqlServerLoad:
         return SqlServerLoad(files=stack, **parts)

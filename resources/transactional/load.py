@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -9,10 +10,12 @@ from resources import crash_points
 from resources.dialects import drop_table
 from resources.endpoint import Endpoint
 from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
+from resources.hazards import Look
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.retry import retrying
-from resources.tables import TableRef, staging_prefix
+from resources.same_rows import SameRows
+from resources.tables import Column, TableRef, staging_prefix
 from resources.target import (
     TargetOptions,
     appends,
@@ -21,6 +24,7 @@ from resources.target import (
     replaces,
     require_staged,
 )
+from resources.transactional.publish_audit import PublishAudit, explained, require_room_for
 from resources.transactional.reader import SessionReader
 from resources.transactional.statements import Session, Statements
 
@@ -62,6 +66,10 @@ class TransactionalLoad(Generic[AnySession]):
     """The server, an `Endpoint`."""
     unstaged: bool
     """Whether rows go into `table` itself."""
+    columns: Sequence[Column]
+    """Of `table`, as they were found."""
+    look: Look
+    """What of `table` may change rows that are published, asked anew."""
     _sent: int = field(default=0, init=False)
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table as it is to become visible."""
@@ -155,7 +163,7 @@ class TransactionalLoad(Generic[AnySession]):
         except StatementFailed as error:
             if not self.sql.broke(error):
                 self.rollback()
-                raise
+                raise explained(error, self.options.hazards) from error
             if self._committed(rows):
                 return True
             if self.staged_rows() != rows:
@@ -175,19 +183,33 @@ class TransactionalLoad(Generic[AnySession]):
         on, off = switches if self.identity_column else (None, None)
         if on:
             execute(on)
-        self._write(rows)
+        audit = self._publish_audit()
+        if audit:
+            audit.before()
+        written = self._write(rows)
         if off:
             execute(off)
+        if audit:
+            audit.after(written)
         self._commit_marked()
+
+    def _publish_audit(self) -> PublishAudit | None:
+        if not self.options.audits_shown:
+            return None
+        same = SameRows.of(self.resource, self.plan, self.staging, self.table, self.columns)
+        return PublishAudit(self, same, self.look)
 
     def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
         self._mark = self.sql.mark(self.session, self.staging)
         self.session.execute(self.sql.commit)
 
-    def _write(self, rows: int) -> None:
+    def _write(self, rows: int) -> list[int]:
+        require_room_for(self)
         statements = self.sql.writing(self.plan, self.options, self.table, self.staging, self._own)
         changed = [self.session.execute(statement) for statement in statements]
+        if self.options.audits_shown:
+            return changed  # `PublishAudit` sees more than these counts, which triggers add to
         if self.options.mode == "upsert":
             if len(changed) > 1 and sum(changed) != rows:
                 raise self._mismatch(f"{changed[0]} updated and {changed[1]} inserted", rows)
@@ -195,6 +217,7 @@ class TransactionalLoad(Generic[AnySession]):
             shown = self._number(self.sql.count(self.table, self._own))
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
+        return changed
 
     def _mismatch(self, found: str, rows: int) -> ReceiptMismatch:
         return ReceiptMismatch(

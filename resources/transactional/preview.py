@@ -46,6 +46,9 @@ def publication(
             yield from sql.take_in(plan, table, staging, own)
         yield from sql.begin
         yield from sql.writing(plan, options, table, staging, own)
+        if options.audits_shown:
+            yield from sql.settle
+            yield f"-- the rows of the range in {table} must be those that were staged"
     yield "-- a mark, by which a commit is known whose answer was lost"
     yield sql.commit
     yield drop_table(staging)

@@ -41,6 +41,8 @@ class Statements:
     begin: Sequence[str] = ("BEGIN TRANSACTION",)
     commit = "COMMIT TRANSACTION"
     rollback = "ROLLBACK"
+    settle: Sequence[str] = ()
+    """What runs now, in a transaction, all that would run at its commit."""
 
     # the table
 
@@ -141,6 +143,23 @@ class Statements:
         """Whether the connection is gone, so that nobody knows what the statement did."""
         raise NotImplementedError
 
+    # what else the transaction did
+
+    def touched(self, table: TableRef) -> str | None:
+        """A query with how many rows of the table this transaction has inserted, updated and
+        deleted, by whatever statement; None where the server does not tell."""
+        return None
+
+    def made_elsewhere(self, table: TableRef, condition: str) -> str:
+        """A query with the number of rows besides those of a condition that this transaction has
+        made; of servers that have `touched`."""
+        raise NotImplementedError
+
+    def alone(self, lock: str, seconds: float) -> str:
+        """A query that takes a lock until the end of the transaction; its answer is negative if
+        somebody else holds it for longer than that. Of servers without `touched`."""
+        raise NotImplementedError
+
     # the rows
 
     def count(self, table: TableRef, condition: str = "1 = 1") -> str:
@@ -213,9 +232,13 @@ class Statements:
 
     def count_kept(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
         """Count the rows whose primary key was not staged."""
+        count = system(self.system).dialect.count
+        return f"SELECT {count} FROM {self.kept_rows(plan, table, staging, condition)}"
+
+    def kept_rows(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
+        """The same rows, as they stand behind FROM."""
         return (
-            f"SELECT {system(self.system).dialect.count} FROM {qualified(table)} AS t "
-            f"WHERE ({condition}) AND NOT EXISTS "
+            f"{qualified(table)} AS t WHERE ({condition}) AND NOT EXISTS "
             f"(SELECT 1 FROM {qualified(staging)} AS s WHERE {self.same_row(plan)})"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from typing import Any, Generic
 from resources import crash_points
 from resources.dialects import drop_table
 from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
+from resources.hazards import Hazard, having
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan, Format
 from resources.tables import Column, TableRef, staging_name, staging_prefix
@@ -27,9 +29,10 @@ from resources.target import (
     shadow_of,
     written_to,
 )
-from resources.target_columns import unfilled, verify_columns
+from resources.target_columns import converted, unfilled, verify_columns
 from resources.transactional import preview
 from resources.transactional.load import AnySession, TransactionalLoad
+from resources.transactional.publish_audit import require_room
 from resources.transactional.statements import Statements
 from resources.types.planner import compatible
 
@@ -86,6 +89,15 @@ class TransactionalTarget(Generic[AnySession]):
                 ]
         return notes
 
+    def hazards(
+        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
+    ) -> list[Hazard]:
+        """Those of the catalog, and columns that are of other types than what is staged.
+
+        See `Target.hazards`.
+        """
+        return [*self._in_catalog(plan, options), *converted(plan, found)]
+
     def expect(self, plan: CopyPlan) -> None:
         """Take the plan's target to be as planned, without looking at it."""
         self._columns[plan.target] = plan.target_columns
@@ -131,6 +143,8 @@ class TransactionalTarget(Generic[AnySession]):
             session = stack.enter_context(self._session())
             if not self.sql.take(session, lock, LOCK_SECONDS):
                 raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
+            if replaces(plan, options) and table == plan.target:
+                self._require_room(session, plan, key_range, options)
             self._drop_all(session, table, lock)
             session.execute(self.sql.create_staging(plan, staging))
             load = self._load(
@@ -145,6 +159,8 @@ class TransactionalTarget(Generic[AnySession]):
                 identity_column=any(column.name in identity for column in plan.target_columns),
                 session=session,
                 resource=self.resource,
+                columns=self._columns[table],
+                look=functools.partial(self.hazards, plan, options, self._columns[table]),
                 unstaged=self._may_load(options)
                 and self._fits(
                     session.query, plan, key_range, options, table, self._columns[table]
@@ -196,6 +212,7 @@ class TransactionalTarget(Generic[AnySession]):
                 return
             for key_range in ranges:
                 with self._transaction(session):
+                    self._require_room(session, plan, key_range, options)
                     session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
 
     def clean(
@@ -237,9 +254,23 @@ class TransactionalTarget(Generic[AnySession]):
         """The load of a held range; what it opens may end with the stack."""
         raise NotImplementedError
 
+    def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        """What the server's catalog has of the table that may change rows."""
+        raise NotImplementedError
+
     def _may_load(self, options: TargetOptions) -> bool:
-        """Whether rows may go into the table itself, and come in a form that a session loads."""
-        return options.unstaged and options.format in self.unstaged_formats
+        """Whether rows may go into the table itself, and come in a form that a session loads.
+
+        Only staged rows can be compared with what a table shows that may change them.
+        """
+        safe = not options.audits_shown and not having(options.hazards, "destroys")
+        return options.unstaged and options.format in self.unstaged_formats and safe
+
+    def _require_room(
+        self, session: AnySession, plan: CopyPlan, key_range: KeyRange, options: TargetOptions
+    ) -> None:
+        own = plan.target_range(key_range)
+        require_room(session.query, self.sql, plan.target, key_range, own, options.hazards)
 
     def _fits(
         self,

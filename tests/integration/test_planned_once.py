@@ -117,6 +117,11 @@ def test_a_run_asks_its_source_each_question_once(
     for run in (found, again):
         catalog = {q: n for q, n in run.items() if any(c in q[1] for c in catalogs)}
         assert max(catalog.values()) <= 3, "to plan, to make or verify it, and to prove it"
+    hazards = {q: n for q, n in again.items() if "sys.triggers" in q[1] or "dependencies" in q[1]}
+    assert sorted(hazards.values()) == [1, 1], (
+        "what each target may do to rows, however many ranges"
+    )
+    assert not any("sys.triggers" in text or "dependencies" in text for _, text in found), "new"
     columns = [n for (_, text), n in again.items() if f"'{one.table}'" in text and "OLUMN" in text]
     assert columns and max(columns) == 2, "to plan, and what the check of the schema found after"
 

@@ -1,0 +1,80 @@
+"""What of a ClickHouse table may show its readers other rows than are published into it.
+
+Projections are none: a part brings its own, which the server keeps like its rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from resources.clickhouse.ddl import without_texts
+from resources.dialects import string_literal
+from resources.endpoint import Endpoint
+from resources.hazards import Hazard
+from resources.plan import CopyPlan
+from resources.target import TargetOptions, row_identity
+
+HAZARDS_SQL = (
+    "SELECT engine, create_table_query, sorting_key, "
+    "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table) "
+    "FROM system.tables WHERE database = {schema} AND name = {name}"
+)
+
+MERGING = re.compile(
+    r"(Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing|Coalescing|Graphite)MergeTree"
+)
+BY_VALUE = ("Summing", "Graphite")
+"""Engines that may drop or change a row with a sorting key of its own: one whose sums are all zero,
+or one that is old."""
+
+MARKED = re.compile(r"ReplacingMergeTree\((?:'', '', )?[^,()]+, [^,()]+\)")
+"""One that may drop rows which a column marks as deleted."""
+
+EXPIRY = re.compile(r"\bTTL\b(?P<what>.*?)(?=\bSETTINGS\b|\bTTL\b|$)", re.DOTALL)
+KEEPS = re.compile(r"\b(TO\s+(DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
+LATER = "later than any check of a range; ferry check sees it then"
+
+
+def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+    """See `Target.hazards`."""
+    schema, name = (
+        string_literal("clickhouse", text) for text in (plan.target.schema, plan.target.name)
+    )
+    rows = endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))
+    return [
+        hazard
+        for engine, definition, sorting_key, readers in rows
+        for hazard in (
+            *_merging(str(engine), str(definition), str(sorting_key), plan),
+            *_expiring(str(definition)),
+            *_readers(readers),
+        )
+    ]
+
+
+def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> Iterator[Hazard]:
+    merging = MERGING.search(engine)
+    if merging is None:
+        return
+    plain = {part.strip().strip("`") for part in sorting_key.split(",")}
+    identity = row_identity(plan)
+    alone = bool(identity) and plain.issuperset(identity)
+    if not alone or merging[1] in BY_VALUE or MARKED.search(without_texts(definition)):
+        says = f"merges rows that have one sorting key ({sorting_key}), {LATER}"
+        do = "ORDER BY all of the primary key, or use MergeTree"
+        yield Hazard("engine", engine, "changes", says, do)
+
+
+def _expiring(definition: str) -> Iterator[Hazard]:
+    clauses = EXPIRY.finditer(without_texts(definition))
+    if any(not KEEPS.search(clause["what"]) or "," in clause["what"] for clause in clauses):
+        says = f"removes or changes rows when they are old enough, {LATER}"
+        do = "Keep such rows out with `where`, or ALTER TABLE ... REMOVE TTL"
+        yield Hazard("TTL", "of the table", "changes", says, do)
+
+
+def _readers(views: Sequence[str]) -> Iterator[Hazard]:
+    for view in views:
+        says = "reads what is inserted, and is not told of partitions that are replaced"
+        yield Hazard("materialized view", view, "noted", says, "Refresh it after a run")

@@ -1,0 +1,138 @@
+"""What of a SQL Server table may show its readers other rows than are published into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resources.dialects import string_literal
+from resources.endpoint import Endpoint
+from resources.errors import StatementFailed
+from resources.hazards import Hazard
+from resources.plan import CopyPlan
+from resources.target import TargetOptions, replaces
+
+TABLE = (
+    "sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+    "AND s.name = {schema} AND t.name = {name}"
+)
+
+TRIGGERS = (
+    "SELECT CAST('trigger' AS varchar(20)) AS kind, CAST(g.name AS nvarchar(128)) AS name, "
+    "CAST('' AS nvarchar(128)) AS place_schema, CAST('' AS nvarchar(128)) AS place, "
+    "CAST(g.is_instead_of_trigger AS int) AS on_delete, CAST(0 AS int) AS on_update "
+    f"FROM {TABLE} INNER JOIN sys.triggers AS g ON g.parent_id = t.object_id "
+    "WHERE g.is_disabled = 0"
+)
+
+FOREIGN_KEYS = (
+    "SELECT CAST('foreign key' AS varchar(20)), CAST(k.name AS nvarchar(128)), "
+    "CAST(cs.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)), "
+    "CAST(k.delete_referential_action AS int), CAST(k.update_referential_action AS int) "
+    f"FROM {TABLE} INNER JOIN sys.foreign_keys AS k ON k.referenced_object_id = t.object_id "
+    "INNER JOIN sys.tables AS c ON c.object_id = k.parent_object_id "
+    "INNER JOIN sys.schemas AS cs ON cs.schema_id = c.schema_id "
+    "WHERE k.is_disabled = 0"
+)
+
+VERSIONED = (
+    "SELECT CAST('versions' AS varchar(20)), CAST(t.name AS nvarchar(128)), "
+    "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
+    f"FROM {TABLE} WHERE t.temporal_type = 2"
+)
+
+PARTS = {"triggers": TRIGGERS, "foreign keys": FOREIGN_KEYS, "system versioning": VERSIONED}
+"""What is asked, by what it is about."""
+
+ACTIONS = ("NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT")
+"""As sys.foreign_keys numbers them."""
+
+Row = tuple[str, str, str, str, int, int]
+
+
+def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+    """See `Target.hazards`. What a server has no catalog view of counts as being there."""
+    schema, name = (
+        string_literal("sqlserver", text) for text in (plan.target.schema, plan.target.name)
+    )
+    asked = {about: sql.format(schema=schema, name=name) for about, sql in PARTS.items()}
+    try:
+        rows = endpoint.query(" UNION ALL ".join(asked.values()))
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        return [
+            hazard
+            for about, query in asked.items()
+            for hazard in _apart(endpoint, about, query, plan, options)
+        ]
+    return _read(rows, plan, options)
+
+
+def _apart(
+    endpoint: Endpoint, about: str, query: str, plan: CopyPlan, options: TargetOptions
+) -> list[Hazard]:
+    try:
+        return _read(endpoint.query(query), plan, options)
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        says = f"the server does not tell whether there are any: {error}"
+        return [Hazard(about, f"of {plan.target}", "changes", says)]
+
+
+def _read(rows: list[tuple[object, ...]], plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+    hazards: list[Hazard] = []
+    for kind, name, schema, table, on_delete, on_update in rows:
+        if kind == "trigger":
+            hazards += _trigger(str(name), bool(on_delete), options)
+        elif kind == "foreign key":
+            place = f"{schema}.{table}"
+            own = (schema, table) == (plan.target.schema, plan.target.name)
+            actions = ACTIONS[int(str(on_delete))], ACTIONS[int(str(on_update))]
+            hazards += _foreign_key(f"{name} on {place}", own, *actions, plan, options)
+        else:
+            hazards += _versions(str(name), options)
+    return sorted(hazards, key=lambda hazard: (hazard.kind, hazard.name))
+
+
+def _trigger(name: str, instead: bool, options: TargetOptions) -> Iterator[Hazard]:
+    if options.mode == "swap":
+        says = "is not carried over to the new table by a swap"
+        yield Hazard("trigger", name, "noted", says)
+        return
+    yield Hazard(
+        "trigger",
+        name,
+        "changes",
+        f"{'INSTEAD OF' if instead else 'AFTER'}, may change rows as they are published",
+        "Have it leave them as they are, DISABLE TRIGGER, or load into a table of its own",
+    )
+
+
+def _foreign_key(
+    where: str, own: bool, on_delete: str, on_update: str, plan: CopyPlan, options: TargetOptions
+) -> Iterator[Hazard]:
+    upsert = "Declare write: upsert, which deletes nothing, or drop the constraint"
+    if options.mode == "swap":
+        if not own:
+            do = "Declare another write mode, or drop the foreign key"
+            yield Hazard("foreign key", where, "refused", "is of a table that a swap drops", do)
+    elif replaces(plan, options):
+        if on_delete == "NO ACTION":
+            says = "ON DELETE NO ACTION, refuses to have rows replaced that are referred to"
+            yield Hazard("foreign key", where, "noted", says, upsert)
+        else:
+            says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
+            yield Hazard("foreign key", where, "destroys", says, upsert)
+    elif options.mode == "upsert" and on_update in ("SET NULL", "SET DEFAULT"):
+        says = f"ON UPDATE {on_update}, changes rows that refer to what is updated"
+        yield Hazard("foreign key", where, "refused", says, "Drop it, or have it CASCADE")
+
+
+def _versions(name: str, options: TargetOptions) -> Iterator[Hazard]:
+    if options.mode == "swap":
+        says = "is system-versioned: the server does not drop it for a swap"
+        yield Hazard("temporal table", name, "refused", says, "Declare another write mode")
+    else:
+        says = "is system-versioned: its history keeps each row that is replaced, changed or not"
+        yield Hazard("temporal table", name, "noted", says)

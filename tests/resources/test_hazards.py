@@ -1,0 +1,120 @@
+"""What a catalog's rows mean for rows that are published, by write mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from resources.clickhouse import hazards as clickhouse
+from resources.endpoint import Endpoint
+from resources.errors import InputError, StatementFailed
+from resources.hazards import Effect, Hazard, require_publishable
+from resources.plan import WriteMode
+from resources.sqlserver import hazards as sqlserver
+from resources.tables import Column, TableRef
+from resources.target import TargetOptions
+from resources.types.planner import plan_copy
+
+TABLE = TableRef("sqlserver", "dbo", "t")
+KEY = Column("id", "bigint", nullable=False)
+PLAN = plan_copy(
+    TableRef("postgres", "public", "t"), [replace(KEY, primary_key=1)], TABLE, key="id"
+)
+
+
+class Catalog:
+    """Answers the one question with rows; or refuses what asks for a view that it has not."""
+
+    def __init__(self, *rows: tuple[Any, ...], lacks: str = "") -> None:
+        self.rows, self.lacks, self.asked = rows, lacks, 0
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        self.asked += 1
+        if self.lacks and self.lacks in sql:
+            raise StatementFailed("sqlserver", f"relation {self.lacks} does not exist", code=208)
+        # where several questions are asked apart, those that this one is about
+        asked = [row for row in self.rows if f"'{row[0]}'" in sql]
+        return asked if "sys." in sql else list(self.rows)
+
+
+TRIGGER = ("trigger", "tr", "", "", 0, 0)
+CASCADES = ("foreign key", "fk", "dbo", "child", 1, 0)
+REFERS = ("foreign key", "fk", "dbo", "child", 0, 2)
+OF_ITSELF = ("foreign key", "fk", "dbo", "t", 0, 0)
+VERSIONED = ("versions", "t", "", "", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "mode", "effect"),
+    [
+        (TRIGGER, "replace", "changes"),
+        (TRIGGER, "append", "changes"),
+        (TRIGGER, "swap", "noted"),
+        (CASCADES, "replace", "destroys"),
+        (CASCADES, "append", None),
+        (CASCADES, "upsert", None),
+        (CASCADES, "swap", "refused"),
+        (REFERS, "replace", "noted"),
+        (REFERS, "upsert", "refused"),
+        (OF_ITSELF, "swap", None),
+        (VERSIONED, "replace", "noted"),
+        (VERSIONED, "swap", "refused"),
+    ],
+)
+def test_what_sqlserver_has(row: tuple[Any, ...], mode: WriteMode, effect: Effect | None) -> None:
+    found = of_sqlserver(Catalog(row), mode)
+    assert [one.effect for one in found] == ([effect] if effect else [])
+    if effect == "refused":
+        with pytest.raises(InputError, match=rf"{TABLE}: .*{row[1]}"):
+            require_publishable(TABLE, found)
+    else:
+        require_publishable(TABLE, found)
+
+
+def of_sqlserver(catalog: Catalog, mode: WriteMode = "replace") -> list[Hazard]:
+    return sqlserver.hazards(cast(Endpoint, catalog), PLAN, TargetOptions(mode=mode))
+
+
+def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:
+    catalog = Catalog(TRIGGER, CASCADES, lacks="sys.foreign_keys")
+    assert [(one.kind, one.effect) for one in of_sqlserver(catalog)] == [
+        ("trigger", "changes"),
+        ("foreign keys", "changes"),
+    ]
+    assert catalog.asked == 4
+    everything = Catalog(TRIGGER, CASCADES)
+    assert len(of_sqlserver(everything)) == 2 and everything.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "definition", "sorting_key", "kinds"),
+    [
+        ("MergeTree", "ORDER BY id", "id", []),
+        ("ReplacingMergeTree", "", "day, id", []),
+        ("ReplicatedReplacingMergeTree", "", "day", ["engine"]),
+        ("ReplacingMergeTree", "ENGINE = ReplacingMergeTree(v)", "id", []),
+        ("ReplacingMergeTree", "ENGINE = ReplacingMergeTree(v, gone)", "id", ["engine"]),
+        (
+            "ReplicatedReplacingMergeTree",
+            "ENGINE = ReplicatedReplacingMergeTree('/t/{uuid}', '{replica}', v)",
+            "id",
+            [],
+        ),
+        ("CollapsingMergeTree", "", "`id`", []),
+        ("SummingMergeTree", "", "id", ["engine"]),
+        ("MergeTree", "ORDER BY id TTL day + toIntervalDay(1) SETTINGS x = 1", "id", ["TTL"]),
+        ("MergeTree", "TTL day + toIntervalDay(1) TO VOLUME 'slow' SETTINGS x = 1", "id", []),
+        ("MergeTree", "TTL day TO DISK 'd', day + toIntervalDay(9) DELETE", "id", ["TTL"]),
+        ("MergeTree", "(`note` String TTL day + toIntervalDay(1)) ORDER BY id", "id", ["TTL"]),
+        ("MergeTree", "ORDER BY id COMMENT 'has no TTL'", "id", []),
+    ],
+)
+def test_what_clickhouse_has(
+    engine: str, definition: str, sorting_key: str, kinds: list[str]
+) -> None:
+    catalog = Catalog((engine, definition, sorting_key, []))
+    at = replace(PLAN, target=TableRef("clickhouse", "warehouse", "t"))
+    found = clickhouse.hazards(cast(Endpoint, catalog), at, TargetOptions())
+    assert [one.kind for one in found] == kinds
