@@ -9,6 +9,7 @@ from assets.log.records import RangeRecord
 from assets.planning.resolve import Hop
 from assets.verifying.extra_rows import keeps_rows
 from checks.verdict import CHECK_NAMES, Verdict
+from resources.digest.fields import Side
 from resources.digest.measure import DIGEST, ROWS
 
 UNKNOWN = (
@@ -29,25 +30,43 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     return next((found for verdict in verdicts if (found := _digest(verdict))), None)
 
 
-def judged(verdict: Verdict, record: RangeRecord | None, now: Verdict | None = None) -> Verdict:
-    """Say of a comparison that failed which side has changed since the range was committed.
+def changed_side(
+    verdict: Verdict, record: RangeRecord | None, now: Verdict | None = None
+) -> Side | None:
+    """Which side of a comparison that failed has changed since the range was committed.
 
     Args:
         verdict: of a check that compares both sides as they are now.
         record: of the range's newest commit.
         now: with the digest of the target's rows, where `verdict` has none.
+
+    Returns:
+        `target` also where both have changed; None where it cannot be told.
     """
-    if verdict.passed or record is None or verdict.check not in CHECK_NAMES.values():
-        return verdict
+    if record is None or record.target_digest is None:
+        return None
     if verdict.check == CHECK_NAMES["count"]:
-        unchanged = None if record.target_digest is None else verdict.target[ROWS] == record.rows
-    else:
-        unchanged = _same(record.target_digest, _digest(now or verdict))
-    if unchanged:
-        return replace(verdict, source_newer=True, note=_behind(verdict))
-    if unchanged is None:
-        return replace(verdict, note=f"{_said(verdict)}; {UNKNOWN}")
-    return verdict
+        return "source" if verdict.target[ROWS] == record.rows else "target"
+    same = _same(record.target_digest, _digest(now or verdict))
+    return None if same is None else "source" if same else "target"
+
+
+def source_is_newer(verdict: Verdict) -> Verdict:
+    """The verdict, as one about a target that holds what was committed."""
+    source, target = verdict.source.get(ROWS), verdict.target.get(ROWS)
+    note = "the source has changed since; the target holds what was committed"
+    if source != target:
+        note = (
+            f"the source has {source} rows now; the target holds the {target} rows that were "
+            "committed"
+        )
+    return replace(verdict, source_newer=True, note=note)
+
+
+def side_unknown(verdict: Verdict) -> Verdict:
+    """The verdict, with the doubt about which side has changed."""
+    _, _, said = verdict.summary().partition(": ")
+    return replace(verdict, note=f"{said}; {UNKNOWN}")
 
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
@@ -82,18 +101,3 @@ def _same(committed: str | None, now: str | None) -> bool | None:
     if committed is None or now is None or committed.split(":")[0] != now.split(":")[0]:
         return None
     return committed == now
-
-
-def _behind(verdict: Verdict) -> str:
-    source, target = verdict.source.get(ROWS), verdict.target.get(ROWS)
-    if source != target:
-        return (
-            f"the source has {source} rows now; the target holds the {target} rows that were "
-            "committed"
-        )
-    return "the source has changed since; the target holds what was committed"
-
-
-def _said(verdict: Verdict) -> str:
-    """The summary of a verdict, without the name and outcome of its check."""
-    return verdict.summary().partition(": ")[2]

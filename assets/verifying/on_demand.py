@@ -16,12 +16,19 @@ from assets.log.records import State
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import present_ranges
-from assets.verifying.as_committed import UNKNOWN, as_committed, judged
+from assets.verifying.as_committed import (
+    UNKNOWN,
+    as_committed,
+    changed_side,
+    side_unknown,
+    source_is_newer,
+)
 from assets.verifying.extra_rows import allowing_extra_rows
 from checks.drilldown import Comparison
 from checks.expectations import run_suite
 from checks.reconcile import DIGESTED, reconcile_all, target_digests
 from checks.verdict import Level, Verdict
+from resources.digest.fields import Side
 from resources.digest.measure import ROWS
 from resources.keys.range import KeyRange
 
@@ -200,24 +207,27 @@ def _compared(
         for name, both in compared.items():
             (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
         failed = [one for one in ranges if not verdicts[one.name].passed]
-        verdicts |= _judged(hop, servers, context, failed, verdicts, one_level)
-        yield {
-            name: verdict if verdict.source_newer else compared[name].explained(verdict)
-            for name, verdict in verdicts.items()
-        }
+        sides = _changed_sides(hop, servers, context, failed, verdicts, one_level)
+        for name, side in sides.items():
+            if side == "source":
+                verdicts[name] = source_is_newer(verdicts[name])
+                continue
+            explained = compared[name].explained(verdicts[name])
+            verdicts[name] = explained if side else side_unknown(explained)
+        yield verdicts
     if suite := transfer.suite:
         yield {one.name: run_suite(suite, hop.plan, target, one) for one in ranges}
 
 
-def _judged(
+def _changed_sides(
     hop: Hop,
     servers: Servers,
     context: EventLogger,
     failed: Sequence[KeyRange],
     verdicts: Mapping[str, Verdict],
     level: Level,
-) -> dict[str, Verdict]:
-    """The failed verdicts, with which side has changed since the ranges were committed."""
+) -> dict[str, Side | None]:
+    """Which side of the ranges that failed has changed since they were committed."""
     if not failed:
         return {}
     known = committed_records(context.instance, hop.asset, [one.name for one in failed])
@@ -226,7 +236,7 @@ def _judged(
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         now = target_digests(hop.found_plan, source, target, failed)
     return {
-        one.name: judged(verdicts[one.name], known.get(one.name), now.get(one.name))
+        one.name: changed_side(verdicts[one.name], known.get(one.name), now.get(one.name))
         for one in failed
     }
 
