@@ -30,6 +30,7 @@ from resources.digest.probe import dialect
 from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyRange
+from resources.own_names import own_prefix
 from resources.plan import CopyPlan
 
 CHECK_NAME = "expectations"
@@ -211,11 +212,14 @@ def _on_frame(
     names = [c.name for c in plan.target_columns if whole or c.name in named]
     system = plan.target.system
     # Babelfish counts an emoji in the name of a result's column once, which breaks the protocol
-    selected = ", ".join(f"{quote(system, name)} AS ferry__{i}" for i, name in enumerate(names))
-    sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE ({where})"
+    quoted = [quote(system, name) for name in names]
+    condition = f"({where})"
     if one_in > 1:
         identity = dialect(target).digest(identity_fields(plan), "target")
-        sql += f" AND {in_sample(plan, 'target', identity, one_in)}"
+        condition += f" AND {in_sample(plan, 'target', identity, one_in)}"
+    own = own_prefix(condition, *quoted)
+    selected = ", ".join(f"{name} AS {own}{i}" for i, name in enumerate(quoted))
+    sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"
     with target.read_arrow(sql) as reader:
         table = reader.read_all().rename_columns(names)
     frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(

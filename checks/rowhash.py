@@ -22,6 +22,7 @@ from resources.digest.expressions import key_number
 from resources.digest.fields import Field, Side, fields, key_field
 from resources.digest.values import shown
 from resources.endpoint import Endpoint
+from resources.own_names import own_prefix
 from resources.plan import CopyPlan
 
 BATCH_ROWS = 32_768
@@ -139,10 +140,9 @@ class Layout:
             # the bare column has the same order, and may have an index
             ordered = [quote(table.system, column.name), "2"]
         values = digests.shown[side] if self.fields else ()
-        selected = ", ".join(
-            f"{sql} AS ferry__{index}"
-            for index, sql in enumerate([*numbers, digests.row[side], *values])
-        )
+        found = [*numbers, str(digests.row[side]), *values]
+        own = own_prefix(where, *ordered, *found)
+        selected = ", ".join(f"{sql} AS {own}{index}" for index, sql in enumerate(found))
         return (
             f"SELECT {selected} FROM {qualified(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
         )

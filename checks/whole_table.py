@@ -14,6 +14,7 @@ from resources.digest.measure import ROWS, Grouped, measure
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.keys.sql import MOST_RANGES, range_number
+from resources.own_names import own_prefix
 from resources.plan import CopyPlan
 from resources.registry import system as _system
 from resources.tables import Column
@@ -168,11 +169,12 @@ def repeated_keys(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> tup
     """
     by_name = {column.target.name: column.target for column in plan.columns}
     listed = ", ".join(_exact(plan, by_name[name]) for name in plan.primary_key)
+    own = own_prefix(where, listed)
     twice = (
-        f"SELECT COUNT(*) AS ferry__n FROM {qualified(plan.target)} WHERE {where} "
+        f"SELECT COUNT(*) AS {own}n FROM {qualified(plan.target)} WHERE {where} "
         f"GROUP BY {listed} HAVING COUNT(*) > 1"
     )
-    keys, rows = target.query(f"SELECT COUNT(*), SUM(ferry__n) FROM ({twice}) q")[0]
+    keys, rows = target.query(f"SELECT COUNT(*), SUM({own}n) FROM ({twice}) {own}keys")[0]
     return int(keys), int(rows or 0)
 
 

@@ -18,6 +18,7 @@ from resources.fingerprint import SourceFingerprint
 from resources.keys.kind import key_kind, to_bound
 from resources.keys.range import KeyKind, KeyRange
 from resources.keys.sql import range_number, within
+from resources.own_names import own_prefix
 from resources.plan import CopyPlan
 from resources.registry import system as _system
 from resources.tables import Column, TableRef
@@ -82,13 +83,6 @@ def fingerprints(
     if greatest:
         kind, figure = _greatest(endpoint, _mark(endpoint, table, watermark_column))
         parts = [*parts, figure]
-    names = [f"a{number}" for number in range(len(parts))]
-    selected = "".join(
-        f", {value} AS {name}" for name, (value, _) in zip(names, parts, strict=True)
-    )
-    figures = "".join(
-        f", {aggregate.format(name)}" for name, (_, aggregate) in zip(names, parts, strict=True)
-    )
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
     method = f"{method}:{used}" if used else method
 
@@ -101,9 +95,13 @@ def fingerprints(
     for chunk in _chunks(ranges, endpoint.system):
         number_of = range_number(chunk, plan.key.source, system)
         where = filtered(within(chunk, plan.key.source, system), plan.where)
+        ours = own_prefix(number_of, where, *(value for value, _ in parts))
+        selected = "".join(f", {value} AS {ours}{at}" for at, (value, _) in enumerate(parts))
+        figures = "".join(f", {one.format(f'{ours}{at}')}" for at, (_, one) in enumerate(parts))
         sql = (
-            f"SELECT r, {own.dialect.count}{figures} FROM (SELECT {number_of} AS r{selected}"
-            f" FROM {qualified(table)} WHERE {where}{own.dialect.barrier}) AS counted GROUP BY r"
+            f"SELECT {ours}g, {own.dialect.count}{figures} FROM "
+            f"(SELECT {number_of} AS {ours}g{selected} FROM {qualified(table)} "
+            f"WHERE {where}{own.dialect.barrier}) AS {ours}rows GROUP BY {ours}g"
         )
         for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:

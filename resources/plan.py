@@ -10,6 +10,7 @@ import pyarrow as pa
 from resources.delimited import concatenated
 from resources.dialects import filtered, predicate, qualified
 from resources.keys.range import KeyRange
+from resources.own_names import own_prefix
 from resources.registry import system
 from resources.tables import Column, TableRef
 
@@ -83,15 +84,14 @@ class CopyPlan:
             rows_of: a table expression in the place of the source table.
         """
         found = [str(column.sql(wire)) for column in self.columns]
+        where = self.source_key(key_range) if rows_of else self.source_range(key_range)
         if self.framed(wire):
             selected = concatenated(found)
         else:
             # Babelfish counts an emoji in the name of a result's column once, against the protocol
-            selected = ", ".join(
-                f"{sql} AS ferry__{position}" for position, sql in enumerate(found)
-            )
+            own = own_prefix(where, *found)
+            selected = ", ".join(f"{sql} AS {own}{at}" for at, sql in enumerate(found))
         table = rows_of or qualified(self.source)
-        where = self.source_key(key_range) if rows_of else self.source_range(key_range)
         query = f"SELECT {selected} FROM {table} WHERE {where}"
         return system(self.source.system).dialect.exported(query) if wire == "text" else query
 

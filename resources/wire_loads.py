@@ -17,6 +17,7 @@ from resources.errors import (
     ValueRefused,
 )
 from resources.formats import format_of
+from resources.own_names import own_prefix
 from resources.plan import ColumnPlan, CopyPlan, Format, WireFormat
 from resources.probe import Wrong, remembered
 from resources.registry import system
@@ -130,10 +131,9 @@ class _Probe:
         query = plan.select(EVERYTHING, "text", rows_of=table_of(plan, rows))
         with self._source.read_arrow(framing.in_query(query)) as reader:
             load.load_bytes(framed_rows(reader, framing, len(plan.columns)))
-        selected = ", ".join(
-            f"{self._read(column)} AS ferry__{position}"
-            for position, column in enumerate(plan.columns)
-        )
+        found = [self._read(column) for column in plan.columns]
+        own = own_prefix(*found)
+        selected = ", ".join(f"{sql} AS {own}{position}" for position, sql in enumerate(found))
         arrived: Arrivals = {}
         staged = f"SELECT {selected} FROM {qualified(load.audited_table())}"
         with self._target.read_arrow(staged) as reader:

@@ -24,6 +24,12 @@ ENGINE = re.compile(
     r"Graphite)?MergeTree\s*(?P<arguments>\(.*\))?",
     re.DOTALL,
 )
+TAKEN = {
+    RANGE_COLUMN: "is our own",
+    "_part": "ClickHouse has of its own: it cannot count rows by partition where there are two",
+}
+"""Names that a column of a table of ours cannot have, and why."""
+
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 
 
@@ -67,11 +73,19 @@ def partition(key_range: KeyRange) -> str:
     return f"PARTITION ID '{range_hash(key_range)}'"
 
 
+def in_partition(key_range: KeyRange) -> str:
+    """Condition: a row is in the partition of a key range, whatever its key.
+
+    By the partitions' column: `_partition_id` may be a column of the user's.
+    """
+    return f"{RANGE_COLUMN} = {range_hash(key_range)}"
+
+
 def create_table(plan: CopyPlan, options: TargetOptions) -> str:
     """CREATE TABLE of the target, with the hidden range column unless it is partitioned otherwise.
 
     Raises:
-        InputError: a column of the plan has the hidden column's name.
+        InputError: a column of the plan has a name that is taken.
     """
     return f"CREATE TABLE IF NOT EXISTS {qualified(plan.target)} {'0'.join(shape(plan, options))}"
 
@@ -81,11 +95,14 @@ def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
     in the hidden range column stands between them. One part, if there is no such column.
 
     Raises:
-        InputError: a column of the plan has the hidden column's name.
+        InputError: a column of the plan has a name that is taken.
     """
     columns = list(plan.target_columns)
-    if any(column.name == RANGE_COLUMN for column in columns):
-        raise InputError(f"{plan.target}: rename the column {RANGE_COLUMN!r}, which is our own")
+    for column in columns:
+        if column.name in TAKEN:
+            raise InputError(
+                f"{plan.target}: rename the column {column.name!r}, which {TAKEN[column.name]}"
+            )
     lines = [f"{quote('clickhouse', column.name)} {declared_type(column)}" for column in columns]
     order_by = options.order_by
     if order_by is None:
@@ -175,10 +192,10 @@ def replace_partition(target: str, staged: str, key_range: KeyRange) -> str:
 def move_rows(plan: CopyPlan, target: str, gone: KeyRange, into: KeyRange) -> str:
     """Bring rows of a range that is no more into the partition of one that covers them."""
     columns, number = copy_columns(plan), range_hash(into)
-    there = not_in(plan, target, f"_partition_id = '{number}'")
+    there = not_in(plan, target, in_partition(into))
     return (
         f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) SELECT {columns}, {number} "
-        f"FROM {target} WHERE _partition_id = '{range_hash(gone)}' "
+        f"FROM {target} WHERE {in_partition(gone)} "
         f"AND {plan.target_range(into)} AND {there}"
     )
 

@@ -12,6 +12,7 @@ from resources import crash_points
 from resources.clickhouse.ddl import (
     Owner,
     drop_known,
+    in_partition,
     names,
     not_in,
     partition,
@@ -197,7 +198,7 @@ class ClickHouseLoad:
 
     def _rows_by_key(self) -> tuple[int, int]:
         """Rows that the target has of this key range: in its own partition, and in others."""
-        own = f"{RANGE_COLUMN} = {range_hash(self.key_range)}"
+        own = in_partition(self.key_range)
         ((shown, all_rows),) = self.resource.query(
             f"SELECT countIf({own}), count() FROM {qualified(self.table)} "
             f"WHERE {self.plan.target_range(self.key_range)} SETTINGS max_threads = 1"
@@ -222,7 +223,7 @@ class ClickHouseLoad:
     def _own(self) -> str:
         """Condition: a row of the target that is in this range."""
         if self.atomic:
-            return f"_partition_id = '{range_hash(self.key_range)}'"
+            return in_partition(self.key_range)
         return self.plan.target_range(self.key_range)
 
     def _take_in_known_rows(self) -> None:

@@ -9,8 +9,8 @@ from resources.clickhouse.ddl import (
     copy_columns,
     create_table,
     drop_known,
+    in_partition,
     not_in,
-    range_hash,
     replace_partition,
     rewrite,
     take_in,
@@ -59,7 +59,7 @@ def publication(
         yield drop_known(plan, target, staged)
     if options.mode in ("append", "upsert") and atomic and row_identity(plan):
         # whatever their keys, the rows of a range are those of its partition
-        own = f"_partition_id = '{range_hash(key_range)}'"
+        own = in_partition(key_range)
         kept = own if options.mode == "append" else f"{own} AND {not_in(plan, staged)}"
         yield take_in(columns, target, staged, kept)
     if options.audits_shown and atomic:

@@ -9,6 +9,7 @@ from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyKind
 from resources.keys.statistics import BUCKETS
+from resources.own_names import own_prefix
 from resources.registry import system
 from resources.source import Source
 from resources.tables import Column, TableRef
@@ -60,9 +61,10 @@ class ClickHouseSource(Source):
             return 0, ()
         if every := int(rows) // SAMPLE_ROWS:
             where = f"({where}) AND cityHash64({name}) % {every} = 0"
+        own = own_prefix(key, where)
         found = endpoint.query(
-            "SELECT k FROM (SELECT k, row_number() OVER (ORDER BY k) AS i, count() OVER () AS n "
-            f"FROM (SELECT {key} AS k FROM {source} WHERE {where})) "
+            f"SELECT k FROM (SELECT {own}k AS k, row_number() OVER (ORDER BY {own}k) AS i, "
+            f"count() OVER () AS n FROM (SELECT {key} AS {own}k FROM {source} WHERE {where})) "
             f"WHERE intDiv(i * {BUCKETS}, n) > intDiv((i - 1) * {BUCKETS}, n) ORDER BY i"
         )
         return int(rows), [least, *(value for (value,) in found), greatest]

@@ -81,10 +81,9 @@ class RowDigest:
             found.append((value if exact else self.dialect.framed(field, self.side, value), exact))
         return tuple(found)
 
-    @property
-    def selected(self) -> str:
-        """`sent`, for a SELECT."""
-        return ", ".join(f"{sql} AS ferry__{at}" for at, (sql, _) in enumerate(self.sent))
+    def selected(self, prefix: str) -> str:
+        """`sent`, for a SELECT whose own names begin so."""
+        return ", ".join(f"{sql} AS {prefix}{at}" for at, (sql, _) in enumerate(self.sent))
 
 
 def key_number(field: Field, side: Side, system: str) -> str | None:

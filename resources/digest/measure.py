@@ -15,6 +15,7 @@ from resources.endpoint import Endpoint
 from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.keys.sql import range_number, within
+from resources.own_names import own_prefix
 from resources.registry import system as _system
 from resources.tables import Column, TableRef
 
@@ -30,9 +31,6 @@ MOST_ROWS, MOST_VALUES = 8_192, 100_000
 SUMMED = ("integer", "decimal")
 ORDERED = (*SUMMED, "date", "time", "timestamp")
 """Kinds of columns that figures can be declared for: what has an exact sum, or an order."""
-
-_ALIAS = "ferry__"
-"""ClickHouse takes an alias for a column of the same name everywhere in the query."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +145,9 @@ def _by_client(
     # polars takes half a second to import
     from resources.digest.client import summed
 
+    own = own_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
     sql = (
-        f"SELECT {grouped.group} AS {_ALIAS}g, {digest.selected} FROM {qualified(table)} "
+        f"SELECT {grouped.group} AS {own}g, {digest.selected(own)} FROM {qualified(table)} "
         f"WHERE {grouped.where}"
     )
     batch_rows = max(1, min(MOST_ROWS, MOST_VALUES // len(digest.fields)))
@@ -169,28 +168,28 @@ def measuring(
     writer, dialect = _system(system).digest, _system(system).dialect
     # figures of no rows at all are not NULL on every system: a group without rows has none
     one = grouped.one and not figures
-    inner = [] if one else [f"{grouped.group} AS {_ALIAS}g"]
-    outer = [grouped.group if one else f"{_ALIAS}g", dialect.count]
+    values = [field.value(side, system) for field in figures]
+    own = own_prefix(grouped.group, grouped.where, str(digest or ""), *values)
+    inner = [] if one else [f"{grouped.group} AS {own}g"]
+    outer = [grouped.group if one else f"{own}g", dialect.count]
     if digest is not None:
-        inner.append(f"{digest} AS {_ALIAS}d")
-        outer.append(dialect.exact_sum(f"{_ALIAS}d"))
-    for number, field in enumerate(figures):
-        name = f"{_ALIAS}f{number}"
-        inner.append(f"{field.value(side, system)} AS {name}")
+        inner.append(f"{digest} AS {own}d")
+        outer.append(dialect.exact_sum(f"{own}d"))
+    for number, (field, value) in enumerate(zip(figures, values, strict=True)):
+        name = f"{own}f{number}"
+        inner.append(f"{value} AS {name}")
         if field.kind in SUMMED:
             outer.append(writer.exact_sum(field, name))
         outer += [writer.text(field, field.column(side), f"{end}({name})") for end in _ENDS]
-    names = [f"{_ALIAS}g" if one else f"{_ALIAS}c0"]
-    names += [f"{_ALIAS}c{number}" for number in range(1, len(outer))]
+    names = [f"{own}g" if one else f"{own}c0"]
+    names += [f"{own}c{number}" for number in range(1, len(outer))]
     selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(outer, names, strict=True))
     rows = f"{qualified(table)} WHERE {grouped.where}"
     if one:
-        rows = f"(SELECT {inner[0]} FROM {rows}) q" if inner else rows
+        rows = f"(SELECT {inner[0]} FROM {rows}) {own}rows" if inner else rows
         return f"SELECT {selected} FROM {rows}"
-    return (
-        f"SELECT {selected} FROM (SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) q "
-        f"GROUP BY {_ALIAS}g"
-    )
+    rows = f"(SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) {own}rows"
+    return f"SELECT {selected} FROM {rows} GROUP BY {own}g"
 
 
 _ENDS = ("min", "max")

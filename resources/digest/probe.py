@@ -195,7 +195,7 @@ def summed_constants(
     from resources.digest.client import summed
 
     digest = RowDigest(found, tuple(field for field, _, _ in _framed(found)), "target")
-    query = f"SELECT 0 AS ferry__g, {digest.selected} FROM {source}"
+    query = f"SELECT 0 AS ferry__g, {digest.selected('ferry__')} FROM {source}"
     with endpoint.read_arrow(query, batch_rows=TRIAL_ROWS) as reader:
         return summed(digest, reader)[0]
 

@@ -23,8 +23,9 @@ def reading(file: File, names: Iterable[str]) -> str:
         file: the file.
         names: its columns.
     """
+    names = tuple(names)
     if file.format == "parquet":
-        return parquet(file, ", file_row_number=true")
+        return parquet(file, ", file_row_number=true" if _numbers(names) else "")
     if file.format == "ndjson":
         return _ndjson(file, names)
     delimiter, own = header(file)
@@ -35,6 +36,18 @@ def reading(file: File, names: Iterable[str]) -> str:
         "allow_quoted_nulls=false, null_padding=false, "
         f"compression='{file.compression or 'none'}', max_line_size={LONGEST})"
     )
+
+
+def row_number(file: File, names: Iterable[str]) -> str:
+    """The number of a row in its file, from 1, in a SELECT from `reading`."""
+    if file.format == "parquet" and _numbers(names):
+        return "file_row_number + 1"
+    return "row_number() OVER ()"
+
+
+def _numbers(names: Iterable[str]) -> bool:
+    """Whether the reader can number rows itself: not if a column has the name of its number."""
+    return "file_row_number" not in map(str.lower, names)
 
 
 def parquet(file: File, options: str = "") -> str:

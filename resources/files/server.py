@@ -29,7 +29,7 @@ from resources.files.folder import (
 )
 from resources.files.inference import WIDTH, inferred, shape, united
 from resources.files.object_store import ObjectStore, store_at
-from resources.files.reading import objects, parquet, reading
+from resources.files.reading import objects, parquet, reading, row_number
 from resources.files.store import Folder
 from resources.files.types import FILE, FILE_TYPE
 from resources.keys.range import ROW
@@ -267,7 +267,7 @@ class FilesServer(Server):
                 for folded, (name, _) in columns.items()
             ]
             shown.append(f'{string_literal("files", file.name)} AS "{FILE}"')
-            row = "file_row_number + 1" if file.format == "parquet" else "row_number() OVER ()"
+            row = row_number(file, of[file.name])
             selects.append(
                 f'SELECT {", ".join(shown)}, {row} AS "{ROW}" FROM {reading(file, of[file.name])}'
             )

@@ -10,6 +10,7 @@ from resources.dialects import filtered, predicate, qualified, quote
 from resources.endpoint import Endpoint
 from resources.keys.kind import key_kind, to_bound, to_number
 from resources.keys.range import Bound, KeyKind, KeyRange
+from resources.own_names import own_prefix
 from resources.tables import Column, TableRef
 
 BUCKETS = 1000
@@ -83,11 +84,13 @@ def numbered_quantiles(
     # the first row, and the row that ends each of the buckets; a literal of more than 32 bits would
     # be a decimal in T-SQL, which is divided with a fraction
     total = f"CAST({rows} AS bigint)"
+    own = own_prefix(key, where)
+    at = f"{own}at"
     found = endpoint.query(
-        f"SELECT k FROM (SELECT {key} AS k, ROW_NUMBER() OVER (ORDER BY {key}) AS i"
-        f" FROM {name} WHERE {where}) AS numbered"
-        f" WHERE i = 1 OR i * {BUCKETS} / {total} > (i - 1) * {BUCKETS} / {total}"
-        " ORDER BY i"
+        f"SELECT {own}k FROM (SELECT {key} AS {own}k, ROW_NUMBER() OVER (ORDER BY {key}) AS {at}"
+        f" FROM {name} WHERE {where}) AS {own}rows"
+        f" WHERE {at} = 1 OR {at} * {BUCKETS} / {total} > ({at} - 1) * {BUCKETS} / {total}"
+        f" ORDER BY {at}"
     )
     values = [row[0] for row in found]
     return rows, values if rows > BUCKETS else values[:1] + values

@@ -93,7 +93,7 @@ class PostgresStatements(Statements):
         same, key = super().same_row(plan), plan.key.target
         if not self.text_key(plan) or has_own_order(key):
             return same
-        equal = self.equal(key)
+        equal = self.equal(plan, key)
         return same.replace(equal, f'{equal} COLLATE "C"')
 
     def look_by_index(self, table: TableRef) -> Sequence[str]:

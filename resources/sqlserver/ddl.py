@@ -13,7 +13,7 @@ from resources.sqlserver.errors import broke
 from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from resources.tables import Column, TableRef
 from resources.target import row_identity
-from resources.transactional.statements import Session, Statements
+from resources.transactional.statements import Session, Statements, aliases
 from resources.types.kinds import Decimal, Text
 
 KEY_BYTES = 900
@@ -122,9 +122,10 @@ class SqlServerStatements(Statements):
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """T-SQL names what to delete from by its alias."""
+        staged, own = aliases(plan)
         return (
-            f"DELETE s FROM {qualified(staging)} AS s WHERE EXISTS "
-            f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
+            f"DELETE {staged} FROM {qualified(staging)} AS {staged} WHERE EXISTS "
+            f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
         )
 
     def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
@@ -132,18 +133,19 @@ class SqlServerStatements(Statements):
         assignments = self.assignments(plan)
         if not assignments:
             return None
+        staged, own = aliases(plan)
         return (
-            f"UPDATE t SET {assignments} FROM {qualified(table)} AS t "
-            f"INNER JOIN {qualified(staging)} AS s ON {self.same_row(plan)}"
+            f"UPDATE {own} SET {assignments} FROM {qualified(table)} AS {own} "
+            f"INNER JOIN {qualified(staging)} AS {staged} ON {self.same_row(plan)}"
         )
 
-    def equal(self, column: Column) -> str:
+    def equal(self, plan: CopyPlan, column: Column) -> str:
         """= ignores trailing blanks under every collation; the length in bytes does not."""
-        same = super().equal(column)
+        same = super().equal(plan, column)
         if not _is_text(column):
             return same
-        name = quote("sqlserver", column.name)
-        return f"{same} COLLATE {BINARY} AND DATALENGTH(t.{name}) = DATALENGTH(s.{name})"
+        name, (staged, own) = quote("sqlserver", column.name), aliases(plan)
+        return f"{same} COLLATE {BINARY} AND DATALENGTH({own}.{name}) = DATALENGTH({staged}.{name})"
 
 
 STATEMENTS = SqlServerStatements()

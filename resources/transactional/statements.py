@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import StatementFailed
 from resources.keys.kind import is_text_key
+from resources.own_names import own_prefix
 from resources.plan import CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -192,10 +193,11 @@ class Statements:
 
     def insert_new(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """Copy the staged rows whose primary key the table does not have."""
+        staged, own = aliases(plan)
         return (
             f"{self._insert(plan, table)} SELECT {self.columns(plan)} "
-            f"FROM {qualified(staging)} AS s WHERE NOT EXISTS "
-            f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
+            f"FROM {qualified(staging)} AS {staged} WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
         )
 
     def take_in(self, plan: CopyPlan, table: TableRef, staging: TableRef, own: str) -> list[str]:
@@ -225,9 +227,10 @@ class Statements:
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """Remove the staged rows whose primary key the table has."""
+        staged, own = aliases(plan)
         return (
-            f"DELETE FROM {qualified(staging)} AS s WHERE EXISTS "
-            f"(SELECT 1 FROM {qualified(table)} AS t WHERE {self.same_row(plan)})"
+            f"DELETE FROM {qualified(staging)} AS {staged} WHERE EXISTS "
+            f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
         )
 
     def count_kept(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
@@ -237,34 +240,36 @@ class Statements:
 
     def kept_rows(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
         """The same rows, as they stand behind FROM."""
+        staged, own = aliases(plan)
         return (
-            f"{qualified(table)} AS t WHERE ({condition}) AND NOT EXISTS "
-            f"(SELECT 1 FROM {qualified(staging)} AS s WHERE {self.same_row(plan)})"
+            f"{qualified(table)} AS {own} WHERE ({condition}) AND NOT EXISTS "
+            f"(SELECT 1 FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)})"
         )
 
     def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
         """Overwrite the rows whose primary key was staged; None if there is nothing but the key."""
         assignments = self.assignments(plan)
+        staged, own = aliases(plan)
         return assignments and (
-            f"UPDATE {qualified(table)} AS t SET {assignments} "
-            f"FROM {qualified(staging)} AS s WHERE {self.same_row(plan)}"
+            f"UPDATE {qualified(table)} AS {own} SET {assignments} "
+            f"FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)}"
         )
 
     def assignments(self, plan: CopyPlan) -> str:
         """The columns besides the primary key, each set to what was staged."""
-        identity = row_identity(plan)
+        identity, (staged, _) = row_identity(plan), aliases(plan)
         others = [column.name for column in plan.target_columns if column.name not in identity]
-        return ", ".join(f"{self.names([name])} = s.{self.names([name])}" for name in others)
+        return ", ".join(f"{self.names([name])} = {staged}.{self.names([name])}" for name in others)
 
     def same_row(self, plan: CopyPlan) -> str:
-        """Condition: the rows `t` and `s` have one primary key."""
+        """Condition: the rows of both `aliases` have one primary key."""
         by_name = {column.name: column for column in plan.target_columns}
-        return " AND ".join(self.equal(by_name[name]) for name in row_identity(plan))
+        return " AND ".join(self.equal(plan, by_name[name]) for name in row_identity(plan))
 
-    def equal(self, column: Column) -> str:
-        """Condition: the rows `t` and `s` have the same in a column."""
-        name = self.names([column.name])
-        return f"t.{name} = s.{name}"
+    def equal(self, plan: CopyPlan, column: Column) -> str:
+        """Condition: the rows of both `aliases` have the same in a column."""
+        name, (staged, own) = self.names([column.name]), aliases(plan)
+        return f"{own}.{name} = {staged}.{name}"
 
     # the words
 
@@ -310,3 +315,9 @@ class Statements:
 
     def _insert(self, plan: CopyPlan, table: TableRef) -> str:
         return f"INSERT INTO {qualified(table)} ({self.columns(plan)}){self.overriding}"
+
+
+def aliases(plan: CopyPlan) -> tuple[str, str]:
+    """What a statement calls the staging table, and the table that is written to."""
+    prefix = own_prefix(*(column.name for column in plan.target_columns))
+    return f"{prefix}s", f"{prefix}t"

@@ -70,9 +70,10 @@ def test_no_partitioning_at_all() -> None:
     assert "_range" not in statement
 
 
-def test_our_own_column_name_is_refused() -> None:
-    plan = replace(PLAN, columns=(*PLAN.columns, _column("_range", "Int8")))
-    with pytest.raises(InputError, match="rename the column '_range'"):
+@pytest.mark.parametrize("name", ["_range", "_part"])
+def test_a_name_that_is_taken_is_refused(name: str) -> None:
+    plan = replace(PLAN, columns=(*PLAN.columns, _column(name, "Int8")))
+    with pytest.raises(InputError, match=f"rename the column '{name}'"):
         create_table(plan, TargetOptions())
 
 

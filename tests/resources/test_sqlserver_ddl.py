@@ -102,21 +102,21 @@ def test_every_decimal_is_staged_in_the_most_bytes(type_: str, staged: str) -> N
 
 def test_upsert_compares_numbers_plainly() -> None:
     assert STATEMENTS.update_known(PLAN, TARGET, STAGING) == (
-        'UPDATE t SET "note" = s."note" FROM "shop]s"."orders" AS t '
-        'INNER JOIN "shop]s"."stage" AS s ON t."id" = s."id"'
+        'UPDATE ferry__t SET "note" = ferry__s."note" FROM "shop]s"."orders" AS ferry__t '
+        'INNER JOIN "shop]s"."stage" AS ferry__s ON ferry__t."id" = ferry__s."id"'
     )
     assert STATEMENTS.insert_new(PLAN, TARGET, STAGING) == (
         'INSERT INTO "shop]s"."orders" ("id", "note") SELECT "id", "note" '
-        'FROM "shop]s"."stage" AS s WHERE NOT EXISTS '
-        '(SELECT 1 FROM "shop]s"."orders" AS t WHERE t."id" = s."id")'
+        'FROM "shop]s"."stage" AS ferry__s WHERE NOT EXISTS '
+        '(SELECT 1 FROM "shop]s"."orders" AS ferry__t WHERE ferry__t."id" = ferry__s."id")'
     )
 
 
 def test_upsert_compares_text_by_code_points_and_length() -> None:
     statement = STATEMENTS.insert_new(replace(PLAN, primary_key=("note",)), TARGET, STAGING)
     assert statement.endswith(
-        'WHERE t."note" = s."note" COLLATE Latin1_General_BIN2 '
-        'AND DATALENGTH(t."note") = DATALENGTH(s."note"))'
+        'WHERE ferry__t."note" = ferry__s."note" COLLATE Latin1_General_BIN2 '
+        'AND DATALENGTH(ferry__t."note") = DATALENGTH(ferry__s."note"))'
     )
 
 
