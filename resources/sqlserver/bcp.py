@@ -14,6 +14,7 @@ from resources.delimited import Framing
 from resources.errors import InputError, ReceiptMismatch, StatementFailed
 from resources.refusals import refused_in_query
 from resources.server import ConnectionSettings
+from resources.sqlserver.settings import SESSION, statements
 
 TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""
@@ -125,7 +126,8 @@ class BcpTool:
             # the first bad row is one too many
             command += ["-m", "1", "-h", "TABLOCK", "-e", f"{file}.errors"]
         # names are in quotation marks, which are names only then; bcp switches it off otherwise
-        command += ["-O", "SET QUOTED_IDENTIFIER ON"] if self.kind == "freebcp" else ["-q"]
+        pinned = "; ".join(statements(SESSION))
+        command += ["-O", pinned] if self.kind == "freebcp" else ["-q"]
         if self.kind == "freebcp":
             # -: the password is the first line of standard input
             command += ["-S", SECTION, "-D", settings.database, "-P", "-"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import socket
 import threading
@@ -15,6 +16,9 @@ from resources.connection_pool import ConnectionPool
 from resources.errors import StatementFailed
 from resources.server import ConnectionSettings
 from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
+from resources.sqlserver.settings import SESSION, statements
+
+logger = logging.getLogger(__name__)
 
 LOGIN_TIMEOUT = 15
 """Seconds for one attempt to connect."""
@@ -48,6 +52,35 @@ class SqlServerConnection:
                 raise
             raise connecting(error, self._settings) from None
         _answered[self._settings.address] = time.monotonic()
+        try:
+            self.pin()
+        except BaseException:
+            self.close()
+            raise
+
+    def pin(self) -> None:
+        """Set the session to `SESSION`, by one batch.
+
+        A server that refuses some of it (Babelfish, of what it has no other value) gets the
+        statements one by one, and keeps its own there.
+
+        Raises:
+            StatementFailed: the session has ended.
+        """
+        pinned = statements(SESSION)
+        try:
+            self.execute("; ".join(pinned))
+        except StatementFailed as error:
+            if error.transient:
+                raise
+            for statement in pinned:
+                try:
+                    self.execute(statement)
+                except StatementFailed as refused:
+                    if refused.transient:
+                        raise
+                    logger.info("%s: refuses %s: %s", self._settings, statement, refused)
+            self.failed = False
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a small result: of the batch's first statement that has any."""

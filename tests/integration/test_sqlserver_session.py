@@ -1,0 +1,79 @@
+"""What a session with SQL Server is set to, whatever it began with."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from resources.sqlserver import connection as module
+from resources.sqlserver.connection import SqlServerConnection
+from resources.sqlserver.resource import SqlServerResource
+
+pytestmark = pytest.mark.integration
+
+ADVERSE = {
+    "LANGUAGE": "French",
+    "DATEFIRST": "3",
+    "ANSI_NULLS": "OFF",
+    "CONCAT_NULL_YIELDS_NULL": "OFF",
+    "QUOTED_IDENTIFIER": "OFF",
+    "XACT_ABORT": "OFF",
+    "NOCOUNT": "ON",
+    "ROWCOUNT": "2",
+    "TEXTSIZE": "10",
+    "LOCK_TIMEOUT": "5",
+}
+"""What a login, a server's user options or an earlier user of the session may have left."""
+
+XACT_ABORT, NOCOUNT = 16384, 512
+
+
+def state(session: SqlServerConnection) -> dict[str, object]:
+    """What depends on the settings, and what the server says of them."""
+    ((day, options, first, wait),) = session.query(
+        "SELECT CAST('2024-02-01' AS datetime), @@OPTIONS, @@DATEFIRST, @@LOCK_TIMEOUT"
+    )
+    values = "(VALUES (1), (2), (3)) AS v(n)"
+    return {
+        "day": day,
+        "options": options & (XACT_ABORT | NOCOUNT),
+        "first": first,
+        "wait": wait,
+        "rows": len(session.query(f"SELECT n FROM {values}")),
+        "text": session.query("SELECT CAST(REPLICATE('x', 99) AS nvarchar(max))"),
+        'quoted "name"': session.query(f'SELECT COUNT(*) FROM {values} WHERE "n" > 1'),
+    }
+
+
+EXPECTED = {
+    "day": dt.datetime(2024, 2, 1),
+    "options": XACT_ABORT,
+    "first": 7,
+    "wait": -1,
+    "rows": 3,
+    "text": [("x" * 99,)],
+    'quoted "name"': [(2,)],
+}
+
+
+def test_each_session_is_set_anew(mssql_url: str) -> None:
+    server = SqlServerResource(url=mssql_url)
+    with server.connection() as session:
+        assert state(session) == EXPECTED
+        for name, value in ADVERSE.items():
+            session.execute(f"SET {name} {value}")
+        session.pin()
+        assert state(session) == EXPECTED
+        session.execute("CREATE TABLE #changed (n int); INSERT INTO #changed VALUES (1), (2), (3)")
+        assert session.execute("UPDATE #changed SET n = n + 1") == 3
+
+
+def test_what_a_server_refuses_keeps_nothing_else_from_being_set(
+    mssql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Babelfish may, of options that it has not."""
+    monkeypatch.setattr(module, "SESSION", {"NO_SUCH_OPTION": "ON", **module.SESSION})
+    with SqlServerResource(url=mssql_url).connection() as session:
+        assert state(session) == EXPECTED
+        assert not session.failed
