@@ -17,6 +17,7 @@ from pydantic import Field
 
 from resources.clickhouse.errors import from_driver, translate
 from resources.clickhouse.nullable import split_type
+from resources.clickhouse.settings import INSERT, pin
 from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import (
@@ -36,29 +37,6 @@ CHUNK = 1 << 20
 
 READ_TIMEOUT = 3600
 """Seconds without one byte from the server: a mutation answers only at its end."""
-
-SESSION: Mapping[str, str | int] = {
-    # a bare DateTime64 means UTC, whatever the server's own zone is
-    "session_timezone": "UTC",
-    # 23:59:60 or year 10000 must not wrap around silently; the default is `ignore`
-    "date_time_overflow_behavior": "throw",
-}
-
-INSERT: Mapping[str, str | int] = {
-    # the default turns NULL into 0 or '' where the column is not nullable
-    "input_format_null_as_default": 0,
-    "input_format_allow_errors_num": 0,
-    "input_format_allow_errors_ratio": 0,
-    "input_format_skip_unknown_fields": 0,
-    "date_time_input_format": "best_effort",
-    "precise_float_parsing": 1,
-    # a first row that holds the columns' names would be taken for a header, and left out
-    "input_format_tsv_detect_header": 0,
-    # the answer must mean that the rows are there
-    "async_insert": 0,
-    # Replacing- and other collapsing engines would merge rows inside the block, and counts differ
-    "optimize_on_insert": 0,
-}
 
 ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 """The buffers of an HTTP body begin anywhere; mssql-python wants those of decimals at 16 bytes."""
@@ -357,7 +335,7 @@ def _connect_cached(*arguments: Any) -> Any:
     # it warns of each lost connection on its own, with the URL
     logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
     host, port, user, password, database, secure, verify, ca_cert = arguments
-    return get_client(
+    client = get_client(
         host=host,
         port=port,
         username=user,
@@ -372,8 +350,9 @@ def _connect_cached(*arguments: Any) -> Any:
         connect_timeout=10,
         send_receive_timeout=READ_TIMEOUT,
         client_name="tableferry",
-        settings=dict(SESSION),
     )
+    pin(client, f"user {user!r} of clickhouse at {host}:{port}")
+    return client
 
 
 _connecting = threading.Lock()

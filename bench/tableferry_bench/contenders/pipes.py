@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
-from resources.clickhouse.server import INSERT
+from resources.clickhouse.settings import INSERT
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
 from resources.keys.range import KeyRange

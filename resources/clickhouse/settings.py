@@ -1,0 +1,140 @@
+"""What every query to ClickHouse is sent with, whatever the profile of its user says.
+
+A profile can cut results, filter them, or have values written and compared otherwise. Settings of
+that kind go back to the server's own defaults; limits, priorities and the like stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from resources.dialects import string_literal
+from resources.errors import InputError
+
+SESSION: Mapping[str, str | int] = {
+    # a bare DateTime64 means UTC, whatever the server's own zone is
+    "session_timezone": "UTC",
+    # 23:59:60 or year 10000 must not wrap around silently; the default is `ignore`
+    "date_time_overflow_behavior": "throw",
+}
+
+INSERT: Mapping[str, str | int] = {
+    # the default turns NULL into 0 or '' where the column is not nullable
+    "input_format_null_as_default": 0,
+    "input_format_allow_errors_num": 0,
+    "input_format_allow_errors_ratio": 0,
+    "input_format_skip_unknown_fields": 0,
+    "date_time_input_format": "best_effort",
+    "precise_float_parsing": 1,
+    # a first row that holds the columns' names would be taken for a header, and left out
+    "input_format_tsv_detect_header": 0,
+    # the answer must mean that the rows are there
+    "async_insert": 0,
+    # Replacing- and other collapsing engines would merge rows inside the block, and counts differ
+    "optimize_on_insert": 0,
+}
+
+_LIMITS = ("read", "result", "timeout", "group_by", "sort", "distinct", "set", "join", "transfer")
+
+ALWAYS: Mapping[str, str | int] = {
+    "limit": 0,
+    "offset": 0,
+    "additional_result_filter": "",
+    "additional_table_filters": "{}",
+    "final": 0,
+    "extremes": 0,
+    "dialect": "clickhouse",
+    "use_query_cache": 0,
+    # a limit that is exceeded fails; it does not cut
+    **{f"{name}_overflow_mode": "throw" for name in _LIMITS},
+}
+"""What would change the very question for the settings, or does not show among them: they are used
+up by the query that asks. Every release since 23.3 knows them."""
+
+WRAPPERS = ("filter", "select", "sort", "order", "page")
+"""Of newer releases: each query becomes a subquery, also by an empty one, so that they are refused.
+"""
+
+MEANING = re.compile(
+    r"""
+    .*_overflow_mode(_leaf)?
+    | compatibility | framing_.* | (input|output)_format_.* | format_.*
+    | bool_.*_representation | interval_output_format
+    | date_time_.* | decimal_.* | cast_.* | check_conversion_.* | precise_float_parsing
+    | implicit_table_at_top_level | transform_null_in | (join|group_by)_use_nulls | any_join_.*
+    | aggregate_functions_.*
+    | (union|intersect|except)_default_mode | empty_result_.* | count_distinct_implementation
+    | prefer_column_name_to_alias | enable_positional_arguments | asterisk_.* | legacy_.*
+    | least_greatest_.* | function_.* | formatdatetime_.* | parsedatetime_.* | splitby_.*
+    | use_legacy_to_time | allow_lossy_.* | regexp_.* | use_variant_as_common_type
+    | enable_(unaligned_array_join|extended_results_for_datetime_functions)
+    | external_table_.* | totals_mode | optimize_(trivial_approximate_count_query|using_constraints)
+    | optimize_(substitute_columns|append_index|skip_unused_shards)
+    | distributed_(group_by_no_merge|product_mode|push_down_limit) | skip_unavailable_shards.*
+    | enable_parallel_replicas | allow_experimental_parallel_reading_from_replicas
+    | parallel_replica.* | max_parallel_replicas
+    | .*query_cache.* | ignore_cold_parts_seconds | prefer_warmed_unmerged_parts_seconds
+    | apply_(deleted_mask|patch_parts|mutations_on_fly) | .*_(after|select)_final | checksum_on_read
+    | use_skip_indexes_if_final(_exact_mode)? | discard_query_data | run_query_in_background
+    | partial_result_on_first_cancel | implicit_transaction
+    | data_type_default_nullable | default_(temporary_)?table_engine | flatten_nested
+    | create_(if_not_exists|table_empty_primary_key_by_default) | ignore_drop_queries_probability
+    | alter_update_mode | lightweight_delete_mode | validate_mutation_query
+    | insert_(null_as_default|deduplicate|deduplication_token|shard_id|allow_materialized_columns)
+    | deduplicate_insert(_select)? | allow_replace_partition_from_empty_source
+    | show_create_.* | show_table_uuid_.* | print_pretty_type_names | describe_.*
+    """,
+    re.VERBOSE,
+)
+"""Names of settings that change what a statement means or what comes of it, in any release."""
+
+WAITING = ("mutations_sync", "alter_sync", "lightweight_deletes_sync")
+"""That a statement has done its work when its answer comes: a profile may ask for more than the
+default, not for less."""
+
+_MARK, _PROOF = "proof ", 5
+
+ASK = f"""
+SELECT name, value, `default`, toUInt8(readonly) FROM system.settings WHERE
+    (changed AND value != `default` AND match(name, '^({"".join(MEANING.pattern.split())})$'))
+    OR (value = '0' AND name IN {WAITING}) OR name IN {tuple(SESSION)}
+    OR (value NOT IN ('', '0') AND name IN {WRAPPERS})
+UNION ALL SELECT concat('{_MARK}', toString(number)), '', '', 0 FROM numbers({_PROOF})
+"""
+
+
+def pin(client: Any, who: str) -> None:
+    """Have a client send the settings with each of its queries.
+
+    Args:
+        client: of `clickhouse_connect`; it knows which settings its user may change.
+        who: the user and the server, for messages.
+
+    Raises:
+        InputError: the profile has a setting that would change results, and keeps the user from
+            changing it.
+    """
+    rows = {row[0]: row[1:] for row in client.query(ASK, settings=dict(ALWAYS)).result_rows}
+    proof = [rows.pop(f"{_MARK}{number}", None) for number in range(_PROOF)]
+    if None in proof:
+        raise InputError(
+            f"{who}: of {_PROOF} rows {_PROOF - proof.count(None)} came: the profile has a "
+            "setting such as limit, offset, filter or select that cuts results, and that is not "
+            "to be changed by its user. Give it a profile without"
+        )
+    refused = []
+    wanted: dict[str, str | int] = dict(ALWAYS)
+    for name, (value, default, readonly) in rows.items():
+        wanted[name] = SESSION.get(name, default)
+        if name in WRAPPERS or (readonly and str(wanted[name]) != value):
+            refused.append(f"{name} = {string_literal('clickhouse', value)}")
+    if refused:
+        raise InputError(
+            f"{who}: its profile says {', '.join(refused)}, which changes what is read or written, "
+            "and keeps the user from setting it otherwise, by readonly = 1 or a constraint. Give "
+            "it a profile without, or with readonly = 2"
+        )
+    for name, setting in wanted.items():
+        client.set_client_setting(name, setting)

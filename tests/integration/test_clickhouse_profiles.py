@@ -1,0 +1,216 @@
+"""A user's profile on ClickHouse changes neither what is read nor what is written."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from resources.clickhouse.resource import ClickHouseResource
+from resources.clickhouse.target import ClickHouseTarget
+from resources.dialects import qualified
+from resources.errors import InputError, StatementFailed
+from resources.fingerprints import fingerprints
+from resources.keys.range import KeyRange
+from resources.keys.statistics import key_statistics
+from resources.plan import WriteMode
+from resources.tables import TableRef
+from resources.target import TargetOptions
+from resources.types.planner import plan_copy
+from tests.servers import CLICKHOUSE, named
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(named(CLICKHOUSE)), reason="needs a server with profiles of its own"),
+]
+
+LOCAL = pytest.importorskip("tableferry_local.clickhouse")
+PASSWORD = "profiles"
+SOURCE = TableRef("clickhouse", "warehouse", "source")
+EVERYTHING = KeyRange("integer")
+
+MEANING = {
+    "session_timezone": "Asia/Tokyo",
+    "date_time_overflow_behavior": "saturate",
+    "date_time_output_format": "unix_timestamp",
+    "output_format_tsv_crlf_end_of_line": "1",
+    "output_format_decimal_trailing_zeros": "1",
+    "output_format_arrow_low_cardinality_as_dictionary": "1",
+    "format_tsv_null_representation": "nothing",
+    "bool_true_representation": "yes",
+    "extremes": "1",
+    "final": "1",
+    "apply_deleted_mask": "0",
+    "use_query_cache": "1",
+    "query_cache_nondeterministic_function_handling": "ignore",
+    "query_cache_system_table_handling": "save",
+    "query_cache_ttl": "600",
+    "join_use_nulls": "1",
+    "transform_null_in": "1",
+    "cast_keep_nullable": "1",
+    "aggregate_functions_null_for_empty": "1",
+    "prefer_column_name_to_alias": "1",
+    "data_type_default_nullable": "1",
+    "default_table_engine": "Memory",
+    "flatten_nested": "0",
+    "create_if_not_exists": "1",
+    "show_create_query_identifier_quoting_style": "DoubleQuotes",
+    "mutations_sync": "0",
+    "lightweight_deletes_sync": "0",
+    "insert_deduplication_token": "always the same",
+    "additional_table_filters": "{{'warehouse.source': 'id &lt; 3'}}",
+}
+PROFILES = {
+    "plain": {},
+    "meaning": MEANING,
+    "old": {"compatibility": "22.8"},
+    "cutting": {"limit": "3"},
+    "readonly2": {**MEANING, "limit": "3", "readonly": "2"},
+    "readonly1": {
+        "session_timezone": "UTC",
+        "date_time_overflow_behavior": "throw",
+        "readonly": "1",
+    },
+    "breaking": {"max_rows_to_read": "4", "read_overflow_mode": "break"},
+    "locked": {"transform_null_in": "1", "readonly": "1"},
+    "locked_limit": {"limit": "3", "readonly": "1"},
+    "constant": {"join_use_nulls": "1"},
+    "sorting": {"sort": "-1"},
+}
+CONSTANT = "<constraints><join_use_nulls><const/></join_use_nulls></constraints>"
+
+Login = Callable[[str], ClickHouseResource]
+
+
+@pytest.fixture(scope="module")
+def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
+    """Connects as the user of a profile, each of whom may do everything."""
+    digest = hashlib.sha256(PASSWORD.encode()).hexdigest()
+    profiles, users = "", ""
+    for name, settings in PROFILES.items():
+        listed = "".join(f"<{one}>{value}</{one}>" for one, value in settings.items())
+        profiles += f"<{name}>{listed}{CONSTANT if name == 'constant' else ''}</{name}>"
+        users += (
+            f"<{name}><password_sha256_hex>{digest}</password_sha256_hex>"
+            f"<networks><ip>::/0</ip></networks><profile>{name}</profile></{name}>"
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        text = LOCAL.USERS.replace("</profiles>", f"{profiles}</profiles>")
+        patch.setattr(LOCAL, "USERS", text.replace("</users>", f"{users}</users>"))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        folder = tmp_path_factory.mktemp("profiles")
+        pid = LOCAL.start(folder, port, PASSWORD)
+    try:
+        LOCAL.wait_ready(folder, pid, port, PASSWORD)
+
+        def connect(user: str) -> ClickHouseResource:
+            return ClickHouseResource(url=f"http://{user}:{PASSWORD}@127.0.0.1:{port}/warehouse")
+
+        plain = connect("plain")
+        plain.execute(
+            f"CREATE TABLE {qualified(SOURCE)} (id Int32, at DateTime64(3), price Decimal(9, 4), "
+            "ok Bool, note Nullable(String), tag LowCardinality(String)) "
+            # parts of two partitions are merged by FINAL only
+            "ENGINE = ReplacingMergeTree PARTITION BY id > 4 ORDER BY tag"
+        )
+        for first in (1, 5):
+            plain.execute(
+                f"INSERT INTO {qualified(SOURCE)} SELECT number + {first}, "
+                "toDateTime64('2024-02-01 10:00:00.125', 3, 'UTC') + number, number / 8, "
+                "number % 2, if(number = 1, NULL, 'n'), toString(number) FROM numbers(4)"
+            )
+        plain.execute(f"DELETE FROM {qualified(SOURCE)} WHERE id = 8")
+        yield connect
+    finally:
+        LOCAL.stop(pid)
+
+
+def read(server: ClickHouseResource) -> dict[str, object]:
+    """All that the product asks of a source, in every way."""
+    where, table = "WHERE id > 0 ORDER BY id", qualified(SOURCE)
+    columns = server.columns(SOURCE)
+    plan = plan_copy(SOURCE, columns, TableRef("postgres", "public", "x"), key="id")
+    with server.read_arrow(f"SELECT * FROM {table} {where}") as reader:
+        arrow = reader.read_all()
+    with server.read_text(f"SELECT * FROM {table} {where}") as chunks:
+        text = b"".join(chunks)
+    found = fingerprints(server, plan, [EVERYTHING])
+    statistics = key_statistics(server, SOURCE, next(one for one in columns if one.name == "id"))
+    return {
+        "columns": columns,
+        "arrow": (arrow.schema, arrow.to_pylist()),
+        "text": text,
+        "rows": server.query(f"SELECT * FROM {table} {where}"),
+        "fingerprint": found[EVERYTHING.name],
+        "statistics": statistics,
+        "compared": server.query("SELECT NULL IN (NULL, 1), toString(true), CAST(1, 'Float64')"),
+    }
+
+
+@pytest.mark.parametrize("user", ["meaning", "old", "cutting", "readonly2"])
+def test_what_is_read_does_not_depend_on_the_profile(login: Login, user: str) -> None:
+    expected, found = read(login("plain")), read(login(user))
+    assert len(expected["arrow"][1]) == 7  # type: ignore[index]
+    assert found == expected
+    server = login(user)
+    table = qualified(SOURCE)
+    before = server.query(f"SELECT count() FROM {table}")
+    login("plain").execute(f"INSERT INTO {table} SELECT 99, now64(), 1, true, 'new', 'new'")
+    assert server.query(f"SELECT count() FROM {table}") == [(before[0][0] + 1,)], "not a cached one"
+    login("plain").execute(f"DELETE FROM {table} WHERE id = 99")
+
+
+@pytest.mark.parametrize("user", ["meaning", "old", "cutting"])
+def test_what_is_written_does_not_depend_on_the_profile(login: Login, user: str) -> None:
+    server = login(user)
+    target = ClickHouseTarget(server)
+    table = TableRef("clickhouse", "warehouse", f"target_{user}")
+    columns = [one for one in server.columns(SOURCE) if one.name in ("id", "note", "at")]
+    plan = plan_copy(TableRef("clickhouse", "x", "y"), columns, table, key="id")
+    types = {one.target.name: one.arrow_type for one in plan.columns}
+
+    def write(mode: WriteMode, ids: list[int]) -> None:
+        options = TargetOptions(mode=mode)
+        target.prepare(plan, options)
+        rows = {"id": ids, "note": [None, *["a"] * (len(ids) - 1)], "at": [0] * len(ids)}
+        batch = pa.record_batch({name: pa.array(rows[name], types[name]) for name in types})
+        with target.attempt(plan, EVERYTHING, options, owner="me", data_version=mode) as load:
+            load.load_arrow([batch])
+            load.finalise()
+
+    write("replace", [1, 2, 3, 4])
+    write("replace", [1, 2, 3, 4, 5])
+    assert login("plain").query(f"SELECT count(), countIf(note IS NULL) FROM {table.name}") == [
+        (5, 1)
+    ]
+    definition = login("plain").definition(table)
+    assert "ENGINE = MergeTree" in definition and "`id` Int32," in definition
+    assert target.range_rows(plan, EVERYTHING, TargetOptions()) == 5
+
+
+def test_a_login_that_may_set_nothing_is_let_in_if_nothing_is_to_be_set(login: Login) -> None:
+    assert login("readonly1").query(f"SELECT count() FROM {qualified(SOURCE)}") == [(7,)]
+
+
+def test_a_limit_that_is_exceeded_fails(login: Login) -> None:
+    with pytest.raises(StatementFailed, match="rows"):
+        login("breaking").query(f"SELECT count(), sum(id) FROM {qualified(SOURCE)}")
+
+
+@pytest.mark.parametrize(
+    ("user", "reason"),
+    [
+        ("locked", r"user 'locked' .* its profile says .*transform_null_in = '1'"),
+        ("locked_limit", "limit"),
+        ("constant", "join_use_nulls = '1'"),
+        ("sorting", "sort = '-1'"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_by_name(login: Login, user: str, reason: str) -> None:
+    with pytest.raises((InputError, StatementFailed), match=reason):
+        login(user).query("SELECT 1")
