@@ -115,7 +115,7 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
         if isinstance(value, dt.datetime):
             value = value.date()
         return value if isinstance(value, dt.date) else dt.date.fromisoformat(str(value)[:10])
-    except ValueError:
+    except (ValueError, OverflowError):  # in UTC, the first day may be before the first year
         raise InputError(f"{value!r} should be a key of kind {kind}") from None
 
 

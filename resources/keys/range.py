@@ -216,7 +216,10 @@ def _bound(text: str, kind: KeyKind) -> Bound | None:
     if kind == "date":
         return dt.date.fromisoformat(text)
     if kind == "timestamp":
-        return dt.datetime.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            raise ValueError("timestamps in names are UTC, without an offset")
+        return moment
     return uuid.UUID(text)
 
 

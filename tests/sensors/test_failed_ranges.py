@@ -23,9 +23,10 @@ from assets.log.writer import Writer
 from assets.running.runs import RANGE_END, RANGE_START
 from checks.verdict import Verdict
 from resources.errors import ConnectionFailed
-from sensors import failed_ranges
+from sensors import failed_ranges, new_ranges, tries
 from sensors.channels import Alert
-from sensors.failed_ranges import MOST_TRIES, failed_ranges_sensor
+from sensors.failed_ranges import failed_ranges_sensor
+from sensors.tries import MOST_TRIES
 from tests.integration import homes
 
 TRANSFER = Transfer.model_validate(
@@ -72,7 +73,7 @@ class Ticks:
         self.instance, self.cursor, self.now = instance, None, time.time()
         self._sensor = failed_ranges_sensor(TRANSFER)
         monkeypatch.setattr(failed_ranges, "time", lambda: self.now)
-        monkeypatch.setattr(failed_ranges, "FIRST_PAUSE", PAUSE)
+        monkeypatch.setattr(tries, "FIRST_PAUSE", PAUSE)
         instance.add_dynamic_partitions(TRANSFER.partitions_name, NAMES)
 
     def tick(self, after: float = 0.0) -> list[tuple[str, str]]:
@@ -129,6 +130,22 @@ def ticks(
 ) -> Iterator[Ticks]:
     with homes.local_temp(tmp_path_factory.mktemp("dagster")) as instance:
         yield Ticks(instance, monkeypatch)
+
+
+def test_what_no_run_has_come_to_in_a_hop_is_missing(ticks: Ticks) -> None:
+    """It was killed between two hops, say; a hop of which nothing is recorded is not begun."""
+
+    def missing() -> set[str]:
+        context = dg.build_sensor_context(ticks.instance)
+        return new_ranges._untouched(TRANSFER, context, NAMES)
+
+    assert missing() == set(NAMES)
+    ticks.record(State.COMMITTED, *NAMES[:4])
+    assert missing() == set(NAMES[4:])
+    ticks.record(State.COMMITTED, *NAMES[4:])
+    assert missing() == set()
+    ticks.record(State.FAILED, *NAMES[:4], hop=TWO)
+    assert missing() == set(NAMES[4:])
 
 
 def test_only_what_failed_is_tried_again_one_run_per_stretch(ticks: Ticks) -> None:
@@ -253,7 +270,7 @@ def test_a_range_that_is_given_up_is_told_once(
             raise refuse.pop()
         told.append(alert)
 
-    monkeypatch.setattr(failed_ranges, "send", send)
+    monkeypatch.setattr(tries, "send", send)
     ticks.record(State.FAILED, NAMES[1])
     ticks.now = time.time()
     for number in range(MOST_TRIES):

@@ -15,7 +15,8 @@ from assets.declaring.names import check_job_name, move_job_name
 from assets.planning.transfer_plan import apply_growth
 from assets.running.runs import RANGE_END, RANGE_START
 from pipelines.definitions import build
-from sensors import new_ranges
+from sensors import new_ranges, tries
+from sensors.channels import Alert
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
 
@@ -29,7 +30,7 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 Make = Callable[..., Ferry]
 
 
-def tick(one: Ferry, which: str) -> Any:
+def tick(one: Ferry, which: str, cursor: str | None = None) -> Any:
     """One tick of a sensor of the transfer, as the daemon evaluates it."""
     return evaluate(one, f"{one.table}_{which}")
 
@@ -39,6 +40,7 @@ def evaluate(one: Ferry, sensor: str) -> Any:
     repository = build().get_repository_def()
     with dg.build_sensor_context(
         one.session.instance,
+        cursor=cursor,
         repository_def=repository,
         resources=repository.get_top_level_resources(),
     ) as context:
@@ -125,6 +127,44 @@ def test_new_ranges_wait_for_a_run_that_is_under_way(
     assert instance.get_dynamic_partitions(partitions) == known
     instance.report_run_failed(run)
     assert tick(one, "new_ranges").run_requests
+
+
+def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed, or failed, before it came to them."""
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source(MORE)
+    job, clock, alerts = move_job_name(one.table), [1_000_000.0], list[Alert]()
+    monkeypatch.setattr(new_ranges, "time", lambda: clock[0])
+    monkeypatch.setattr(tries, "send", alerts.append)
+    cursor, keys, asked = None, list[str](), list[tuple[str, str]]()
+    for number in range(tries.MOST_TRIES):
+        found = tick(one, "new_ranges", cursor)
+        keys += [request.run_key for request in found.run_requests]
+        asked += spans(found)
+        cursor = found.cursor
+        one.session.instance.add_run(
+            dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.FAILURE)
+        )
+        clock[0] += 10
+        found = tick(one, "new_ranges", cursor)
+        assert not found.run_requests
+        assert "wait for a new try" in found.skip_message
+        cursor = found.cursor
+        clock[0] += tries.FIRST_PAUSE * 2 ** (number + 1)
+    assert len(keys) == len(set(keys)) == tries.MOST_TRIES, "Dagster launches each run key once"
+    assert len(set(asked)) == 1
+    clock[0] += tries.FIRST_PAUSE * 2**tries.MOST_TRIES
+    for _ in range(2):
+        found = tick(one, "new_ranges", cursor)
+        assert not found.run_requests
+        assert "given up after 3 tries" in found.skip_message
+        cursor = found.cursor
+    assert [alert.kind for alert in alerts] == ["ranges_given_up"]
+    assert one.run().good
+    assert tick(one, "new_ranges", cursor).cursor == "{}"
 
 
 def test_two_ticks_at_once_add_each_range_once(
