@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
@@ -39,6 +39,10 @@ class Endpoint(Protocol):
         Raises:
             InputError: its address is not given.
         """
+        ...
+
+    def under_policies(self) -> Self:
+        """The server as its row-level security shows it, where it would refuse a table else."""
         ...
 
     def ping(self) -> str:

@@ -42,6 +42,10 @@ class PlacesLost(TableferryError):
     """Rows that are read by where they are stored are not, or no longer, where they were."""
 
 
+class RowsHidden(InputError):
+    """Row-level security would hide rows of a table. The message names the remedies."""
+
+
 class TableMissing(InputError):
     """The named table does not exist."""
 

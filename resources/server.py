@@ -6,10 +6,10 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from resources import registry, secret_files
 from resources.errors import ConnectionFailed, InputError
@@ -141,6 +141,10 @@ class Server(BaseModel):
     password_file: str | None = Field(default=None, description="File that holds the password.")
     database: str | None = Field(default=None, description="Database name.")
 
+    _policies_apply: bool = PrivateAttr(default=False)
+    """Whether a table is read as row-level security shows it; else one that it hides rows of is
+    refused."""
+
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         # pydantic makes plain texts of them
@@ -151,6 +155,12 @@ class Server(BaseModel):
     def addressed(self) -> bool:
         """Whether it is said where the server is."""
         return bool(self.url or self.url_file or self.host)
+
+    def under_policies(self) -> Self:
+        """The server as its row-level security shows it, where it would refuse a table else."""
+        shown = self.model_copy()
+        shown._policies_apply = True
+        return shown
 
     def elsewhere(self, table: TableRef) -> str | None:
         """Where a table is that another process may look for somewhere else; None for most."""

@@ -281,6 +281,9 @@ class System:
     unique_by: Callable[[Any, TableRef, Sequence[str]], str | None] = lambda *_: None
     """The name of what keeps a table of a resource from having two rows alike in all of some
     columns; None where nothing does."""
+    hidden: Callable[[Any, TableRef], str | None] = lambda *_: None
+    """Why a resource's login does not see, or may not write, all rows of a table: its row-level
+    security, and the remedies; None if it does, or nobody can tell."""
     source: Source | None = None
     no_source: str = "there is no export from it"
     """Why `source` is None."""

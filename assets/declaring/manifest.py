@@ -46,6 +46,8 @@ Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
 FingerprintInput = Literal["content", "row_version", "count_minmax", "none"] | Watermark
 FreshnessInput = Literal["schedule", "none"] | Annotated[str, Field(pattern=AGE)]
 MissingPolicy = Literal["keep", "delete"]
+RowSecurity = Literal["refuse", "apply"]
+ONLY_SHOWN = "only rows that row-level security shows to the login are moved, counted and proven"
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
 
 CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
@@ -95,6 +97,9 @@ class Transfer(Section):
     """Only the rows that meet this condition, in the source's SQL, are copied, counted and proven;
     one that meets it no more leaves the target with the next run of its range. A view as `source`
     goes further: it may join and compute."""
+    row_security: RowSecurity = "refuse"
+    """What to do where row-level security would hide rows of a table from the login: refuse the
+    table, or take the rows that its policies show for all there are."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
     """How the table is cut into key ranges, the unit of work, retry, proof and commit. Of Parquet
     files `rows` alone, by whole row groups; without it each file is a range."""

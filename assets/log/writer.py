@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.declaring.manifest import Transfer
+from assets.declaring.manifest import ONLY_SHOWN, Transfer
 from assets.log.check_metadata import conclusion, repeated, verdict_metadata
 from assets.log.ledger import (
     Materialization,
@@ -127,7 +127,7 @@ class Writer:
                 severity=_severity(meaning.severity == "warn" or verdict.source_newer),
                 target_materialization_data=about,
                 description=conclusion(verdict),
-                metadata=verdict_metadata(verdict),
+                metadata={**verdict_metadata(verdict), **self._scope},
             )
         )
 
@@ -155,7 +155,11 @@ class Writer:
                 severity=_severity(warning),
                 target_materialization_data=about,
                 description=conclusion(verdict),
-                metadata={**verdict_metadata(verdict), NOT_COMMITTED: missing},
+                metadata={
+                    **verdict_metadata(verdict),
+                    **self._scope,
+                    NOT_COMMITTED: missing,
+                },
             )
         )
 
@@ -251,6 +255,11 @@ class Writer:
             if evaluation.blocking and not evaluation.passed:
                 failed.append(check)
         return failed
+
+    @property
+    def _scope(self) -> dict[str, str]:
+        """What its declaration leaves out of a transfer's verdicts."""
+        return {"row_security": ONLY_SHOWN} if self._transfer.row_security == "apply" else {}
 
     def _log(self, event: Any) -> None:
         with self._lock:

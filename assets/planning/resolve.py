@@ -27,7 +27,7 @@ from resources.dialects import filtered, qualified
 from resources.digest.fields import all_fields, with_columns
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
-from resources.errors import InputError, StatementFailed
+from resources.errors import InputError, RowsHidden, StatementFailed
 from resources.keys.range import ROW
 from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
@@ -52,7 +52,14 @@ class Servers:
     @classmethod
     def of(cls, transfer: Transfer, resources: object) -> Servers:
         """Those of a transfer, out of Dagster's resources."""
-        return cls({name: getattr(resources, name) for name in connections_of(transfer)})
+        named = {name: getattr(resources, name) for name in connections_of(transfer)}
+        return cls(named).serving(transfer)
+
+    def serving(self, transfer: Transfer) -> Servers:
+        """The servers as a transfer wants to see them."""
+        if transfer.row_security == "refuse":
+            return self
+        return Servers({name: one.under_policies() for name, one in self.endpoints.items()})
 
     def endpoint(self, table: TableRef) -> Endpoint:
         """Where a table is.
@@ -181,6 +188,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
     columns = source_columns(transfer, servers.endpoint(transfer.source))
+    _require_rows_shown(transfer, servers)
     _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -246,6 +254,19 @@ def _require_distinct(transfer: Transfer, servers: Servers) -> None:
                     f"{transfer.transfer}: {table} is the very table that {other} is: both "
                     f"connections lead to {servers.endpoint(table).settings()}"
                 )
+
+
+def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
+    """Refuse tables that row-level security shows in part only, unless that is declared.
+
+    Raises:
+        RowsHidden: names the table, and the remedies.
+    """
+    if transfer.row_security == "apply":
+        return
+    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+        if why := system(table.system).hidden(servers.endpoint(table), table):
+            raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
 
 
 def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:

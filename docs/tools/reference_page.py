@@ -34,6 +34,7 @@ SECTIONS = {
 MORE = {
     "source": "transfers.md#names",
     "hops": "routes.md#routes",
+    "row_security": "security.md#row-level-security",
     "ranges": "concepts.md#ranges",
     "write": "finalise.md#the-write-modes",
     "on_missing": "files.md",

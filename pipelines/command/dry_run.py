@@ -101,9 +101,10 @@ def dry_run(
         InputError: the transfer, hop or a range does not exist; or a run would be refused.
     """
     transfer = session.transfer(name)
-    planned = plan_transfer(transfer, session.servers, session.instance)
+    servers = session.servers_of(transfer)
+    planned = plan_transfer(transfer, servers, session.instance)
     wanted = meant_ranges(name, ranges, planned.ranges) or list(planned.ranges)
-    planned = planned.fingerprinted(session.servers, wanted).only(wanted)
+    planned = planned.fingerprinted(servers, wanted).only(wanted)
     found = []
     for one in chosen_hops(name, planned.hops, hop):
         found.append(_hop(session, planned, one, failed=failed, force=force, every=bool(ranges)))
@@ -113,14 +114,15 @@ def dry_run(
 def _hop(
     session: Session, planned: TransferPlan, hop: Hop, *, failed: bool, force: bool, every: bool
 ) -> HopStatements:
-    decided = decisions(planned, hop, session.servers, session.instance, force=force)
+    servers = session.servers_of(planned.transfer)
+    decided = decisions(planned, hop, servers, session.instance, force=force)
     only = unsettled(session.instance, planned.transfer, [hop]) if failed else set(decided)
     running = [
         name for name, one in decided.items() if one.reason is not Reason.UNCHANGED and name in only
     ]
     if running:
         require_harmless([hop])
-    target = session.servers.target(hop.plan.target)
+    target = servers.target(hop.plan.target)
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
     options = replace(hop.options, format=format)
     creates = hop.existing is None

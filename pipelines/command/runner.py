@@ -36,8 +36,9 @@ __all__ = ["check", "clean", "differences", "plan", "run", "status", "waits_for"
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
     """Say for every range of every hop whether it would run, and why. Nothing is changed."""
-    servers, instance = session.servers, session.instance
-    planned = plan_transfer(session.transfer(name), servers, instance)
+    transfer, instance = session.transfer(name), session.instance
+    servers = session.servers_of(transfer)
+    planned = plan_transfer(transfer, servers, instance)
     planned = planned.fingerprinted(servers, planned.ranges)
     rows = planned.rows()
     return PlanView(
@@ -114,7 +115,7 @@ def check(
     transfer = session.transfer(name)
     caller = Caller()
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
-        caller.hops = resolve_hops(transfer, session.servers)
+        caller.hops = resolve_hops(transfer, session.servers_of(transfer))
         known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
         ranges = meant_ranges(name, ranges, known)
     config = {
@@ -168,7 +169,8 @@ def differences(
         InputError: the transfer, hop or range does not exist.
     """
     transfer = session.transfer(name)
-    hops = resolve_hops(transfer, session.servers)
+    servers = session.servers_of(transfer)
+    hops = resolve_hops(transfer, servers)
     known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
     meant = meant_ranges(name, [range_name], known)
     if len(meant) > 1:
@@ -178,14 +180,14 @@ def differences(
     with difference_file(parquet) as write:
         for one in chosen_hops(name, hops, hop):
             plan, table = one.plan, str(one.plan.target)
-            target = session.servers.target(plan.target)
+            target = servers.target(plan.target)
             rejected = target.rejected_table(plan, known[range_name])
             if rejected and not published:
                 plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
             rows = drill_down(
                 plan,
-                session.servers.endpoint(plan.source),
-                session.servers.endpoint(plan.target),
+                servers.endpoint(plan.source),
+                servers.endpoint(plan.target),
                 known[range_name],
                 limit=limit,
                 sink=write(table),

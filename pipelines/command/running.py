@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets.declaring.manifest import Transfer
+from assets.declaring.manifest import ONLY_SHOWN, Transfer
 from assets.log.reading import Log, committed, newest_ids, partitions
 from assets.log.records import Reason, State
 from assets.planning.decisions import decisions
@@ -85,7 +85,7 @@ def run(
         InputError: the transfer, hop or a range does not exist.
     """
     transfer = session.transfer(name)
-    servers = session.servers
+    servers = session.servers_of(transfer)
     note = _take_turns(session, transfer)
     # what is planned now is out of date when a run that is waited for has ended
     waits = bool(waits_for(session, name))
@@ -191,8 +191,9 @@ def _carried_out(
     log_level: str | None,
 ) -> Carried:
     """Cut the ranges anew if need be, and have them moved by Dagster's runs."""
-    plan, servers, order = todo.prepared.plan, session.servers, todo.order
+    plan, order = todo.prepared.plan, todo.order
     transfer = plan.transfer
+    servers = session.servers_of(transfer)
     # code that declares its servers itself has them in this process alone
     runs = transfer.parallel.runs if session.resources is None else 1
     parts = stretches([one for one in order if one in todo.ranges], runs, plan.rows())
@@ -225,9 +226,11 @@ def _carried_out(
 
 
 def notes_of(planned: TransferPlan) -> list[str]:
-    """Which files are there no more, and what became of their rows."""
+    """Which rows a transfer leaves out by its declaration, and which files are there no more."""
     growth, source = planned.growth, planned.transfer.source
     found = []
+    if planned.transfer.row_security == "apply":
+        found.append(f"row_security: apply: {ONLY_SHOWN}")
     for ranges, what in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):
         names = dict.fromkeys(replace(one, rows=None).name for one in ranges)
         found += [f"{source}: {name} is there no more; its rows {what}" for name in names]

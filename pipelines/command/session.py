@@ -69,6 +69,10 @@ class Session:
                 return ask(seen)
         return ask(self.instance)
 
+    def servers_of(self, transfer: Transfer) -> Servers:
+        """The servers as a transfer wants to see them."""
+        return self.servers.serving(transfer)
+
     @property
     def transfers(self) -> dict[str, Transfer]:
         """The valid transfers by name, in name order."""

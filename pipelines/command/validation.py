@@ -49,8 +49,9 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
 
 
 def _problems(transfer: Transfer, session: Session) -> Found:
+    servers = session.servers_of(transfer)
     try:
-        hops = resolve_hops(transfer, session.servers)
+        hops = resolve_hops(transfer, servers)
     except ConnectionFailed:
         raise
     except ColumnsRefused as error:
@@ -80,7 +81,7 @@ def _problems(transfer: Transfer, session: Session) -> Found:
             yield ("expectations", number), str(error)
     for hop in hops:
         try:
-            with_wires(transfer, [hop], session.servers)
+            with_wires(transfer, [hop], servers)
         except InputError as error:
             yield ("hops", hop.number - 1), str(error)
         for message in _differences(hop, transfer, session):
@@ -124,7 +125,7 @@ def _place(transfer: Transfer, message: str) -> Location:
 
 def _decimals(transfer: Transfer, session: Session) -> Found:
     """What would hold the bare numeric columns, which have no scale of their own."""
-    source = session.servers.endpoint(transfer.source)
+    source = session.servers_of(transfer).endpoint(transfer.source)
     columns = [
         column
         for column in source.columns(transfer.source)

@@ -116,7 +116,7 @@ def _checked_url(text: str) -> str:
 
 
 def _look(session: Session, transfer: Transfer) -> _Seen:
-    servers = session.servers
+    servers = session.servers_of(transfer)
     tables = (transfer.source, *(hop.to for hop in transfer.hops))
     identities: dict[str, str] = {}
     for name, table in {one.connection: one for one in tables}.items():

@@ -5,6 +5,7 @@ It logs in twice, and reads all types of the server.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 import adbc_driver_manager
@@ -23,20 +24,21 @@ class ArrowSession:
 
     Args:
         conninfo: libpq's connection string.
-        prepare: a statement that sets what the session needs.
+        prepare: the statements that set what the session needs.
 
     Raises:
         adbc_driver_manager.Error: the connection did not come about.
     """
 
-    def __init__(self, conninfo: str, prepare: str) -> None:
+    def __init__(self, conninfo: str, prepare: Sequence[str]) -> None:
         self.closed, self._fresh = False, True
         self._statement: adbc_driver_manager.AdbcStatement | None = None
         with ExitStack() as opened:
             # ADBC's DB-API layer would import polars, and pandas where that is installed
             database = opened.enter_context(adbc_driver_postgresql.connect(conninfo))
             self._connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
-            self._run(prepare)
+            for statement in prepare:
+                self._run(statement)
             self._opened = opened.pop_all()
 
     def select(self, sql: str, *before: str) -> pa.RecordBatchReader:

@@ -8,6 +8,7 @@ from resources.catalog import Listed, TableSize
 from resources.dialects import qualified, string_literal
 from resources.endpoint import Endpoint
 from resources.postgres.dialect import PostgresDialect
+from resources.postgres.errors import rows_hidden
 from resources.tables import Column, TableRef
 
 TABLES_SQL = """
@@ -34,10 +35,15 @@ WHERE i.indrelid = {table}::regclass AND i.indisvalid AND i.indpred IS NULL
 ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum
 """
 
+HIDDEN_SQL = """
+SELECT current_user::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname = {name} AND row_security_active(c.oid)
+"""
+
 # a primary key does not reach into the tables that inherit from its own
 UNIQUE_SQL = """
-SELECT i.indexrelid::regclass::text
-FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+SELECT x.relname
+FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid
 WHERE i.indrelid = {table}::regclass AND i.indisprimary AND i.indisvalid
     AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid))
     AND (SELECT bool_and(a.attname::text = ANY(ARRAY[{columns}]::text[])) FROM pg_attribute a
@@ -90,6 +96,17 @@ def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> st
     listed = ", ".join(string_literal("postgres", name) for name in columns)
     found = endpoint.query(UNIQUE_SQL.format(table=_literal(table), columns=listed))
     return str(found[0][0]) if found else None
+
+
+def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
+    """What is said of a table whose policies hold for the login; those below a view are found when
+    it is read."""
+    names = {
+        "schema": string_literal("postgres", table.schema),
+        "name": string_literal("postgres", table.name),
+    }
+    found = endpoint.query(HIDDEN_SQL.format(**names))
+    return rows_hidden(str(found[0][0])) if found else None
 
 
 def serves_order(endpoint: Endpoint, table: TableRef, key: Column) -> bool:

@@ -30,11 +30,8 @@ SELECT a.attname,
     NOT a.not_null, a.attgenerated <> '', a.attidentity <> '',
     (SELECT array_position(i.indkey::int2[], a.attnum) + 1 - array_lower(i.indkey::int2[], 1)
      FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary),
-    CASE WHEN coalesce(e.typtype, t.typtype) IN ('e', 'c') THEN (
-        SELECT format('%%I.%%I%%s', n.nspname, o.typname, CASE WHEN e.oid <> 0 THEN '[]' END)
-        FROM pg_catalog.pg_type o JOIN pg_catalog.pg_namespace n ON n.oid = o.typnamespace
-        WHERE o.oid = coalesce(e.oid, t.oid)
-    ) END,
+    -- with its schema, as no session of ours looks into any but pg_catalog
+    CASE WHEN n.nspname <> 'pg_catalog' THEN format_type(a.typid, a.typmod) END,
     -- the database's own is resolved only where it is the order of bytes
     (SELECT CASE WHEN l.collname IN ('C', 'POSIX') THEN 'C' WHEN l.collname <> 'default'
         THEN l.collname WHEN coalesce(d.d->>'datlocprovider', 'c') = 'c'

@@ -96,6 +96,14 @@ class PostgresStatements(Statements):
         equal = self.equal(plan, key)
         return same.replace(equal, f'{equal} COLLATE "C"')
 
+    def equal(self, column: Column) -> str:
+        """By the operator of the type's own schema, which no session looks into by itself."""
+        schema, _, _ = column.type.rpartition(".")
+        if not (schema and has_own_order(column)):
+            return super().equal(column)
+        name = self.names([column.name])
+        return f"t.{name} OPERATOR({schema}.=) s.{name}"
+
     def look_by_index(self, table: TableRef) -> Sequence[str]:
         """Of a table without statistics the planner takes a third to be in a range that is open at
         one end, and reads all of it for that.
@@ -190,6 +198,9 @@ class PostgresStatements(Statements):
         return (
             "SELECT 'its partitions' FROM pg_catalog.pg_class "
             f"WHERE oid = {oid} AND relkind = 'p' UNION ALL "
+            "SELECT 'its row-level security' FROM pg_catalog.pg_class "
+            f"WHERE oid = {oid} AND (relrowsecurity OR EXISTS "
+            f"(SELECT FROM pg_catalog.pg_policy WHERE polrelid = {oid})) UNION ALL "
             "SELECT format('the sequence of column %L', attname) FROM pg_catalog.pg_attribute "
             f"WHERE attrelid = {oid} AND attnum > 0 AND NOT attisdropped AND "
             f"pg_catalog.pg_get_serial_sequence({self.text(qualified(table))}, attname) IS NOT NULL"

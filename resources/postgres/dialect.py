@@ -35,6 +35,11 @@ class PostgresDialect(Dialect):
             return f'{name}::text COLLATE "C"'
         return name if column.collation == BYTES else f'{name} COLLATE "C"'
 
+    def literal(self, text: str) -> str:
+        """A text constant that is the same whatever `standard_conforming_strings` says."""
+        escaped = text.replace("\\", "\\\\")
+        return super().literal(text) if escaped == text else f" E{super().literal(escaped)}"
+
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with, of the key's own type."""
         if isinstance(bound, int) and column.type == CTID:

@@ -6,7 +6,14 @@ import re
 
 import psycopg
 
-from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableferryError
+from resources.dialects import quote
+from resources.errors import (
+    ConnectionFailed,
+    RowsHidden,
+    SnapshotLost,
+    StatementFailed,
+    TableferryError,
+)
 from resources.refusals import refused_in_query
 from resources.server import ConnectionSettings
 
@@ -58,6 +65,8 @@ def statement_failed(
     text, code = str(error), sqlstate(error)
     if snapshot is not None and re.search(r"snapshot .* does not exist|invalid snapshot", text):
         return snapshot_lost(snapshot)
+    if hidden := re.search(r'row-level security policy for table ("(?:[^"]|"")+")', text):
+        return RowsHidden(f"table {hidden[1]} of {settings}: {rows_hidden(settings.user)}")
     refused = refused_in_query(text)
     if refused is not None:
         return refused
@@ -67,6 +76,16 @@ def statement_failed(
     elif found := re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text):
         text = " ".join(filter(None, found.groups()))
     return StatementFailed("postgres", settings.redact(text), code=code, transient=transient)
+
+
+def rows_hidden(user: str | None) -> str:
+    """Why a table is refused whose policies hold for the login, and what to do."""
+    role = quote("postgres", user) if user else "the role"
+    return (
+        f"row-level security would hide rows from {role}; have an administrator run ALTER ROLE "
+        f"{role} BYPASSRLS, connect as the table's owner, or declare 'row_security: apply' to take "
+        "the rows that are shown for all"
+    )
 
 
 def snapshot_lost(snapshot: str) -> SnapshotLost:

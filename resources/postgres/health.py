@@ -127,9 +127,9 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
         elif not select:
             missing.append(f"GRANT SELECT ON {qualified(table)} TO {to};")
         if hidden:
-            says = f"row security hides rows of {table} from {user}, and so from every comparison"
-            do = f"ALTER ROLE {to} BYPASSRLS;"
-            yield Finding("row security", "warning", says, (do,))
+            says = f"row security hides rows of {table} from {user}; transfers of it are refused"
+            do = (f"ALTER ROLE {to} BYPASSRLS;", "Or declare 'row_security: apply'.")
+            yield Finding("row security", "warning", says, do)
     tables_used = len({*use.reads, *use.writes})
     yield from privileges(user, list(dict.fromkeys(missing)), tables_used)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -26,7 +27,15 @@ from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
 from resources.postgres.places import storage_sql
 from resources.postgres.session import PostgresSession
-from resources.postgres.settings import QUERIES, SESSION, setting
+from resources.postgres.settings import (
+    AT_LOGIN,
+    NO_OPTIONS,
+    NOTHING_MISREAD,
+    POLICIES,
+    QUERIES,
+    SESSION,
+    statements,
+)
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.server import ConnectionSettings, Server
 from resources.tables import Column, TableRef
@@ -34,6 +43,8 @@ from resources.tables import Column, TableRef
 logger = logging.getLogger(__name__)
 
 PgConnection = psycopg.Connection[tuple[Any, ...]]
+
+NOTHING: Mapping[str, str] = {}
 
 CONNECT_DEFAULTS = {
     "connect_timeout": "10",
@@ -193,7 +204,7 @@ class PostgresServer(Server):
             StatementFailed: also while the chunks are read.
             SnapshotLost: the snapshot does not stand any more.
         """
-        with self._lent(SESSION) as connection:
+        with self._lent() as connection:
             finished = False
 
             def chunks() -> Iterator[CountedBytes]:
@@ -298,31 +309,45 @@ class PostgresServer(Server):
             connection.rollback()  # the snapshot's transaction
             return rows
 
-    def _lent(self, session: Mapping[str, str]) -> AbstractContextManager[PgConnection]:
-        """A connection that others had before and may have after."""
-        key = _conninfo(self.settings()) + setting(session)
-        return _pool.lent(key, partial(self._new_connection, session))
+    def _prepared(self, more: Mapping[str, str]) -> Sequence[str]:
+        """The statements that a session begins with."""
+        return statements({**SESSION, **(POLICIES if self._policies_apply else {}), **more})
 
-    def _new_connection(self, session: Mapping[str, str] = SESSION) -> PgConnection:
+    def _lent(self, more: Mapping[str, str] = NOTHING) -> AbstractContextManager[PgConnection]:
+        """A connection that others had before and may have after.
+
+        Args:
+            more: settings besides those of every session.
+        """
+        key = "\n".join((_conninfo(self.settings()), *self._prepared(more)))
+        return _pool.lent(key, partial(self._new_connection, more))
+
+    def _new_connection(self, more: Mapping[str, str] = NOTHING) -> PgConnection:
         settings = self.settings()
         try:
             # prepared statements would not survive a pooler between us and the server
             connection = psycopg.connect(
                 _conninfo(settings), autocommit=True, prepare_threshold=None
             )
-            connection.execute(setting(session).encode())
+            connection.execute("; ".join(self._prepared(more)).encode())
         except psycopg.Error as error:
             raise connection_failed(settings, error) from error
         connection.add_notice_handler(_log_notice)
         return connection
 
     def _arrow_session(self) -> AbstractContextManager[ArrowSession]:
-        return arrow_session.pool.lent(_conninfo(self.settings()), self._new_arrow_session)
+        key = "\n".join((_conninfo(self.settings()), *self._prepared(NOTHING)))
+        return arrow_session.pool.lent(key, self._new_arrow_session)
 
     def _new_arrow_session(self) -> ArrowSession:
-        settings = self.settings()
+        settings, prepared = self.settings(), self._prepared(NOTHING)
         try:
-            return ArrowSession(_conninfo(settings), setting(SESSION))
+            try:
+                return ArrowSession(_conninfo(settings, AT_LOGIN), prepared)
+            except adbc_driver_manager.Error as error:
+                if NO_OPTIONS not in str(error):
+                    raise
+            return ArrowSession(_conninfo(settings), (*prepared, NOTHING_MISREAD))
         except adbc_driver_manager.Error as error:
             raise connection_failed(settings, error) from error
 
@@ -368,8 +393,16 @@ _pool: ConnectionPool[PgConnection] = ConnectionPool(
 )
 
 
-def _conninfo(settings: ConnectionSettings) -> str:
+def _conninfo(settings: ConnectionSettings, options: str = "") -> str:
+    """libpq's connection string.
+
+    Args:
+        settings: of the server.
+        options: for the server, besides those of the URL or the environment.
+    """
+    before = settings.options.get("options", os.environ.get("PGOPTIONS", ""))
     given = {
+        **({"options": f"{before} {options}".strip()} if options else {}),
         "host": settings.host,
         "port": str(settings.port),
         "dbname": settings.database,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resources.postgres import digest, record_digest
-from resources.postgres.catalog import unique_by
+from resources.postgres.catalog import hidden, unique_by
 from resources.postgres.ddl import STATEMENTS
 from resources.postgres.dialect import PostgresDialect
 from resources.postgres.errors import verdict
@@ -29,6 +29,7 @@ SYSTEM = System(
     verdict=verdict,
     health=findings,
     unique_by=unique_by,
+    hidden=hidden,
     source=PostgresSource(),
     loader=Loader(
         PostgresTarget, accepts=("pgcopy", "copy_text", "arrow"), orders_key=STATEMENTS.orders

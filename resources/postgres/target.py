@@ -50,7 +50,8 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
             )
             names = ", ".join(f'{own[type_]}: {{type: "text"}}' for (type_,) in missing)
             raise InputError(
-                f"{plan.target}: {listed}; create it there, or declare columns: {{{names}}}"
+                f"{plan.target}: {listed}; create it there, name its schema (public.citext), or "
+                f"declare columns: {{{names}}}"
             )
 
     def _session(self) -> AbstractContextManager[PostgresSession]:

@@ -78,6 +78,8 @@ BOUNDED_TEXT = {
 TEXT = {"text", "citext", "json", "jsonb", "xml", "bit", "bit varying", *BOUNDED_TEXT}
 RANGES = {"int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"}
 RANGES |= {name.replace("range", "multirange") for name in RANGES}
+EXTENSIONS = {"citext"}
+"""Types that are known by their names alone, whichever schema has them."""
 RAW_TEXT = {"text", "name", "json", "jsonb"}
 """Types whose own binary form ADBC reads as the text that the server would print."""
 
@@ -113,6 +115,8 @@ def read(declared: str) -> ColumnType:
     """Read a declared type as `format_type` prints it; an array is all name."""
     type_ = reader.read(declared)
     name = ALIASES.get(type_.name, type_.name)
+    if name.rpartition(".")[2] in EXTENSIONS:
+        name = name.rpartition(".")[2]
     kind = _kind(name, type_)
     if not type_.array:
         return ColumnType(name, kind)

@@ -85,7 +85,7 @@ def test_every_difference_of_every_type_shows_on_both_sides(
         assert dialect.algorithm == "record"
         digest = RowDigest(dialect, fields(plan)[1:], side)  # type: ignore[arg-type]
         table = plan.source if side == "source" else plan.target
-        found.append(server.query(f"SELECT id, {digest} FROM {table.name} ORDER BY id"))
+        found.append(server.query(f"SELECT id, {digest} FROM public.{table.name} ORDER BY id"))
     assert found[0] == found[1]
     assert len({value for _, value in found[0]}) == len(ALIKE) + 1
 
@@ -112,6 +112,6 @@ def test_only_a_primary_key_over_the_whole_table_is_believed(
     assert unique_by(server, source, ["id"]) == f"{source.name}_pkey"
     assert unique_by(server, source, ["c0"]) is None
     assert unique_by(server, target, ["id"]) is None
-    server.execute(f"CREATE TABLE {source.name}_heir () INHERITS ({source.name})")
+    server.execute(f"CREATE TABLE public.{source.name}_heir () INHERITS (public.{source.name})")
     assert unique_by(server, source, ["id"]) is None
-    server.execute(f"DROP TABLE {source.name}_heir")
+    server.execute(f"DROP TABLE public.{source.name}_heir")
