@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from resources.clickhouse.policies import hidden, may_look
 from resources.clickhouse.server import ClickHouseServer
 from resources.dialects import quote, string_literal
 from resources.health import Finding, Use, asked, clock, disk, encryption, privileges
@@ -31,6 +32,7 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
             ("version", lambda: _version(resource)),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
+            ("row security", lambda: _policies(resource, use)),
             ("disk", lambda: _disks(resource)),
             (
                 "clock",
@@ -75,6 +77,18 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
         if not resource.query(f"CHECK GRANT {one}")[0][0]:
             missing.append(f"GRANT {one} TO {quote('clickhouse', user)};")
     yield from privileges(str(user), missing, len(use.writes))
+
+
+def _policies(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
+    for table in dict.fromkeys((*use.reads, *use.writes)):
+        if not may_look(resource, table):
+            user = quote("clickhouse", str(resource.query("SELECT currentUser()")[0][0]))
+            says = f"{user} may not see whether row policies hide rows of its tables"
+            do = f"GRANT SHOW ROW POLICIES ON *.* TO {user};"
+            yield Finding("row security", "note", says, (do,))
+            return
+        if why := hidden(resource, table):
+            yield Finding("row security", "warning", f"{table}: {why}", ())
 
 
 def _disks(resource: ClickHouseServer) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from resources.clickhouse.ddl import engine_problem
 from resources.clickhouse.dialect import ClickHouseDialect
 from resources.clickhouse.errors import verdict
 from resources.clickhouse.health import findings
+from resources.clickhouse.policies import hidden
 from resources.clickhouse.server import ClickHouseServer
 from resources.clickhouse.source import ClickHouseSource
 from resources.clickhouse.target import ClickHouseTarget
@@ -31,6 +32,7 @@ SYSTEM = System(
     digest=digest,
     verdict=verdict,
     health=findings,
+    hidden=hidden,
     source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,

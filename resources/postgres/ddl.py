@@ -15,7 +15,7 @@ from resources.postgres.types import read
 from resources.registry import system
 from resources.tables import Column, TableRef
 from resources.target import row_identity
-from resources.transactional.statements import Session, Statements
+from resources.transactional.statements import Session, Statements, aliases
 from resources.types.kinds import Text
 
 TRY_SECONDS = 0.1
@@ -96,13 +96,13 @@ class PostgresStatements(Statements):
         equal = self.equal(plan, key)
         return same.replace(equal, f'{equal} COLLATE "C"')
 
-    def equal(self, column: Column) -> str:
+    def equal(self, plan: CopyPlan, column: Column) -> str:
         """By the operator of the type's own schema, which no session looks into by itself."""
         schema, _, _ = column.type.rpartition(".")
         if not (schema and has_own_order(column)):
-            return super().equal(column)
-        name = self.names([column.name])
-        return f"t.{name} OPERATOR({schema}.=) s.{name}"
+            return super().equal(plan, column)
+        name, (staged, own) = self.names([column.name]), aliases(plan)
+        return f"{own}.{name} OPERATOR({schema}.=) {staged}.{name}"
 
     def look_by_index(self, table: TableRef) -> Sequence[str]:
         """Of a table without statistics the planner takes a third to be in a range that is open at

@@ -1,9 +1,9 @@
-"""SQL Server's catalog: how large a table is, and which of its columns are indexed."""
+"""SQL Server's catalog: how large a table is, which of its columns are indexed, what hides rows."""
 
 from __future__ import annotations
 
 from resources.catalog import TableSize
-from resources.dialects import string_literal
+from resources.dialects import quote, string_literal
 from resources.endpoint import Endpoint
 from resources.tables import TableRef
 
@@ -23,6 +23,18 @@ INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
 WHERE s.name = {schema} AND o.name = {table} AND k.key_ordinal = 1
 """
 
+BABELFISH = "SELECT CAST(SERVERPROPERTY('babelfish') AS int)"
+"""1 on Babelfish, which has no security policies, and shows none of PostgreSQL's."""
+
+POLICIES_SQL = """
+SELECT p.name FROM sys.security_predicates AS f
+INNER JOIN sys.security_policies AS p ON p.object_id = f.object_id
+INNER JOIN sys.objects AS o ON o.object_id = f.target_object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name = {table} AND p.is_enabled = 1 AND f.predicate_type = 0
+"""
+"""Of filters that are on: what else a policy has refuses rows, and says so."""
+
 
 def size(endpoint: Endpoint, table: TableRef) -> TableSize | None:
     """Rows as the catalog has them; None where it has none, as Babelfish's, or of a view."""
@@ -34,6 +46,26 @@ def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:
     """The columns that an index begins with, those of unique ones first."""
     found = endpoint.query(LEADING_SQL.format(**_names(table)))
     return tuple(dict.fromkeys(name for name, _ in sorted(found, key=lambda one: not one[1])))
+
+
+def is_babelfish(endpoint: Endpoint) -> bool:
+    """Whether the server is one."""
+    return endpoint.query(BABELFISH) == [(1,)]
+
+
+def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
+    """What is said of a table with a security policy that filters its rows, for everybody."""
+    if is_babelfish(endpoint):
+        return None
+    found = endpoint.query(POLICIES_SQL.format(**_names(table)))
+    if not found:
+        return None
+    policy = quote("sqlserver", str(found[0][0]))
+    return (
+        f"the security policy {policy} filters its rows; have an administrator let this login see "
+        f"all of them and switch the filter off (ALTER SECURITY POLICY {policy} WITH (STATE = "
+        "OFF)), or declare 'row_security: apply' to take the rows that are shown for all"
+    )
 
 
 def _names(table: TableRef) -> dict[str, str]:

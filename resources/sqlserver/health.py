@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from resources.dialects import qualified, quote, string_literal
 from resources.errors import InputError
 from resources.health import Finding, Use, asked, clock, disk, disk_of, encryption, privileges
+from resources.sqlserver.catalog import hidden, is_babelfish
 from resources.sqlserver.server import SqlServerServer
 from resources.tables import TableRef
 from resources.tls import look
@@ -51,6 +52,7 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
             ("version", lambda: _version(resource)),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
+            ("row security", lambda: _policies(resource, use)),
             ("snapshot isolation", lambda: _snapshots(resource)),
             ("disk", lambda: _volumes(resource)),
             ("clock", lambda: clock(resource, now)),
@@ -183,6 +185,20 @@ def _may(resource: SqlServerServer, name: str | None, kind: str, what: str) -> b
     of = "NULL" if name is None else string_literal("sqlserver", name)
     found = resource.query(f"SELECT HAS_PERMS_BY_NAME({of}, '{kind}', '{what}')")[0][0]
     return None if found is None else bool(found)
+
+
+def _policies(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
+    if is_babelfish(resource):
+        return
+    tables = list(dict.fromkeys((*use.reads, *use.writes)))
+    for table in tables:
+        if why := hidden(resource, table):
+            yield Finding("row security", "warning", f"{table}: {why}", ())
+    looks = ("VIEW DEFINITION", "ALTER ANY SECURITY POLICY")
+    if tables and all(_may(resource, None, "DATABASE", one) is False for one in looks):
+        says = "this login may not see whether security policies filter the rows of its tables"
+        to = quote("sqlserver", str(resource.query("SELECT USER_NAME()")[0][0]))
+        yield Finding("row security", "note", says, (f"GRANT VIEW DEFINITION TO {to};",))
 
 
 def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from resources.server import Scheme
 from resources.sqlserver import digest
+from resources.sqlserver.catalog import hidden
 from resources.sqlserver.ddl import indexable
 from resources.sqlserver.dialect import SqlServerDialect
 from resources.sqlserver.errors import verdict
@@ -26,6 +27,7 @@ SYSTEM = System(
     digest=digest,
     verdict=verdict,
     health=findings,
+    hidden=hidden,
     source=SqlServerSource(),
     loader=Loader(
         SqlServerTarget,

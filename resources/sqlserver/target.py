@@ -15,6 +15,7 @@ from resources.hazards import Hazard
 from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.sqlserver import hazards as found_hazards
+from resources.sqlserver.catalog import is_babelfish
 from resources.sqlserver.connection import SqlServerConnection
 from resources.sqlserver.ddl import STATEMENTS, not_renamed
 from resources.sqlserver.load import SqlServerLoad
@@ -22,7 +23,6 @@ from resources.sqlserver.server import SqlServerServer
 from resources.target import TargetOptions
 from resources.transactional.target import TransactionalTarget
 
-BABELFISH = "SELECT CAST(SERVERPROPERTY('babelfish') AS int)"
 """1 where the server is one."""
 
 REHEARSALS = 16
@@ -44,7 +44,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         """Refuse also a swap that Babelfish would do under another name. See `Target.require`."""
         super().require(plan, options)
         why = not_renamed(plan.target)
-        if why and options.mode == "swap" and self.resource.query(BABELFISH) == [(1,)]:
+        if why and options.mode == "swap" and is_babelfish(self.resource):
             raise InputError(
                 f"{plan.target}: no swap on Babelfish, whose sp_rename {why}; "
                 "take another name, or another write mode"

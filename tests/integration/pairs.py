@@ -223,7 +223,9 @@ def graph(
     sources = {"postgres": postgres.table(name)}
     hops: dict[tuple[str, str], Hop] = {}
     postgres.drop(sources["postgres"])
-    postgres.endpoint.execute(f"CREATE TABLE {name} (id integer, {create})")
+    postgres.endpoint.execute(
+        f"CREATE TABLE {qualified(sources['postgres'])} (id integer, {create})"
+    )
     try:
         for pair in sorted(pairs, key=lambda pair: pair[0] != "postgres"):
             source, target = pair

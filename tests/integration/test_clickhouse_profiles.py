@@ -12,14 +12,17 @@ import pytest
 from resources.clickhouse.resource import ClickHouseResource
 from resources.clickhouse.target import ClickHouseTarget
 from resources.dialects import qualified
-from resources.errors import InputError, StatementFailed
+from resources.errors import InputError, RowsHidden, StatementFailed
 from resources.fingerprints import fingerprints
+from resources.health import Use
 from resources.keys.range import KeyRange
 from resources.keys.statistics import key_statistics
 from resources.plan import WriteMode
+from resources.registry import system
 from resources.tables import TableRef
 from resources.target import TargetOptions
 from resources.types.planner import plan_copy
+from tests.integration.conftest import Ferry
 from tests.servers import CLICKHOUSE, named
 
 pytestmark = [
@@ -80,6 +83,10 @@ PROFILES = {
     "constant": {"join_use_nulls": "1"},
     "sorting": {"sort": "-1"},
 }
+FILTER = "<databases><warehouse><source><filter>id &lt; 3</filter></source></warehouse></databases>"
+BLIND = "<grants><query>GRANT SELECT ON warehouse.*</query></grants>"
+USERS = {"filtered": FILTER, "blind": BLIND}
+"""With the profile `plain`, and what else an administrator may have said of them."""
 CONSTANT = "<constraints><join_use_nulls><const/></join_use_nulls></constraints>"
 
 Login = Callable[[str], ClickHouseResource]
@@ -96,6 +103,11 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
         users += (
             f"<{name}><password_sha256_hex>{digest}</password_sha256_hex>"
             f"<networks><ip>::/0</ip></networks><profile>{name}</profile></{name}>"
+        )
+    for name, more in USERS.items():
+        users += (
+            f"<{name}><password_sha256_hex>{digest}</password_sha256_hex>"
+            f"<networks><ip>::/0</ip></networks><profile>plain</profile>{more}</{name}>"
         )
     with pytest.MonkeyPatch.context() as patch:
         text = LOCAL.USERS.replace("</profiles>", f"{profiles}</profiles>")
@@ -214,3 +226,40 @@ def test_a_limit_that_is_exceeded_fails(login: Login) -> None:
 def test_what_cannot_be_set_is_refused_by_name(login: Login, user: str, reason: str) -> None:
     with pytest.raises((InputError, StatementFailed), match=reason):
         login(user).query("SELECT 1")
+
+
+def test_a_row_policy_is_refused_or_declared(
+    login: Login, ferry: Callable[..., Ferry], copies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = system("clickhouse").hidden
+    assert hidden(login("plain"), SOURCE) is None
+    assert hidden(login("blind"), SOURCE) is None, "it may not look"
+    one = ferry(f"['postgres://{copies}.{{t}}']", "CREATE TABLE {t} (id int)")
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_FILTERED", str(login("filtered").url))
+    declared = {"source": "filtered://warehouse.source", "exclude": "[tag]"}
+    one.declare(f"['postgres://{copies}.{{t}}']", **declared)
+    for ask in (one.plan, one.run):
+        with pytest.raises(RowsHidden) as refused:
+            ask()
+        for word in ("filtered://warehouse.source", "ROW POLICY", "`filtered`", "row_security"):
+            assert word in str(refused.value)
+    one.declare(f"['postgres://{copies}.{{t}}']", **declared, row_security="apply")
+    view = one.run()
+    assert view.good, view.errors
+    assert one.rows(f"SELECT count(*), max(id) FROM {copies}.{{t}}") == [(2, 2)]
+
+
+def test_doctor_tells_of_row_policies_or_that_it_may_not_look(login: Login) -> None:
+    found = {
+        user: [
+            (one.state, one.says)
+            for one in system("clickhouse").health(login(user), Use(reads=(SOURCE,)))
+            if one.subject == "row security"
+        ]
+        for user in ("plain", "filtered", "blind")
+    }
+    assert found["plain"] == []
+    ((state, says),) = found["filtered"]
+    assert state == "warning" and "would hide rows from `filtered`" in says
+    ((state, says),) = found["blind"]
+    assert state == "note" and "may not see whether row policies" in says

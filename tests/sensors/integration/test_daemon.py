@@ -19,7 +19,7 @@ import pytest
 
 from assets.running.runs import RANGE_START
 from sensors.channels import ALERT_URL
-from sensors.failed_ranges import FIRST_PAUSE
+from sensors.tries import FIRST_PAUSE
 from tests.integration import dagster_process
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of

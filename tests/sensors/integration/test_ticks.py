@@ -32,10 +32,10 @@ Make = Callable[..., Ferry]
 
 def tick(one: Ferry, which: str, cursor: str | None = None) -> Any:
     """One tick of a sensor of the transfer, as the daemon evaluates it."""
-    return evaluate(one, f"{one.table}_{which}")
+    return evaluate(one, f"{one.table}_{which}", cursor)
 
 
-def evaluate(one: Ferry, sensor: str) -> Any:
+def evaluate(one: Ferry, sensor: str, cursor: str | None = None) -> Any:
     """One tick of any sensor of the code location."""
     repository = build().get_repository_def()
     with dg.build_sensor_context(

@@ -32,6 +32,11 @@ CREATE TABLE sys._type (
 
 -- functions
 CREATE SEQUENCE IF NOT EXISTS sys._dbts;
+-- A predicate of a security policy, which is shown but not heeded.
+CREATE TABLE IF NOT EXISTS sys._predicate (
+  id int GENERATED ALWAYS AS IDENTITY, database text NOT NULL, schema text NOT NULL, policy text NOT NULL,
+  definition text NOT NULL, blocks boolean NOT NULL, relation oid NOT NULL, enabled boolean NOT NULL
+);
 
 CREATE FUNCTION sys.max_length(type text, length int, digits int, scale int) RETURNS int LANGUAGE sql IMMUTABLE
 RETURN CASE

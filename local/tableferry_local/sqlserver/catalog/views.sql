@@ -371,3 +371,28 @@ ORDINAL_POSITION int a.n
 FROM (SELECT relation, name, attnums FROM sys._index WHERE kind IN ({keys})) AS x JOIN
     {relations} ON r.oid = x.relation CROSS JOIN LATERAL unnest(x.attnums) WITH ORDINALITY AS a(attnum, n) JOIN
     sys._column k ON k.oid = r.oid AND k.attnum = a.attnum
+
+-- view sys.security_policies
+name sysname p.policy
+object_id int min(p.id) + 2000000000
+principal_id int NULL
+schema_id int (SELECT s.id FROM sys._schema s WHERE s.database = lower(db) AND lower(s.name) = lower(p.schema))
+parent_object_id int 0
+type char(2) 'SP'
+type_desc nvarchar(60) 'SECURITY_POLICY'
+is_ms_shipped bit 0
+is_enabled bit bool_or(p.enabled)::int
+is_not_for_replication bit 0
+is_schema_bound bit 1
+FROM sys._predicate p WHERE p.database = lower(db) GROUP BY p.schema, p.policy
+
+-- view sys.security_predicates
+object_id int min(p.id) OVER (PARTITION BY p.schema, p.policy) + 2000000000
+security_predicate_id int row_number() OVER (PARTITION BY p.schema, p.policy ORDER BY p.id)
+target_object_id int p.relation::bigint
+predicate_definition nvarchar(max) p.definition
+predicate_type int p.blocks::int
+predicate_type_desc nvarchar(60) CASE WHEN p.blocks THEN 'BLOCK' ELSE 'FILTER' END
+operation int NULL
+operation_desc nvarchar(60) NULL
+FROM sys._predicate p WHERE p.database = lower(db)

@@ -29,6 +29,31 @@ def test_names_of_any_kind(session: Session) -> None:
     assert session.run(f"DROP TABLE {table}; DROP SCHEMA [my schema]").numbers == []
 
 
+def test_security_policies_are_shown(session: Session) -> None:
+    """Not heeded."""
+    session.run("INSERT t VALUES (1, '42')")
+    outcome = session.run(
+        "CREATE SECURITY POLICY dbo.only ADD FILTER PREDICATE dbo.even(id) ON dbo.t, "
+        "ADD BLOCK PREDICATE dbo.even(id) ON dbo.t WITH (STATE = ON);"
+        " CREATE SECURITY POLICY off ADD FILTER PREDICATE dbo.even(id) ON t WITH (STATE = OFF)"
+    )
+    assert outcome.numbers == []
+    shown = (
+        "SELECT p.name, p.is_enabled, f.predicate_type_desc, o.name FROM sys.security_policies AS p"
+        " INNER JOIN sys.security_predicates AS f ON f.object_id = p.object_id"
+        " INNER JOIN sys.objects AS o ON o.object_id = f.target_object_id"
+        " ORDER BY p.name, f.security_predicate_id"
+    )
+    assert session.rows(shown) == [
+        ("off", 0, "FILTER", "t"),
+        ("only", 1, "FILTER", "t"),
+        ("only", 1, "BLOCK", "t"),
+    ]
+    assert session.rows("SELECT id FROM t") == [(1,)]
+    assert session.run("DROP SECURITY POLICY dbo.only; DROP SECURITY POLICY off").numbers == []
+    assert session.rows(shown) == []
+
+
 def test_alter_table(session: Session) -> None:
     session.run("INSERT t VALUES (1, '42')")
     outcome = session.run(

@@ -11,6 +11,7 @@ from tableferry_local.sqlserver.catalog.tables import ObjectName, TableColumn, o
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.tsql.execution.altertable import run_alter
 from tableferry_local.sqlserver.tsql.execution.dropping import index_of, run_drop, run_truncate
+from tableferry_local.sqlserver.tsql.execution.policies import create_policy
 from tableferry_local.sqlserver.tsql.execution.run import Run
 from tableferry_local.sqlserver.tsql.execution.tablesql import (
     column_notes,
@@ -70,6 +71,8 @@ def run_create(run: Run, statement: Statement) -> None:
         create_database(run.state.link, tokens[2].text)
     elif what in ("UNIQUE", "CLUSTERED", "NONCLUSTERED", "INDEX"):
         _create_index(run, tokens)
+    elif words(tokens[1:], 2) == ["SECURITY", "POLICY"]:
+        create_policy(run, tokens)
     elif what in ("LOGIN", "USER", "ROLE", "STATISTICS"):
         return
     else:

@@ -14,6 +14,7 @@ from tableferry_local.sqlserver.catalog.tables import (
     quoted,
 )
 from tableferry_local.sqlserver.errors import SqlError, unsupported
+from tableferry_local.sqlserver.tsql.execution.policies import drop_policy
 from tableferry_local.sqlserver.tsql.execution.run import Run
 from tableferry_local.sqlserver.tsql.syntax.clauses import name_at, split, words
 from tableferry_local.sqlserver.tsql.syntax.parsing import word
@@ -44,6 +45,8 @@ def run_drop(run: Run, tokens: Sequence[Token]) -> None:
             if table is not None:
                 names.append(name)
         drop_relations(run, names)
+    elif words(tokens[1:], 2) == ["SECURITY", "POLICY"]:
+        drop_policy(run, tokens[at + 1 :])
     elif what == "INDEX":
         _drop_index(run, tokens[at:], optional)
     elif what == "SCHEMA":
