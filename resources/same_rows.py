@@ -12,6 +12,7 @@ from resources.digest.fields import Field, Side, all_fields
 from resources.digest.probe import shared
 from resources.endpoint import Endpoint
 from resources.hazards import Hazard, ShownDiffers, having, told
+from resources.own_names import own_prefix
 from resources.plan import CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
@@ -102,10 +103,7 @@ class SameRows:
     def _summed(self, ask: Ask, side: Side, rows: str, fields: tuple[Field, ...]) -> Summed:
         dialect = system(self.table.system).dialect
         digest = str(RowDigest(self.dialect, fields, side))
-        own = "ferry__"
-        while own in digest or own in rows:
-            # no column may have a name of ours
-            own += "_"
+        own = own_prefix(digest, rows)
         ((count, total),) = ask(
             f"SELECT {dialect.count} AS {own}c, {dialect.exact_sum(f'{own}d')} AS {own}s "
             f"FROM (SELECT {digest} AS {own}d FROM {rows}) {own}rows"
