@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,6 +17,7 @@ from resources.endpoint import Endpoint
 from resources.errors import InputError, ReceiptMismatch, TableferryError
 from resources.hazards import Hazard, PublishAudit, having
 from resources.keys.range import KeyRange
+from resources.markers import Published
 from resources.plan import CopyPlan, Format, WriteMode
 from resources.registry import system
 from resources.tables import Column, TableRef, staging_name, staging_prefix
@@ -37,7 +38,7 @@ MOST_REJECTED = 10
 
 
 class TargetMoved(TableferryError):
-    """Rows of the target changed between a range's audit and its becoming visible."""
+    """Somebody else wrote to a range of the target since the attempt on it was planned."""
 
     transient = True
 
@@ -130,7 +131,8 @@ class RangeLoad(Protocol):
         Raises:
             ReceiptMismatch: the staging table does not hold the rows that were sent.
             RangeBusy: another run took the range over in the meantime.
-            TargetMoved: somebody else wrote to the range after the audit.
+            TargetMoved: somebody else published the range since the attempt was planned, or wrote
+                to it after the audit; the next attempt has to read source and markers anew.
         """
 
     def shown_rows(self) -> int | None:
@@ -212,8 +214,12 @@ class Target(Protocol):
         owner: str,
         data_version: str,
         alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
     ) -> AbstractContextManager[RangeLoad]:
         """Hold the range and a fresh staging table for it; both are gone on exit.
+
+        `finalise` leaves a marker with the rows, see `resources.markers`.
 
         Args:
             plan: the hop, as given to `prepare`.
@@ -222,10 +228,51 @@ class Target(Protocol):
             owner: id of the run; the same run may take its own leftovers over.
             data_version: fingerprint of the rows to load; part of the insert's dedup token.
             alive: whether another owner still lives; a dead one's staging is removed.
+            home: of the run's event log, for the marker.
+            known: the markers that the attempt goes by; None publishes whatever they say.
 
         Raises:
             RangeBusy: a live other owner holds the range.
         """
+
+    def published(self, plan: CopyPlan, options: TargetOptions) -> Published | None:
+        """What the markers say, read in a constant number of queries; None where there are none.
+
+        Raises:
+            InputError: they must not be read.
+        """
+
+    def marking(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
+    ) -> AbstractContextManager[None]:
+        """Hold a range whose rows stay, and mark them with another data version.
+
+        Args:
+            plan: the hop, as given to `prepare`.
+            key_range: the rows.
+            options: as given to `prepare`.
+            owner: id of the run.
+            data_version: what the rows were found to be.
+            alive: as of `attempt`.
+            home: as of `attempt`.
+            known: as of `attempt`.
+
+        Raises:
+            RangeBusy: a live other owner holds the range.
+            TargetMoved: somebody else published the range since `known` was read.
+        """
+
+    def forget_markers(self, table: TableRef) -> None:
+        """Remove the markers of a table: whoever has published it compares its ranges then."""
 
     def identity(self, table: TableRef) -> str | None:
         """What a table keeps for life, whatever it is called; None if there is no such table.
@@ -233,10 +280,20 @@ class Target(Protocol):
         It tells whether a shadow has become the target, without a mark that could be forgotten.
         """
 
-    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
+    def promote(
+        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+    ) -> None:
         """`swap` only: put the shadow table in the target's place, and drop the old one.
 
         Repeating it is harmless: without a shadow table there is nothing to do.
+
+        Args:
+            plan: the hop.
+            options: as given to `prepare`.
+            gathered: the data versions that its ranges must have in the shadow, by name.
+
+        Raises:
+            TargetMoved: somebody else has put others there.
         """
 
     def retire(

@@ -81,9 +81,17 @@ class Reason(StrEnum):
     FULL_CHECK = "full_check"
     """`incremental`: unchanged, but not compared as a whole for as long as declared. Compared, and
     moved if it differs."""
+    TARGET_MOVED = "target_moved"
+    """The target's marker says that another data version was published last, or none: by another
+    home, or before this event log was restored. Compared, and moved if it differs."""
     DIGEST_CHANGED = "digest_changed"
     """Committed under another definition of the row digest: compared, and moved if it differs."""
     UNCHANGED = "unchanged"
+
+    @property
+    def compared(self) -> bool:
+        """Both sides are compared, and the range moves only if they differ."""
+        return self in (Reason.DIGEST_CHANGED, Reason.FULL_CHECK, Reason.TARGET_MOVED)
 
     @property
     def current(self) -> bool:

@@ -13,6 +13,7 @@ from assets.planning.increments import increment, intact, now
 from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
 from assets.planning.transfer_plan import TransferPlan
 from checks.counts import count_by_range
+from resources.markers import Marker, Published
 from resources.plan import CopyPlan
 
 
@@ -77,6 +78,7 @@ def _each_alone(
         target_rows=rows,
         expected_rows=None if keeps else plan.rows(),
         lost_columns=lost,
+        published=plan.published.get(hop.number),
         force=force,
     )
     if any(one.reason is Reason.SCHEMA_CHANGED for one in found.values()):
@@ -99,6 +101,8 @@ def _increments(
     declared, column = plan.transfer.incremental, plan.transfer.watermark
     assert declared is not None and column is not None
     seen = [records(log, one.spec.to, found) for one in plan.hops[: hop.number]]
+    published = plan.published.get(hop.number)
+    markers = published.of_target if published else None
     decided = {}
     for name, one in found.items():
         of_range = [of_hop.get(name) for of_hop in seen]
@@ -112,9 +116,12 @@ def _increments(
             full_check=declared.full_check_seconds,
             at=now(),
         )
-        detail = f"{column} >= {what.since}" if what.since else one.detail
+        # what somebody else has published need not have all rows below the log's watermark
+        moved = name in previous and _moved(markers, name, previous[name].data_version)
+        since = None if moved else what.since
+        detail = f"{column} >= {since}" if since else one.detail
         proven = intact(of_range[-1], column)
-        decided[name] = Decision(what.reason, detail, what.since, proven)
+        decided[name] = Decision(what.reason, detail, since, proven)
     return decided
 
 
@@ -172,10 +179,15 @@ def _held_by(
     if table is None or table not in gathered.values():
         return set()
     rows, expected = _target_rows(plan, written, servers) or {}, plan.rows()
+    published, versions = plan.published.get(hop.number), plan.versions(hop)
+    # another home may have gathered its own in the same table
+    markers = published.markers.get(table, {}) if published else None
     return {
         name
         for name, gathered_in in gathered.items()
-        if gathered_in == table and rows.get(name, 0) == expected[name]
+        if gathered_in == table
+        and rows.get(name, 0) == expected[name]
+        and not _moved(markers, name, versions[name])
     }
 
 
@@ -195,6 +207,7 @@ def decide(
     target_rows: Mapping[str, int] | None = None,
     expected_rows: Mapping[str, int] | None = None,
     lost_columns: Sequence[str] = (),
+    published: Published | None = None,
     force: bool = False,
 ) -> dict[str, Decision]:
     """Why each range is run, or `UNCHANGED` where it is skipped.
@@ -205,9 +218,11 @@ def decide(
         target_rows: rows in the target per range, None when the target table does not exist.
         expected_rows: rows in the source per range.
         lost_columns: planned columns that the target has no more.
+        published: the target's markers; None if it has none.
         force: run all.
     """
     decisions: dict[str, Decision] = {}
+    markers = published.of_target if published else None
     for name, version in current.items():
         before = previous.get(name)
         if before is None:
@@ -228,6 +243,8 @@ def decide(
             )
         elif expected_rows is not None and target_rows.get(name, 0) != expected_rows[name]:
             decisions[name] = _row_count_differs(target_rows.get(name, 0), expected_rows[name])
+        elif moved := _moved(markers, name, before.data_version):
+            decisions[name] = Decision(Reason.TARGET_MOVED, moved)
         elif change:
             decisions[name] = Decision(change)
         elif before.unchecked:
@@ -235,6 +252,18 @@ def decide(
         else:
             decisions[name] = Decision(Reason.UNCHANGED)
     return decisions
+
+
+def _moved(markers: Mapping[str, Marker] | None, name: str, committed: DataVersion) -> str:
+    """What the target's marker says of a committed range, if it is not what the log says."""
+    if markers is None:
+        return ""
+    marker = markers.get(name)
+    if marker is None:
+        return "the target does not say what was published last"
+    if DataVersion.parse(marker.version) == committed:
+        return ""
+    return f"published by {marker}"
 
 
 def _row_count_differs(found: int, expected: int) -> Decision:

@@ -34,6 +34,8 @@ class RangeGrowth:
     """What the source has no more, though its rows stay in the targets."""
     remove: tuple[KeyRange, ...] = ()
     """What it has no more, and whose rows go from the targets, too."""
+    cut_by: str = ""
+    """Who has cut the ranges, where they were taken over."""
 
 
 def plan_ranges(

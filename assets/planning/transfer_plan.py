@@ -11,6 +11,7 @@ from assets.declaring.manifest import Transfer
 from assets.log.reading import Log, partitions
 from assets.log.records import DataVersion, digest
 from assets.planning.boundaries import limit
+from assets.planning.cuts import in_use, relative_to, require_agreement
 from assets.planning.hazards import with_hazards
 from assets.planning.ranges import (
     RangeGrowth,
@@ -27,6 +28,7 @@ from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import KeyStatistics, key_statistics
+from resources.markers import Published
 from resources.registry import system
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ class TransferPlan:
     """What the dynamic partitions need, to cover the keys that are there now."""
     fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
     """Of the source rows, by range; of those ranges of which they were asked for."""
+    published: Mapping[int, Published] = field(default_factory=dict)
+    """The markers of the targets, by number of the hop, where they have any. They are read before
+    the source: whoever publishes a range later has read it later."""
 
     def fingerprinted(
         self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
@@ -105,16 +110,31 @@ def plan_transfer(
     """
     hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
     hops = with_hazards(hops, servers)
+    published = markers_of(hops, servers)
     if names is not None:
-        known = RangeGrowth(known_ranges(transfer, hops, log), (), ())
-        return _with_ranges(transfer, hops, known).only(names)
-    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, log))
+        growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
+        require_agreement(transfer, hops, growth, published)
+        return _with_ranges(transfer, hops, growth, published).only(names)
+    growth = _growth(transfer, hops, servers, log, published)
+    return _with_ranges(transfer, hops, growth, published)
 
 
 def plan_growth(transfer: Transfer, servers: Servers, log: Log) -> TransferPlan:
     """As `plan_transfer`, for who only keeps the ranges up: no wire format is chosen."""
     hops = resolve_hops(transfer, servers)
-    return _with_ranges(transfer, hops, _growth(transfer, hops, servers, log))
+    growth = _growth(transfer, hops, servers, log, markers_of(hops, servers))
+    return _with_ranges(transfer, hops, growth)
+
+
+def markers_of(hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:
+    """The markers of the hops' targets, by number; a target that is still to be made has none."""
+    found = {
+        hop.number: Published()
+        if hop.existing is None
+        else servers.target(hop.plan.target).published(hop.plan, hop.options)
+        for hop in hops
+    }
+    return {number: one for number, one in found.items() if one is not None}
 
 
 def fingerprints_of(
@@ -157,15 +177,43 @@ def present_ranges(
     return tuple(one for one in known if one.lower in files)
 
 
-def _with_ranges(transfer: Transfer, hops: tuple[Hop, ...], growth: RangeGrowth) -> TransferPlan:
+def _with_ranges(
+    transfer: Transfer,
+    hops: tuple[Hop, ...],
+    growth: RangeGrowth,
+    published: Mapping[int, Published] | None = None,
+) -> TransferPlan:
     ranges = {key_range.name: key_range for key_range in (*growth.keep, *growth.add)}
-    return TransferPlan(transfer, hops, ranges, growth)
+    own = frozenset(ranges)
+    known = {number: replace(one, own=own) for number, one in (published or {}).items()}
+    return TransferPlan(transfer, hops, ranges, growth, published=known)
 
 
-def _growth(transfer: Transfer, hops: Sequence[Hop], servers: Servers, log: Log) -> RangeGrowth:
-    """The ranges that the keys in the source need, beyond the known ones."""
-    known, key = known_ranges(transfer, hops, log), hops[0].plan.key.source
-    source = servers.endpoint(transfer.source)
+def _growth(
+    transfer: Transfer,
+    hops: Sequence[Hop],
+    servers: Servers,
+    log: Log,
+    published: Mapping[int, Published],
+) -> RangeGrowth:
+    """The ranges that the keys in the source need, beyond the known ones.
+
+    Raises:
+        InputError: others have cut the keys otherwise in a target where that matters.
+    """
+    known = known_ranges(transfer, hops, log)
+    cuts, cut_by = in_use(transfer, hops, known, published)
+    growth = _grown(transfer, hops, servers, cuts)
+    if cut_by:
+        growth = relative_to(known, cuts, growth, cut_by)
+    require_agreement(transfer, hops, growth, published)
+    return growth
+
+
+def _grown(
+    transfer: Transfer, hops: Sequence[Hop], servers: Servers, known: Sequence[KeyRange]
+) -> RangeGrowth:
+    source, key = servers.endpoint(transfer.source), hops[0].plan.key.source
     sending = system(transfer.source.system).as_source()
     if sending.own_key is not None:
         found = sending.own_ranges(source, transfer.source, known, transfer.rows_of_stretch)

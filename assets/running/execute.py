@@ -19,7 +19,13 @@ from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
 from assets.running.caller import Caller, Prepared, moved_along, prepared
 from assets.running.launches import ends_last, share_pool
-from assets.running.processes import PROCESS, owner_name, run_is_alive, this_process
+from assets.running.processes import (
+    PROCESS,
+    home_name,
+    owner_name,
+    run_is_alive,
+    this_process,
+)
 from assets.running.runs import FORCE, PROFILE
 from assets.running.source_state import SourceState
 from assets.running.swap import promote
@@ -155,6 +161,7 @@ def _work(
         servers=servers,
         run_id=run.run_id,
         owner=owner_name(instance, run.run_id),
+        home=home_name(instance),
         alive=alive,
         source=SourceState(plan, servers, ready.shared, ready.snapshot),
         levels=levels_of(transfer),

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -66,22 +66,27 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
     options = replace(hop.options, batch_rows=work.batch_rows, framing=framing, format=format)
-    with _Slot(work.exports) as export_slot:
+    with ExitStack() as held:
+        export_slot = held.enter_context(_Slot(work.exports))
         reached("before_export")
         attempt.tell("export")
-        staging = attempt.loader.attempt(
-            hop.plan,
-            key_range,
-            options,
-            owner=work.owner,
-            data_version=attempt.data_version,
-            alive=work.alive,
+        # the range is held until it is recorded: runs record in the order in which they publish
+        load = held.enter_context(
+            attempt.loader.attempt(
+                hop.plan,
+                key_range,
+                options,
+                owner=work.owner,
+                data_version=attempt.data_version,
+                alive=work.alive,
+                home=work.home,
+                known=work.published(hop, attempt.name),
+            )
         )
         flight = flight_of(attempt, framing)
         exports = _export(attempt, counts, options, artifacts)
         exports = flight.watching(exports) if flight else exports
         with (
-            staging as load,
             _proven(load),
             Prefetch(exports, export_slot.release) as stream,
             work.loads,
@@ -123,17 +128,17 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             seconds["finalise"] = time.perf_counter() - audited
             moving = time.perf_counter() - began - seconds["reconcile"]
             record = replace(record, moving_seconds=moving)
-    reached("after_commit")
-    finalised = replace(record, state=State.FINALISED)
-    if attempt.reading.since:
-        attempt.writer.progress(finalised)
-        record, verdicts = with_whole_range(attempt, record, verdicts)
-        return settle(attempt, record, reason, verdicts)
-    extra = visible - staged if hop.options.mode == "upsert" else 0
-    if extra:
-        verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
-    record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
-    return settle(attempt, record, reason, verdicts, (finalised,))
+        reached("after_commit")
+        finalised = replace(record, state=State.FINALISED)
+        if attempt.reading.since:
+            attempt.writer.progress(finalised)
+            record, verdicts = with_whole_range(attempt, record, verdicts)
+            return settle(attempt, record, reason, verdicts)
+        extra = visible - staged if hop.options.mode == "upsert" else 0
+        if extra:
+            verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
+        record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
+        return settle(attempt, record, reason, verdicts, (finalised,))
 
 
 @contextmanager

@@ -86,6 +86,11 @@ def owner_name(instance: dg.DagsterInstance, run_id: str) -> str:
     return f"{run_id} {this_process(instance)}"
 
 
+def home_name(instance: dg.DagsterInstance) -> str:
+    """What a run writes into the markers of its targets: where its event log is."""
+    return f"{socket.gethostname()}:{instance.root_directory}"
+
+
 def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
     """Tells of an owner's name whether that run may still be working.
 

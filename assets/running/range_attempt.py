@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +75,37 @@ class RangeAttempt:
     def message(self, problem: str) -> str:
         """A problem, with where it is."""
         return self.work.message(self.hop, self.name, problem)
+
+    @property
+    def marked_by_moving(self) -> bool:
+        """Whether nothing but a move can have its marker say what is to be recorded."""
+        known = self.work.published(self.hop, self.name)
+        return known is not None and known.with_rows and not self._marked
+
+    @property
+    def _marked(self) -> bool:
+        """Whether the marker, if the target has any, says so already."""
+        known = self.work.published(self.hop, self.name)
+        if known is None:
+            return True
+        marker = known.of_target.get(self.name)
+        return marker is not None and marker.version == self.data_version
+
+    def marking(self) -> AbstractContextManager[None]:
+        """Hold the range while it is recorded without a move, and have its marker say so, too."""
+        known = self.work.published(self.hop, self.name)
+        if self._marked:
+            return nullcontext()
+        return self.loader.marking(
+            self.hop.plan,
+            self.key_range,
+            self.hop.options,
+            owner=self.work.owner,
+            data_version=self.data_version,
+            alive=self.work.alive,
+            home=self.work.home,
+            known=known,
+        )
 
     def require_unmoved(self) -> None:
         """Raise `SourceMoved` if what was read is not there any more: a difference may be that."""

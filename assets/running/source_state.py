@@ -11,7 +11,7 @@ from assets.declaring.manifest import Transfer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from resources.digest.measure import Taken
-from resources.errors import TableferryError
+from resources.errors import PlacesLost, TableferryError
 from resources.fingerprint import SourceFingerprint
 from resources.keys.range import KeyRange
 from resources.postgres.snapshots import SharedSnapshot
@@ -93,6 +93,8 @@ class SourceState:
             for name, fingerprint in plan.fingerprints.items()
         }
         self._committed: dict[tuple[TableRef, str], Taken] = {}
+        self._apart: set[str] = set()
+        """Ranges that are read as they are now, not under the snapshot."""
 
     @property
     def snapshot(self) -> str | None:
@@ -118,7 +120,7 @@ class SourceState:
             return Reading(latest.fingerprint, of_source=False, taken=taken)
         if latest.fingerprint.refused:
             raise SourceUnreadable(latest.fingerprint.refused)
-        if self._shared is None:
+        if self._shared is None or key_range.name in self._apart:
             return latest
         snapshot = self._shared.name()
         # not by name: a server that was restarted begins to count anew
@@ -159,6 +161,21 @@ class SourceState:
                 f"{self._plan.transfer.source} range {key_range.name} changed while it was "
                 f"copied ({reading.fingerprint.rows} rows before, {now.rows} after)"
             )
+
+    def read_again(self, key_range: KeyRange) -> None:
+        """Have a range read as it is now: somebody else has published it from a later state of the
+        source than the snapshot shows.
+
+        Raises:
+            PlacesLost: it is read by the places of rows, which have to be read in one state.
+        """
+        if self._plan.transfer.placed:
+            raise PlacesLost(
+                f"{self._plan.transfer.source} range {key_range.name}: another run has published "
+                "it meanwhile, and ranges of blocks are read in one state; run it again"
+            )
+        self._apart.add(key_range.name)
+        self._read(key_range, None)
 
     def _read(self, key_range: KeyRange, snapshot: str | None) -> Reading:
         found = fingerprints_of(

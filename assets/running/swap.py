@@ -11,6 +11,7 @@ from assets.running.work import Outcome, Work
 from resources.crash_points import reached
 from resources.errors import TableferryError
 from resources.retry import retrying
+from resources.target import TargetMoved
 
 
 class SwapIncomplete(TableferryError):
@@ -29,7 +30,8 @@ def promote(
         outcomes: what became of the run's ranges.
 
     Raises:
-        SwapIncomplete: a range is not in the shadow, or the shadow went to another run.
+        SwapIncomplete: a range is not in the shadow, or has other rows there, or the shadow went
+            to another run.
     """
     gathered = [outcome for outcome in outcomes if outcome.record.state is State.SHADOWED]
     missing = sorted(set(known) - {outcome.record.range for outcome in gathered})
@@ -38,7 +40,7 @@ def promote(
             f"{work.plan.transfer.transfer}: {len(missing)} of {len(known)} ranges are not in "
             f"the shadow of {hop.plan.target} yet, e.g. {missing[0]}; a swap needs all of them"
         )
-    _put_in_place(work, hop)
+    _put_in_place(work, hop, gathered)
     done = []
     for outcome in gathered:
         record = replace(outcome.record, state=State.COMMITTED)
@@ -49,17 +51,30 @@ def promote(
     return done
 
 
-def _put_in_place(work: Work, hop: Hop) -> None:
+def _put_in_place(work: Work, hop: Hop, gathered: Sequence[Outcome]) -> None:
     """Promote the shadow, and see that the target is now the table that was gathered in."""
-    target = work.loaders[hop.number]
+    target, versions = work.loaders[hop.number], {}
+    for outcome in gathered:
+        versions[outcome.record.range] = str(outcome.record.data_version)
     reached("before_swap")
     for attempt in retrying():
         with attempt:
-            target.promote(hop.plan, hop.options)
+            try:
+                target.promote(hop.plan, hop.options, versions)
+            except TargetMoved as error:
+                raise SwapIncomplete(f"{error}; run it again") from error
             found = target.identity(hop.plan.target)
+            published = target.published(hop.plan, hop.options)
     if found is None or found != work.shadows[hop.number]:
         raise SwapIncomplete(
             f"{hop.plan.target} is not the table that this run gathered ranges in: "
             "another run has swapped meanwhile"
         )
+    if published is not None:
+        marked = {name: one.version for name, one in published.of_target.items()}
+        if others := sorted(name for name in versions if marked.get(name) != versions[name]):
+            raise SwapIncomplete(
+                f"{hop.plan.target} range {others[0]} is not what this run gathered: another run "
+                "has published it; run it again"
+            )
     reached("after_swap")

@@ -16,6 +16,8 @@ from assets.running.progress import OnProgress, Progress
 from assets.running.source_state import SourceState
 from checks.verdict import Level, Verdict
 from resources.digest.fields import observed
+from resources.keys.range import KeyRange
+from resources.markers import Published
 from resources.plan import CopyPlan
 from resources.tables import TableRef
 from resources.target import Target
@@ -50,6 +52,8 @@ class Work:
     run_id: str
     owner: str
     """The run as its locks name it."""
+    home: str
+    """The event log, as markers name it."""
     alive: Callable[[str], bool]
     source: SourceState
     levels: tuple[Level, ...]
@@ -70,6 +74,7 @@ class Work:
     loaders: Mapping[int, Target]
     """What writes to the targets, which it has prepared, by number of the hop."""
     stop: threading.Event = field(default_factory=threading.Event)
+    _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
     _observing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,6 +82,23 @@ class Work:
     def last_ranges(self) -> frozenset[str]:
         """As many as there are workers: one of them is the last to end."""
         return frozenset([*self.plan.ranges][-self.workers :])
+
+    def published(self, hop: Hop, name: str) -> Published | None:
+        """The markers that a range goes by."""
+        return self._published.get((hop.number, name), self.plan.published.get(hop.number))
+
+    def look_again(self, hop: Hop, key_range: KeyRange) -> None:
+        """Read the markers anew, and after them the source: somebody else has published a range."""
+        found = self.loaders[hop.number].published(hop.plan, hop.options)
+        before = self.plan.published.get(hop.number)
+        if found is not None and before is not None:
+            found = replace(found, own=before.own)
+        self._published[hop.number, key_range.name] = found
+        self.source.read_again(key_range)
+
+    def looked_again(self, hop: Hop, name: str) -> bool:
+        """Whether somebody else has published the range since it was planned."""
+        return (hop.number, name) in self._published
 
     def observed(self, hop: Hop, table: TableRef) -> CopyPlan:
         """The hop's plan with the columns of a table that it writes to, as its catalog has them.

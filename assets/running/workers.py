@@ -29,6 +29,7 @@ from resources.digest.fields import not_compared
 from resources.digest.measure import ROWS
 from resources.errors import InputError, TableferryError, describe
 from resources.retry import retrying
+from resources.target import TargetMoved
 
 M_ARENA_MAX, ARENAS = -8, 2
 """Of mallopt(3), glibc's."""
@@ -94,7 +95,11 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
                 attempts += 1
                 for address in addresses:
                     outages.require_reachable(address)
-                outcome = _attempt(work, hop, name, reason, attempts)
+                try:
+                    outcome = _attempt(work, hop, name, reason, attempts)
+                except TargetMoved:
+                    work.look_again(hop, work.plan.ranges[name])
+                    raise
                 for address in addresses:
                     outages.back(address)
                 return outcome
@@ -131,8 +136,7 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
             return _record_promoted(in_place)
         if reason is Reason.SHADOWED:
             return _check_gathered(attempt)
-        compared = reason in (Reason.DIGEST_CHANGED, Reason.FULL_CHECK)
-        if compared and hop.options.mode != "swap":
+        if reason.compared and hop.options.mode != "swap":
             if (outcome := _skip_if_equal(attempt, reason)) is not None:
                 return outcome
             reason = Reason.SOURCE_CHANGED if reason is Reason.DIGEST_CHANGED else reason
@@ -143,10 +147,11 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
                 "run it again"
             )
         reason = Reason.SOURCE_CHANGED
-    if decided.since is None or reason is not Reason.SOURCE_CHANGED:
+    since = None if work.looked_again(hop, name) else decided.since
+    if since is None or reason is not Reason.SOURCE_CHANGED:
         return move(attempt, reason)
     try:
-        return move(newer_rows(attempt, decided.since), reason)
+        return move(newer_rows(attempt, since), reason)
     except (CheckFailed, RangeDiffers) as error:
         # the audit of the whole range is the judge, and takes what was missed along
         return move(replace(attempt, whole_because=str(error)), reason)
@@ -155,10 +160,10 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
 def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
     """Record a range anew whose data version does not say enough, if both sides agree; else None.
 
-    That is so where the row digest was defined otherwise when the range was committed, and where
-    it is due to be compared as a whole.
+    That is so where the row digest was defined otherwise when the range was committed, where it is
+    due to be compared as a whole, and where somebody else has published it.
     """
-    if not_compared(attempt.hop.plan):
+    if not_compared(attempt.hop.plan) or attempt.marked_by_moving:
         return None
     target = attempt.hop.plan.target
     verdicts = verdicts_of(attempt, target)
@@ -171,7 +176,8 @@ def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
         return None
     extra = found[0].target[ROWS] != found[0].source[ROWS]
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
-    return _skipped(attempt, reason, found[: len(verdicts)])
+    with attempt.marking():
+        return _skipped(attempt, reason, found[: len(verdicts)])
 
 
 def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:

@@ -304,14 +304,22 @@ def dev(port: int, host: str) -> None:
 
 @main.command()
 @names_of_transfers
+@click.option(
+    "--markers",
+    is_flag=True,
+    help="Also forget which ranges were published, by any home: the next run compares its own.",
+)
 @as_json
 @user_errors
-def clean(transfers: Sequence[str], as_json: bool) -> None:
+def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
     """Drop the staging tables that dead runs left."""
     from pipelines.command import runner
     from pipelines.command.session import open_session
 
-    dropped = runner.clean(open_session(*transfers, records=False), transfers)
+    session = open_session(*transfers, records=False)
+    if markers:
+        runner.forget_markers(session, transfers)
+    dropped = runner.clean(session, transfers)
     if as_json:
         print_json({"ok": True, "dropped": dropped})
     for name in () if as_json else dropped or ["nothing to drop"]:

@@ -30,6 +30,7 @@ from pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, 
 from pipelines.command.session import Session
 from pipelines.command.views import CheckView, PlannedRange, PlanView
 from resources.errors import InputError, TableferryError
+from resources.tables import TableRef
 
 __all__ = ["check", "clean", "differences", "plan", "run", "status", "waits_for"]
 
@@ -199,12 +200,21 @@ def differences(
 def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
     """Drop what dead runs left in the targets of these transfers (all when empty)."""
     alive = run_is_alive(session.instance)
+    return [
+        dropped
+        for table in _targets(session, names)
+        for dropped in session.servers.target(table).clean(table, alive)
+    ]
+
+
+def forget_markers(session: Session, names: Sequence[str] = ()) -> None:
+    """Have the targets of these transfers (all when empty) forget who published what."""
+    for table in _targets(session, names):
+        session.servers.target(table).forget_markers(table)
+
+
+def _targets(session: Session, names: Sequence[str]) -> list[TableRef]:
     chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
     for transfer in chosen:
         require_servers(transfer, session.servers)
-    return [
-        dropped
-        for transfer in chosen
-        for hop in transfer.hops
-        for dropped in session.servers.target(hop.to).clean(hop.to, alive)
-    ]
+    return [hop.to for transfer in chosen for hop in transfer.hops]

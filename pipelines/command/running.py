@@ -226,9 +226,10 @@ def _carried_out(
 
 
 def notes_of(planned: TransferPlan) -> list[str]:
-    """Which rows a transfer leaves out by its declaration, and which files are there no more."""
+    """Which rows a transfer leaves out by its declaration, which files are there no more, and whose
+    cuts are taken over."""
     growth, source = planned.growth, planned.transfer.source
-    found = []
+    found = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []
     if planned.transfer.row_security == "apply":
         found.append(f"row_security: apply: {ONLY_SHOWN}")
     for ranges, what in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):

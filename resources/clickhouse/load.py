@@ -21,6 +21,7 @@ from resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
+from resources.clickhouse.markers import RangeMarker
 from resources.clickhouse.publish_audit import PublishAudit
 from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from resources.dialects import drop_table, qualified, string_literal
@@ -62,6 +63,7 @@ class ClickHouseLoad:
     staging: str
     owner: Owner
     data_version: str
+    marker: RangeMarker
     atomic: bool
     """Whether the table has one partition per key range."""
     look: Look
@@ -140,10 +142,13 @@ class ClickHouseLoad:
             ReceiptMismatch: staging holds another number of rows than were sent, or the target
                 shows another number than were staged.
             RangeBusy: another run took the range over.
-            TargetMoved: the target's own rows, which `append` keeps, are others than were audited.
+            TargetMoved: somebody else has published the range since it was planned; or the target's
+                own rows, which `append` keeps, are others than were audited.
         """
         self.audited_table()
         assert self._audited is not None
+        self.marker.put()
+        crash_points.reached("after_marker")
         self._require(self._owned_rows(), self._audited, "audited")
         if (
             appends(self.plan, self.options)
@@ -181,7 +186,7 @@ class ClickHouseLoad:
             shown, strays = self._rows_by_key()
             self._shown = None if strays else shown
         else:
-            shown = self._count(qualified(self.table), self._own)
+            shown = self._rows_in_partition()
         if shown != rows:
             raise ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
@@ -189,6 +194,7 @@ class ClickHouseLoad:
             )
         self._target_rows = rows
         if strays:
+            self.marker.require_alone()
             self._drop_strays()
         return rows
 
@@ -199,11 +205,20 @@ class ClickHouseLoad:
     def _rows_by_key(self) -> tuple[int, int]:
         """Rows that the target has of this key range: in its own partition, and in others."""
         own = in_partition(self.key_range)
-        ((shown, all_rows),) = self.resource.query(
-            f"SELECT countIf({own}), count() FROM {qualified(self.table)} "
+        ((shown, all_rows, token),) = self.resource.query(
+            f"SELECT countIf({own}), count(), {self.marker.token} FROM {qualified(self.table)} "
             f"WHERE {self.plan.target_range(self.key_range)} SETTINGS max_threads = 1"
         )
+        self.marker.require(token)
         return int(shown), int(all_rows) - int(shown)
+
+    def _rows_in_partition(self) -> int:
+        """Rows that the target has of this range, whatever their keys."""
+        ((shown, token),) = self.resource.query(
+            f"SELECT count(), {self.marker.token} FROM {qualified(self.table)} WHERE {self._own}"
+        )
+        self.marker.require(token)
+        return int(shown)
 
     def _drop_strays(self) -> None:
         """Remove rows of this key range from other partitions.
@@ -267,6 +282,7 @@ class ClickHouseLoad:
         )
         if audit:
             audit.after()
+        self._rows_in_partition()
         self._target_rows = kept + self.staged_rows()
         return self._target_rows
 
@@ -302,15 +318,17 @@ class ClickHouseLoad:
         """
         rejected = rejected_of(self.plan.target, self.key_range.name)
         found = self.resource.query(
-            f"SELECT name, comment, (SELECT count() FROM {self._staged}) FROM system.tables "
-            f"WHERE database = {_text(self.table.schema)} "
+            f"SELECT name, comment, (SELECT count() FROM {self._staged}), {self.marker.standing} "
+            f"FROM system.tables WHERE database = {_text(self.table.schema)} "
             f"AND name IN ({_text(self.lock)}, {_text(rejected.name)})"
         )
-        comments = {name: comment for name, comment, _ in found}
+        comments = {name: comment for name, comment, *_ in found}
         self._require_owner(Owner.read(comments.get(self.lock, "")))
+        _, _, rows, standing = found[0]
+        self.marker.require_standing(standing)
         if rejected.name in comments:
             self.resource.execute(drop_table(rejected))
-        return int(found[0][2])
+        return int(rows)
 
     def _require_owner(self, found: Owner | None) -> None:
         if found is None or found.token != self.owner.token:

@@ -15,16 +15,21 @@ from resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
+from resources.clickhouse.markers import MarkerTable
 from resources.clickhouse.staging import Image, plain_staging_table, staging_table
 from resources.dialects import drop_table, qualified
 from resources.keys.range import KeyRange
+from resources.markers import Publication, Published
 from resources.plan import CopyPlan
 from resources.tables import staging_name
 from resources.target import ATTEMPT, TargetOptions, appends, row_identity, shadow_of, written_to
 
 
-def creation(plan: CopyPlan, options: TargetOptions, *, creates: bool) -> Iterator[str]:
-    """What makes the table; see `Target.creation`."""
+def creation(
+    plan: CopyPlan, options: TargetOptions, markers: MarkerTable, *, creates: bool
+) -> Iterator[str]:
+    """What makes the tables; see `Target.creation`."""
+    yield markers.creation()
     if creates:
         yield create_table(plan, options)
     if options.mode == "swap":
@@ -33,7 +38,13 @@ def creation(plan: CopyPlan, options: TargetOptions, *, creates: bool) -> Iterat
 
 
 def publication(
-    plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, atomic: bool, image: Image
+    plan: CopyPlan,
+    key_range: KeyRange,
+    options: TargetOptions,
+    markers: MarkerTable,
+    *,
+    atomic: bool,
+    image: Image,
 ) -> Iterator[str]:
     """What stages a range and makes it visible; see `Target.publication`.
 
@@ -41,6 +52,7 @@ def publication(
         plan: the hop.
         key_range: the rows.
         options: how they are written.
+        markers: the table beside the target.
         atomic: the table has one partition per key range.
         image: of the table.
     """
@@ -64,6 +76,9 @@ def publication(
         yield take_in(columns, target, staged, kept)
     if options.audits_shown and atomic:
         yield f"-- the partition as it is in {table} is kept, to be put back"
+    known = Published()
+    what = Publication(plan, key_range, "<data version>", "<run>", "<home>", known)
+    yield markers.putting("<UUID of the table>", what, "<token>")
     if atomic:
         yield replace_partition(target, staged, key_range)
     else:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from resources import crash_points
 from resources.clickhouse import hazards as found_hazards
 from resources.clickhouse import preview
 from resources.clickhouse.ddl import Owner, create_table, lock_table, move_rows, partition
 from resources.clickhouse.errors import EXISTS
+from resources.clickhouse.layout import Layout, ensure_shadow, is_current, layout_of
 from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
+from resources.clickhouse.markers import NO_UUID, MarkerTable, RangeMarker, table_identity
 from resources.clickhouse.publish_audit import BEFORE
 from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from resources.clickhouse.staging import (
@@ -27,6 +28,7 @@ from resources.dialects import drop_table, qualified, quote, string_literal
 from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
 from resources.hazards import Hazard
 from resources.keys.range import KeyRange
+from resources.markers import Publication, Published, beside
 from resources.plan import CopyPlan
 from resources.tables import Column, TableRef, staging_name, staging_prefix
 from resources.target import (
@@ -45,17 +47,6 @@ from resources.types.planner import compatible
 
 SYSTEM_DATABASES = ("information_schema", "system")
 LOCK_TRIES = 3
-NO_UUID = str(uuid.UUID(int=0))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What `system.tables` says of a table."""
-
-    engine: str
-    uuid: str
-    atomic: bool
-    """Whether it has one partition per key range, as the tables that we create."""
 
 
 class ClickHouseTarget:
@@ -99,10 +90,13 @@ class ClickHouseTarget:
         layout = self._found(plan, options)
         notes = []
         self._images = {}
+        markers = MarkerTable(self.resource, plan.target)
+        markers.create()
         if layout is None:
             self.resource.execute(create_table(plan, options))
             self._images[written_to(plan, options)] = planned_image(plan, options)
             layout = self._require(plan.target)
+            markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
             verify_columns(plan, columns, compatible)
@@ -118,7 +112,7 @@ class ClickHouseTarget:
             )
         self._layouts = {plan.target: layout}
         if options.mode == "swap":
-            self._ensure_shadow(plan, layout)
+            ensure_shadow(self.resource, plan, layout)
         elif not layout.atomic:
             notes.append(
                 f"{plan.target} is not partitioned by key range ({RANGE_COLUMN}), so that a range "
@@ -134,7 +128,8 @@ class ClickHouseTarget:
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """See `Target.creation`."""
-        return list(preview.creation(plan, options, creates=creates))
+        markers = MarkerTable(self.resource, plan.target)
+        return list(preview.creation(plan, options, markers, creates=creates))
 
     def publication(
         self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
@@ -143,7 +138,10 @@ class ClickHouseTarget:
         layout = None if creates else self._layout(plan.target)
         atomic = layout.atomic if layout else options.partition_by is None
         image = self._image(plan.target) if layout and atomic else planned_image(plan, options)
-        return list(preview.publication(plan, key_range, options, atomic=atomic, image=image))
+        markers = MarkerTable(self.resource, plan.target)
+        return list(
+            preview.publication(plan, key_range, options, markers, atomic=atomic, image=image)
+        )
 
     @contextlib.contextmanager
     def attempt(
@@ -155,6 +153,8 @@ class ClickHouseTarget:
         owner: str,
         data_version: str,
         alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
     ) -> Iterator[ClickHouseLoad]:
         """Hold the range by a lock table, with a staging table of its own. See `Target.attempt`.
 
@@ -167,6 +167,7 @@ class ClickHouseTarget:
         layout = self._layouts[table]
         lock = staging_name(plan.target, key_range.name)
         me = Owner(owner, uuid.uuid4().hex[:12])
+        what = Publication(plan, key_range, data_version, owner, home, known)
         staging = f"{lock}_{me.token}"
         self._take(table, lock, me, key_range, alive)
         try:
@@ -187,6 +188,7 @@ class ClickHouseTarget:
                 staging=staging,
                 owner=me,
                 data_version=data_version,
+                marker=self._marker(table, layout, me, what),
                 atomic=layout.atomic,
                 look=functools.partial(self.hazards, plan, options, ()),
             )
@@ -200,8 +202,52 @@ class ClickHouseTarget:
                 self.resource.execute(drop_table(table, staging))
                 if options.audits_shown:
                     self.resource.execute(drop_table(table, f"{staging}{BEFORE}"))
-                if me.token in self.resource.definition(table, lock):
-                    self.resource.execute(drop_table(table, lock))
+                self._release(table, lock, me)
+
+    def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
+        """See `Target.published`."""
+        return MarkerTable(self.resource, plan.target).read(options)
+
+    @contextlib.contextmanager
+    def marking(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
+    ) -> Iterator[None]:
+        """Hold the range by its lock table. See `Target.marking`."""
+        table, lock = written_to(plan, options), staging_name(plan.target, key_range.name)
+        me = Owner(owner, uuid.uuid4().hex[:12])
+        what = Publication(plan, key_range, data_version, owner, home, known)
+        marker = self._marker(table, self._require(table), me, what)
+        self._take(table, lock, me, key_range, alive)
+        try:
+            marker.put()
+            marker.require_alone()
+            yield
+        finally:
+            with contextlib.suppress(TableferryError):
+                self._release(table, lock, me)
+
+    def _marker(self, table: TableRef, layout: Layout, me: Owner, what: Publication) -> RangeMarker:
+        where = table_identity(table, layout.uuid)
+        return RangeMarker(self.resource, table, where, what, me.token, layout.atomic)
+
+    def _release(self, table: TableRef, lock: str, me: Owner) -> None:
+        if me.token in self.resource.definition(table, lock):
+            self.resource.execute(drop_table(table, lock))
+
+    def forget_markers(self, table: TableRef) -> None:
+        """See `Target.forget_markers`."""
+        markers = MarkerTable(self.resource, table)
+        if (layout := self._layout(table)) and self._layout(beside(table)):
+            markers.remove(table_identity(table, layout.uuid))
 
     def identity(self, table: TableRef) -> str | None:
         """The table's UUID, which EXCHANGE TABLES and RENAME leave alone."""
@@ -209,7 +255,9 @@ class ClickHouseTarget:
         # tables outside of an Atomic database have none, and cannot be exchanged either
         return layout.uuid if layout and layout.uuid != NO_UUID else None
 
-    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
+    def promote(
+        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+    ) -> None:
         """Exchange shadow and target in one step, and drop what is the shadow then.
 
         The shadow's comment names the UUID of the table that it replaces. After the exchange that
@@ -219,10 +267,16 @@ class ClickHouseTarget:
         state = self._layout(shadow)
         if state is None:
             return
-        if self._is_current(shadow, self._require(target)):
+        before, markers = self._require(target), MarkerTable(self.resource, target)
+        current = is_current(self.resource, shadow, before)
+        if current:
+            if gathered is not None:
+                markers.require(table_identity(shadow, state.uuid), gathered)
             self.resource.execute(f"EXCHANGE TABLES {qualified(target)} AND {qualified(shadow)}")
             crash_points.reached("inside_swap")
         self.resource.execute(drop_table(shadow, shadow.name))
+        gone = before if current else state
+        markers.remove(table_identity(target, gone.uuid))
 
     def retire(
         self,
@@ -240,7 +294,11 @@ class ClickHouseTarget:
         for that moment they are there twice, and a repetition after a crash adds no third.
         """
         table = written_to(plan, options)
-        if not self._require(table).atomic:
+        layout = self._require(table)
+        if self._layout(beside(table)):
+            markers = MarkerTable(self.resource, plan.target)
+            markers.take_back(table_identity(table, layout.uuid), [one.name for one in ranges])
+        if not layout.atomic:
             for key_range in () if into else ranges:
                 self.resource.execute(
                     f"ALTER TABLE {qualified(table)} DELETE WHERE {plan.target_range(key_range)} "
@@ -278,7 +336,7 @@ class ClickHouseTarget:
             self.resource.execute(drop_table(target, name))
         if shadowed:
             layout = self._layout(target)
-            if layout and not self._is_current(shadow, layout):
+            if layout and not is_current(self.resource, shadow, layout):
                 self.resource.execute(drop_table(shadow, shadow.name))
                 dropped.append(shadow.name)
         return dropped
@@ -316,16 +374,7 @@ class ClickHouseTarget:
             ) from None
 
     def _layout(self, table: TableRef) -> Layout | None:
-        rows = self.resource.query(
-            "SELECT engine, toString(uuid), partition_key, "
-            f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED ') "
-            f"FROM system.tables WHERE database = {_text(table.schema)} "
-            f"AND name = {_text(table.name)}"
-        )
-        if not rows:
-            return None
-        engine, identity, partition_key, hidden = rows[0]
-        return Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
+        return layout_of(self.resource, table)
 
     def _image(self, table: TableRef) -> Image:
         image = self._images.get(table)
@@ -361,37 +410,6 @@ class ClickHouseTarget:
             ):
                 self.resource.execute(drop_table(table, name))
         raise RangeBusy(f"{table} range {key_range.name} is being taken over by another run")
-
-    def _ensure_shadow(self, plan: CopyPlan, layout: Layout) -> None:
-        """A shadow that holds all of the target, so that ranges that are skipped are in it too.
-
-        It is filled under another name first: a shadow of the right name is always complete.
-        Attaching partitions links their files, and copies nothing.
-        """
-        target, shadow = plan.target, shadow_of(plan.target)
-        if self._layout(shadow):
-            if self._is_current(shadow, layout):
-                return verify_columns(plan, self.resource.columns(shadow), compatible)
-            self.resource.execute(drop_table(shadow, shadow.name))
-        filling = f"{shadow.name}_filling"
-        self.resource.execute(drop_table(shadow, filling))
-        self.resource.execute(
-            f"CREATE TABLE {qualified(shadow, filling)} AS {qualified(target)} "
-            f"COMMENT {Owner(replaces=layout.uuid).comment()}"
-        )
-        for (identity,) in self.resource.query(
-            f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
-            f"AND database = {_text(target.schema)} AND table = {_text(target.name)}"
-        ):
-            self.resource.execute(
-                f"ALTER TABLE {qualified(shadow, filling)} "
-                f"ATTACH PARTITION ID {_text(identity)} FROM {qualified(target)}"
-            )
-        self.resource.execute(f"RENAME TABLE {qualified(shadow, filling)} TO {qualified(shadow)}")
-
-    def _is_current(self, shadow: TableRef, target: Layout) -> bool:
-        owner = read_owner(self.resource, shadow, shadow.name)
-        return owner is not None and owner.replaces == target.uuid
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

@@ -18,9 +18,11 @@ from resources.dialects import qualified
 from resources.errors import InputError, ReceiptMismatch, TableMissing
 from resources.files.errors import translated
 from resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
+from resources.files.markers import marks, require_unpublished
 from resources.files.server import FilesServer
 from resources.files.types import read
 from resources.keys.range import KeyRange
+from resources.markers import Publication
 from resources.plan import CopyPlan
 from resources.tables import TableRef, staging_prefix
 from resources.target import LoadReceipt, make_room, rejected_of, require_staged
@@ -39,7 +41,7 @@ class FileLoad:
     key_range: KeyRange
     folder: ExportFolder
     staged: Path
-    data_version: str
+    publication: Publication
     _sent: int = field(default=0, init=False)
     _audited: int | None = field(default=None, init=False)
     _inode: int | None = field(default=None, init=False)
@@ -59,8 +61,7 @@ class FileLoad:
         stored = pa.schema(
             [one.with_type(pa.uuid()) if types[one.name] == Uuid() else one for one in fields]
         )
-        marks = {"tableferry.range": self.key_range.name, "tableferry.version": self.data_version}
-        with ParquetFile(self.staged, stored, marks) as file:
+        with ParquetFile(self.staged, stored, marks(self.publication)) as file:
             for batch in batches:
                 file.write(batch)
             file.finish()
@@ -102,12 +103,18 @@ class FileLoad:
         """Give the file its name, in the place of the range's former one, and see that it is there.
 
         Files of ranges that are no more go with the last of those that have their rows.
+
+        Raises:
+            ReceiptMismatch: the file has other rows than were audited.
+            TargetMoved: somebody else has published the range since it was planned.
         """
         self.audited_table()
         name = file_name(self.key_range)
         path = self.folder.path / name
         crash_points.reached("inside_finalise")
         with translated():
+            if self.staged.exists():
+                require_unpublished(path, self.publication)
             if self.staged.exists() or not path.exists() or path.stat().st_ino != self._inode:
                 os.replace(self.staged, path)
             self.folder.sync()

@@ -6,10 +6,11 @@ import contextlib
 import glob
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from resources.connections import connection_url
 from resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
+from resources.files import markers
 from resources.files.errors import translated
 from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
 from resources.files.load import FileLoad, published_rows, rejected
@@ -18,6 +19,7 @@ from resources.files.server import FilesServer
 from resources.files.types import FILE
 from resources.hazards import Hazard
 from resources.keys.range import ROW, KeyRange
+from resources.markers import Publication, Published
 from resources.plan import CopyPlan
 from resources.tables import Column, TableRef, staging_name, staging_prefix
 from resources.target import ATTEMPT, Alive, TargetOptions, is_rejected, nobody_else
@@ -124,6 +126,8 @@ class FilesTarget:
         owner: str,
         data_version: str,
         alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
     ) -> Iterator[FileLoad]:
         """Hold the range by a lock on a file, with a staged file of its own. See `Target.attempt`.
 
@@ -142,16 +146,47 @@ class FilesTarget:
                 )
             staged = folder.staging / f"{lock}_{uuid.uuid4().hex[:12]}{SUFFIX}"
             try:
-                yield FileLoad(self.resource, plan, key_range, folder, staged, data_version)
+                what = Publication(plan, key_range, data_version, owner, home, known)
+                yield FileLoad(self.resource, plan, key_range, folder, staged, what)
             finally:
                 with contextlib.suppress(OSError):
                     staged.unlink(missing_ok=True)
+
+    def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
+        """What the files say of themselves. See `Target.published`."""
+        return markers.read(self._folder(plan.target), plan)
+
+    @contextlib.contextmanager
+    def marking(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
+    ) -> Iterator[None]:
+        """Refused: a file says itself what it is, and is not written again for that.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(f"{plan.target} range {key_range.name}: only its file says what it is")
+        yield
+
+    def forget_markers(self, table: TableRef) -> None:
+        """Nothing: the markers are part of the files."""
 
     def identity(self, table: TableRef) -> str | None:
         """None: folders are not swapped."""
         return None
 
-    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
+    def promote(
+        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+    ) -> None:
         """Nothing: folders are not swapped."""
 
     def retire(

@@ -129,6 +129,23 @@ class PostgresStatements(Statements):
             f"WHERE n.nspname = {self.text(table.schema)} AND c.relname = {self.text(table.name)}"
         )
 
+    def waiting(self, seconds: int) -> tuple[str, str]:
+        """Until the transaction ends."""
+        limits = (f"'{seconds}s'", "'0'")
+        before, after = (
+            f"SELECT pg_catalog.set_config('lock_timeout', {one}, true)" for one in limits
+        )
+        return before, after
+
+    def object_ids(self, schema: str, names: Sequence[str]) -> str:
+        """The oids."""
+        return (
+            "SELECT c.relname, c.oid::bigint FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            f"WHERE n.nspname = {self.text(schema)} "
+            f"AND c.relname IN ({', '.join(map(self.text, names))})"
+        )
+
     def rename(self, table: TableRef, name: str) -> str:
         """ALTER TABLE ... RENAME."""
         return f"ALTER TABLE {qualified(table)} RENAME TO {self.names([name])}"

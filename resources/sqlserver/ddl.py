@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 
 from resources.dialects import qualified, quote, string_literal
@@ -28,6 +29,7 @@ class SqlServerStatements(Statements):
 
     system = "sqlserver"
     collates_key = True
+    indexed_text, any_text = "nvarchar(64)", "nvarchar(max)"
 
     # with XACT_ABORT any error ends the whole transaction, not one statement
     begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
@@ -77,6 +79,18 @@ class SqlServerStatements(Statements):
             "SELECT t.object_id FROM sys.tables AS t "
             "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
             f"WHERE s.name = {_text(table.schema)} AND t.name = {_text(table.name)}"
+        )
+
+    def waiting(self, seconds: int) -> tuple[str, str]:
+        """A setting of the session, which is not used again if the statement fails."""
+        return f"SET LOCK_TIMEOUT {seconds * 1000}", "SET LOCK_TIMEOUT -1"
+
+    def object_ids(self, schema: str, names: Sequence[str]) -> str:
+        """Of tables."""
+        return (
+            "SELECT t.name, t.object_id FROM sys.tables AS t "
+            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+            f"WHERE s.name = {_text(schema)} AND t.name IN ({', '.join(map(_text, names))})"
         )
 
     def rename(self, table: TableRef, name: str) -> str:

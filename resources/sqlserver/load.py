@@ -24,7 +24,7 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
 
     resource: SqlServerServer
     files: contextlib.ExitStack
-    """Ends with the attempt, and so after the commit: what holds the artifact files."""
+    """What holds the artifact files, until the commit or the attempt's end."""
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -70,6 +70,12 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
         )
         self._sent += receipt.rows
         return receipt
+
+    def finalise(self) -> int:
+        """Remove the artifact files, too. See `TransactionalLoad.finalise`."""
+        rows = super().finalise()
+        self.files.close()
+        return rows
 
     def _connect(self) -> SqlServerConnection:
         return self.resource.connected()

@@ -57,7 +57,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         return found_hazards.hazards(self.resource, plan, options)
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> SqlServerLoad:
-        return SqlServerLoad(files=stack, **parts)
+        return SqlServerLoad(files=stack.enter_context(contextlib.ExitStack()), **parts)
 
 
 @contextlib.contextmanager

@@ -12,11 +12,13 @@ from resources.endpoint import Endpoint
 from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
 from resources.hazards import Look
 from resources.keys.range import KeyRange
+from resources.markers import Publication
 from resources.plan import CopyPlan
 from resources.retry import retrying
 from resources.same_rows import SameRows
 from resources.tables import Column, TableRef, staging_prefix
 from resources.target import (
+    TargetMoved,
     TargetOptions,
     appends,
     make_room,
@@ -24,6 +26,7 @@ from resources.target import (
     replaces,
     require_staged,
 )
+from resources.transactional.markers import MarkerTable
 from resources.transactional.publish_audit import PublishAudit, explained, require_room_for
 from resources.transactional.reader import SessionReader
 from resources.transactional.statements import Session, Statements
@@ -70,6 +73,9 @@ class TransactionalLoad(Generic[AnySession]):
     """Of `table`, as they were found."""
     look: Look
     """What of `table` may change rows that are published, asked anew."""
+    identity: str
+    """Of `table`, for its markers."""
+    publication: Publication
     _sent: int = field(default=0, init=False)
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table as it is to become visible."""
@@ -120,6 +126,7 @@ class TransactionalLoad(Generic[AnySession]):
             ReceiptMismatch: staging holds another number of rows than were sent, or the range in
                 the target does not hold what it should; the transaction is rolled back.
             RangeBusy: the lost session's lock went to another run.
+            TargetMoved: somebody else has published the range since it was planned; likewise.
             StagingLost: the server restarted, and the staged rows went with it.
         """
         if self.unstaged:
@@ -130,10 +137,16 @@ class TransactionalLoad(Generic[AnySession]):
         kept = 0
         if self.options.mode == "upsert":
             kept = self._number(self.sql.count_kept(self.plan, self.table, self.staging, self._own))
-        done = False
+        done, moved = False, None
         for attempt in retrying():
             with attempt:
-                done = self._commit(rows)
+                try:
+                    done = self._commit(rows)
+                except TargetMoved as error:
+                    # these very rows will not do at any time
+                    moved = error
+        if moved is not None:
+            raise moved
         if not done:
             raise StagingLost(
                 f"{self.table} range {self.key_range.name}: the server has restarted, and the "
@@ -201,6 +214,8 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
+        markers = MarkerTable(self.sql, self.plan.target, self.table)
+        markers.put(self.session, self.identity, self.publication)
         self._mark = self.sql.mark(self.session, self.staging)
         self.session.execute(self.sql.commit)
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from resources.dialects import drop_table
 from resources.keys.range import KeyRange
+from resources.markers import Publication
 from resources.plan import CopyPlan
 from resources.tables import staging_name
 from resources.target import ATTEMPT, TargetOptions, appends, replaces, shadow_of, written_to
+from resources.transactional.markers import MarkerTable
 from resources.transactional.statements import Statements
 
 
@@ -20,6 +22,7 @@ def creation(
     if creates:
         yield sql.create_schema(plan.target)
         yield from sql.create_table(plan, plan.target)
+        yield f"-- and unless it is there: {MarkerTable(sql, plan.target).creation()}"
     if options.mode == "swap":
         shadow = shadow_of(plan.target)
         yield from sql.create_shadow(plan, shadow)
@@ -49,6 +52,8 @@ def publication(
         if options.audits_shown:
             yield from sql.settle
             yield f"-- the rows of the range in {table} must be those that were staged"
+    what = Publication(plan, key_range, "<data version>", "<run>", "<home>")
+    yield from MarkerTable(sql, plan.target, table).preview(what)
     yield "-- a mark, by which a commit is known whose answer was lost"
     yield sql.commit
     yield drop_table(staging)

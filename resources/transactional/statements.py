@@ -39,6 +39,9 @@ class Statements:
     collates_key = False
     """Whether a key that is a text has that collation in the target, too: an index cannot."""
 
+    indexed_text, any_text = "text", "text"
+    """Types of a text that is part of a key, and of any other."""
+
     begin: Sequence[str] = ("BEGIN TRANSACTION",)
     commit = "COMMIT TRANSACTION"
     rollback = "ROLLBACK"
@@ -76,6 +79,15 @@ class Statements:
 
     def object_id(self, table: TableRef) -> str:
         """A query with what the table keeps for life, if it exists."""
+        raise NotImplementedError
+
+    def waiting(self, seconds: int) -> tuple[str, str]:
+        """What stands before and after a statement of a transaction that waits for the locks of
+        others no longer than that."""
+        raise NotImplementedError
+
+    def object_ids(self, schema: str, names: Sequence[str]) -> str:
+        """A query with name and object id of those tables of a schema that exist."""
         raise NotImplementedError
 
     def rename(self, table: TableRef, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Generic
@@ -15,6 +15,7 @@ from resources.dialects import drop_table
 from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
 from resources.hazards import Hazard, having
 from resources.keys.range import KeyRange
+from resources.markers import Publication, Published
 from resources.plan import CopyPlan, Format
 from resources.tables import Column, TableRef, staging_name, staging_prefix
 from resources.target import (
@@ -32,6 +33,7 @@ from resources.target import (
 from resources.target_columns import converted, unfilled, verify_columns
 from resources.transactional import preview
 from resources.transactional.load import AnySession, TransactionalLoad
+from resources.transactional.markers import MarkerTable
 from resources.transactional.publish_audit import require_room
 from resources.transactional.statements import Statements
 from resources.types.planner import compatible
@@ -59,6 +61,7 @@ class TransactionalTarget(Generic[AnySession]):
     def __init__(self, resource: Any) -> None:
         self.resource = resource
         self._columns: dict[TableRef, Sequence[Column]] = {}
+        self._identities: dict[TableRef, str] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.resource.settings()})"
@@ -74,15 +77,23 @@ class TransactionalTarget(Generic[AnySession]):
         self.require(plan, options)
         notes: list[str] = []
         self._columns = {plan.target: plan.target_columns}
+        markers = MarkerTable(self.sql, plan.target)
         with self._session() as session:
             if not session.query(self.sql.table_exists(plan.target)):
                 self._create(session, plan)
+                markers.create(session)
+                markers.remove_others(session, [plan.target.name, shadow_of(plan.target).name])
             else:
+                markers.create(session)
                 columns = found or self.resource.columns(plan.target)
                 notes += self._verify(session, plan, options, columns)
                 self._columns[plan.target] = columns
+            self._identities = {plan.target: markers.begin(session)}
             if options.mode == "swap":
                 self._ensure_shadow(session, plan)
+                shadow = shadow_of(plan.target)
+                markers = MarkerTable(self.sql, plan.target, shadow)
+                self._identities[shadow] = markers.begin(session)
                 # what numbers rows is no part of a shadow
                 self._columns[shadow_of(plan.target)] = [
                     replace(column, identity=False) for column in self._columns[plan.target]
@@ -130,6 +141,8 @@ class TransactionalTarget(Generic[AnySession]):
         owner: str,
         data_version: str,
         alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
     ) -> Iterator[Any]:
         """Hold the range by a session's lock, with a staging table. See `Target.attempt`."""
         table = written_to(plan, options)
@@ -161,6 +174,8 @@ class TransactionalTarget(Generic[AnySession]):
                 resource=self.resource,
                 columns=self._columns[table],
                 look=functools.partial(self.hazards, plan, options, self._columns[table]),
+                identity=self._known_identity(table),
+                publication=Publication(plan, key_range, data_version, owner, home, known),
                 unstaged=self._may_load(options)
                 and self._fits(
                     session.query, plan, key_range, options, table, self._columns[table]
@@ -178,17 +193,76 @@ class TransactionalTarget(Generic[AnySession]):
                 if load.session is not session:
                     load.session.close()
 
+    def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
+        """See `Target.published`."""
+        return MarkerTable(self.sql, plan.target).read(self.resource.query, options)
+
+    @contextlib.contextmanager
+    def marking(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        *,
+        owner: str,
+        data_version: str,
+        alive: Alive = nobody_else,
+        home: str = "",
+        known: Published | None = None,
+    ) -> Iterator[None]:
+        """Hold the range by a session's lock. See `Target.marking`."""
+        lock = staging_name(plan.target, key_range.name)
+        table, what = (
+            written_to(plan, options),
+            Publication(plan, key_range, data_version, owner, home, known),
+        )
+        markers = MarkerTable(self.sql, plan.target, table)
+        with self._held(plan.target, key_range, lock) as session:
+            with self._transaction(session):
+                markers.put(session, self._known_identity(table), what)
+            yield
+
+    def _known_identity(self, table: TableRef) -> str:
+        """The identity of a table as it was prepared."""
+        if table not in self._identities:
+            self._identities[table] = self.identity(table) or ""
+        return self._identities[table]
+
+    @contextlib.contextmanager
+    def _held(self, table: TableRef, key_range: KeyRange, lock: str) -> Iterator[AnySession]:
+        with self._session() as session:
+            if not self.sql.take(session, lock, LOCK_SECONDS):
+                raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
+            try:
+                yield session
+            finally:
+                with contextlib.suppress(TableferryError):
+                    session.execute(self.sql.release(lock))
+
+    def forget_markers(self, table: TableRef) -> None:
+        """See `Target.forget_markers`."""
+        with self._session() as session, self._transaction(session):
+            MarkerTable(self.sql, table).remove(session)
+
     def identity(self, table: TableRef) -> str | None:
         """The table's object id, which a new name leaves alone."""
         rows = self.resource.query(self.sql.object_id(table))
         return str(rows[0][0]) if rows else None
 
-    def promote(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Put the shadow in the target's place, and drop the old table, in one transaction."""
+    def promote(
+        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+    ) -> None:
+        """Put the shadow in the target's place, and drop the old table, in one transaction.
+
+        The markers stay those of the shadow, which keeps its object id.
+        """
         shadow, target = shadow_of(plan.target), plan.target
         with self._session() as session, self._transaction(session):
             if session.query(self.sql.table_exists(shadow)):
+                if gathered is not None:
+                    MarkerTable(self.sql, target, shadow).require(session, gathered)
                 self._before_swap(session, shadow, target)
+                MarkerTable(self.sql, target).remove_others(session, [shadow.name])
                 for statement in self.sql.put_in_place(shadow, target):
                     session.execute(statement)
                 crash_points.reached("inside_swap")
@@ -200,20 +274,21 @@ class TransactionalTarget(Generic[AnySession]):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Only what nothing covers has to go. See `Target.retire`.
+        """Only the rows that nothing covers have to go. See `Target.retire`.
 
         A range's rows are found by their keys, whatever range they came with.
         """
-        if into:
-            return
         table = written_to(plan, options)
+        markers = MarkerTable(self.sql, plan.target, table)
         with self._session() as session:
             if not session.query(self.sql.table_exists(table)):
                 return
             for key_range in ranges:
                 with self._transaction(session):
-                    self._require_room(session, plan, key_range, options)
-                    session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
+                    if not into:
+                        self._require_room(session, plan, key_range, options)
+                        session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
+                    markers.remove(session, [key_range.name])
 
     def clean(
         self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
