@@ -122,7 +122,7 @@ def _left(server: PostgresResource | SqlServerResource | ClickHouseResource) -> 
         )
     ]
     staging = tuple(staging_prefix(table) for table in tables if RUN in table.name)
-    return [one for one in tables if RUN in one.name or one.name.startswith(staging)]
+    return [one for one in tables if RUN in str(one) or one.name.startswith(staging)]
 
 
 _HOLDERS = {

@@ -22,6 +22,7 @@ from assets.log.records import DataVersion, RangeRecord, Reason, State
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision, decide
 from checks.verdict import Verdict
+from resources.markers import Marker, Published
 from resources.tables import TableRef
 from tests.integration import homes
 
@@ -464,6 +465,31 @@ def test_why_a_range_runs(
         force=force,
     )
     assert found["a"].reason is reason
+
+
+@pytest.mark.parametrize(
+    ("published", "reason", "detail"),
+    [
+        (None, Reason.UNCHANGED, ""),
+        (str(V1), Reason.UNCHANGED, ""),
+        ("x.schema1.settings1", Reason.TARGET_MOVED, "published by run 7 of here, today"),
+        ("", Reason.TARGET_MOVED, "the target does not say what was published last"),
+    ],
+)
+def test_a_marker_that_says_otherwise_has_a_range_compared(
+    published: str | None, reason: Reason, detail: str
+) -> None:
+    markers = {"a": Marker("a", published or "", owner="7 host:1", home="here", at="today")}
+    known = None if published is None else Published("1", {"1": markers})
+    rows = {"a": 10}
+    found = decide(
+        {"a": V1},
+        {"a": Committed(V1, 1)},
+        target_rows=rows,
+        expected_rows=rows,
+        published=known,
+    )
+    assert (found["a"].reason, found["a"].detail) == (reason, detail)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from resources.clickhouse.target import ClickHouseTarget
 from resources.dialects import qualified, quote
 from resources.errors import InputError
 from resources.keys.range import KeyRange
+from resources.markers import beside
 from resources.plan import WriteMode
 from resources.sqlserver.resource import SqlServerResource
 from resources.sqlserver.target import SqlServerTarget
@@ -250,7 +251,8 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
             assert target.range_rows(plan, everything, replace(options, mode="replace")) == 2, name
             assert [column.name for column in resource.columns(table)] == [name]
         assert target.clean(table) == []
-        resource.execute(f"DROP TABLE {qualified(table)}")
+        for one in (table, beside(table)):
+            resource.execute(f"DROP TABLE {qualified(one)}")
         resource.execute(f"DROP {kind} {quote(system, table.schema)}")
 
 
@@ -298,7 +300,8 @@ def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers
         assert reader.read_all().to_pylist() == batch.to_pylist()
     assert target.clean(table, rejected=False) == []
     assert target.clean(table) == [kept.name]
-    resource.execute(f"DROP TABLE {qualified(table)}")
+    for one in (table, beside(table)):
+        resource.execute(f"DROP TABLE {qualified(one)}")
     resource.execute(f"DROP SCHEMA {quote('sqlserver', table.schema)}")
 
 

@@ -23,9 +23,10 @@ from resources.errors import (
     StatementFailed,
 )
 from resources.keys.range import KeyRange
+from resources.markers import MARKERS
 from resources.plan import ColumnPlan, CopyPlan, WriteMode
 from resources.tables import Column, TableRef, staging_prefix
-from resources.target import MOST_REJECTED, TargetOptions, shadow_of
+from resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
 from tableferry_local.stack import Stack
 from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
@@ -593,3 +594,105 @@ def test_a_table_that_is_altered_between_two_attempts_is_read_again(bench: Bench
         bench.load(NEW)
     bench.load(NEW)
     assert bench.rows() == [(*row, 7) for row in NEW]
+
+
+def published_by(bench: Bench, home: str, own: KeyRange) -> dict[str, object]:
+    """What an attempt of a home goes by that cuts the keys its own way."""
+    known = bench.target.published(bench.plan, REPLACE)
+    return {"home": home, "known": replace(known, own=frozenset([own.name]))}
+
+
+@pytest.mark.parametrize("pauses", [None, "after_marker", "inside_finalise"])
+def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, pauses: str | None
+) -> None:
+    """Both have planned before either published: at most one gets through, with all of its rows."""
+    bench.target.prepare(bench.plan, REPLACE)
+    one, other = KeyRange("integer", None, 10), KeyRange("integer", 5, 20)
+    rows: list[list[Row]] = [[(n, "one") for n in range(10)], [(n, "two") for n in range(5, 20)]]
+    plans = [published_by(bench, home, own) for home, own in (("h1", one), ("h2", other))]
+    failed: list[TargetMoved] = []
+
+    def attempt(number: int, key_range: KeyRange) -> None:
+        owner, known = f"run-{number}", plans[number]
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner=owner, data_version=f"v{number}", **known
+        ) as load:
+            load.load_arrow([_batch(rows[number])])
+            try:
+                load.finalise()
+            except TargetMoved as error:
+                failed.append(error)
+
+    meanwhile = [lambda: attempt(1, other)]
+
+    def reached(point: str) -> None:
+        if point == pauses and meanwhile:
+            meanwhile.pop()()
+
+    monkeypatch.setattr("resources.crash_points.reached", reached)
+    attempt(0, one)
+    while meanwhile:
+        meanwhile.pop()()
+    assert failed, "they cannot both stand"
+    found = bench.rows()
+    assert found in (rows[0], rows[1], []), "nothing is doubled, and what stands is whole"
+    markers = bench.target.published(bench.plan, REPLACE).of_target
+    assert len(markers) == 2 - len(failed) and bool(found) == bool(markers)
+
+
+@pytest.mark.parametrize("point", ["after_marker", "inside_finalise"])
+def test_a_marker_without_its_rows_is_one_that_no_event_log_has(bench: Bench, point: str) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    ((before, marker),) = bench.target.published(bench.plan, REPLACE).of_target.items()
+    assert (before, marker.version) == (LOW.name, "v1")
+
+    def work() -> None:
+        with bench.target.attempt(
+            bench.plan, LOW, REPLACE, owner="dead", data_version="v2"
+        ) as load:
+            load.load_arrow([_batch(NEW)])
+            load.finalise()
+
+    bench.in_process_that_dies(point, work)
+    assert bench.rows() == OLD
+    assert bench.target.published(bench.plan, REPLACE).of_target[LOW.name].version == "v2"
+
+
+def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    known = bench.target.published(bench.plan, REPLACE)
+    bench.load(NEW, owner="run-2")
+    with (
+        bench.target.attempt(
+            bench.plan, LOW, REPLACE, owner="run-1", data_version="v0", known=known
+        ) as load,
+        pytest.raises(TargetMoved),
+    ):
+        load.load_arrow([_batch(OLD)])
+        load.finalise()
+    with (
+        pytest.raises(TargetMoved),
+        bench.target.marking(
+            bench.plan, LOW, REPLACE, owner="run-1", data_version="v0", known=known
+        ),
+    ):
+        pass
+    assert bench.rows() == NEW
+    assert bench.target.published(bench.plan, REPLACE).of_target[LOW.name].owner == "run-2"
+    bench.target.retire(bench.plan, [LOW], [], REPLACE)
+    assert bench.target.published(bench.plan, REPLACE).of_target == {}
+
+
+def test_replaced_markers_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resources.clickhouse.markers.MOST_REPLACED", 1)
+    bench.target.prepare(bench.plan, REPLACE)
+    for rows in (OLD, NEW, OLD):
+        bench.load(rows)
+    rows = f"SELECT count() FROM warehouse.{MARKERS} WHERE `table` = '{bench.table.name}'"
+    assert bench.client.query(rows).result_rows == [(3,)]
+    before = bench.target.published(bench.plan, REPLACE)
+    bench.target.prepare(bench.plan, REPLACE)
+    assert bench.client.query(rows).result_rows == [(1,)]
+    assert bench.target.published(bench.plan, REPLACE) == before

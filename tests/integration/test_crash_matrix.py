@@ -41,6 +41,7 @@ RUNNING = dg.DagsterRunStatus.STARTED
 # route, write mode, hop in which the second range dies, point
 CELLS = [
     ("direct", "replace", 1, "inside_event"),
+    ("direct", "replace", 1, "after_marker"),
     *itertools.product(("direct",), ("replace", "upsert"), (1,), POINTS),
     *itertools.product(("chain",), ("replace", "upsert"), (1,), POINTS),
     *itertools.product(

@@ -23,9 +23,11 @@ from resources.errors import (
     StatementFailed,
 )
 from resources.keys.range import KeyRange
+from resources.markers import MARKERS, Publication
 from resources.plan import WriteMode
-from resources.target import MOST_REJECTED, TargetOptions, shadow_of
+from resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
 from resources.transactional.load import StagingLost
+from resources.transactional.markers import MarkerTable
 from tableferry_local.stack import Stack
 from tests.integration.proxy import LosesAnswer
 from tests.integration.target_bench import (
@@ -427,7 +429,8 @@ def test_schema_is_created(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(OLD)
     assert bench.ask(f"SELECT COUNT(*) FROM {schema}.{bench.table.name}") == [(3,)]
-    bench.ask(f"DROP TABLE {schema}.{bench.table.name}")
+    for table in (bench.table.name, MARKERS):
+        bench.ask(f"DROP TABLE {schema}.{table}")
     bench.ask(f"DROP SCHEMA {schema}")
 
 
@@ -450,3 +453,51 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
     assert bench.target.clean(bench.table, rejected=False) == []
     assert len(bench.target.clean(bench.table)) == MOST_REJECTED
     assert bench.left_over() == []
+
+
+def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
+    """Nor does who cuts otherwise: ranges that share rows count as one."""
+    bench.target.prepare(bench.plan, REPLACE)
+    known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
+    bench.load(NEW, KeyRange("integer", 2, 7))
+    older = {"owner": "run-0", "data_version": "v0", "home": "h0", "known": known}
+    with (
+        bench.target.attempt(bench.plan, LOW, REPLACE, **older) as load,
+        pytest.raises(TargetMoved, match=r"range 0000000002\.\.0000000007 by run run-1"),
+    ):
+        load.load_arrow([batch(OLD)])
+        load.finalise()
+    with pytest.raises(TargetMoved), bench.target.marking(bench.plan, LOW, REPLACE, **older):
+        pass
+    assert bench.rows() == NEW
+    (marker,) = bench.target.published(bench.plan, REPLACE).of_target.values()
+    assert (marker.version, marker.owner, marker.key) == ("v1", "run-1", "id")
+
+    known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
+    with bench.target.attempt(
+        bench.plan, LOW, REPLACE, owner="run-0", data_version="v0", known=known
+    ) as load:
+        load.load_arrow([batch(OLD)])
+        load.finalise()
+    found = bench.target.published(bench.plan, REPLACE).of_target
+    assert list(found) == [LOW.name], "what it has overwritten is not said to stand"
+    bench.target.retire(bench.plan, [LOW], [HIGH], REPLACE)
+    assert bench.target.published(bench.plan, REPLACE).of_target == {}
+
+
+def test_a_publication_waits_for_a_stopped_one_no_longer_than_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resources.transactional.markers.TURN_SECONDS", 1)
+    bench.target.prepare(bench.plan, REPLACE)
+    identity = bench.target.identity(bench.table)
+    markers = MarkerTable(bench.target.sql, bench.table)
+    with bench.target._session() as stopped, bench.target._transaction(stopped):
+        markers.put(stopped, identity, Publication(bench.plan, LOW, "v1", "run-1"))
+        with (
+            pytest.raises(StatementFailed) as failed,
+            bench.target.marking(bench.plan, HIGH, REPLACE, owner="run-2", data_version="v2"),
+        ):
+            pass
+        assert failed.value.transient
+    assert list(bench.target.published(bench.plan, REPLACE).of_target) == [LOW.name]

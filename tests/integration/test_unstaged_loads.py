@@ -174,7 +174,8 @@ def test_no_reader_sees_rows_before_their_audit(
 
     monkeypatch.setattr(moving, "audit", watched)
     shown = "\n".join(dry_run(one.session, one.table).lines())
-    assert f"into postgres://{copies}.{one.table}; then" in shown and "INSERT" not in shown
+    assert f"into postgres://{copies}.{one.table}; then" in shown
+    assert f'INTO "{copies}"."{one.table}"' not in shown
     first = one.run()
     assert first.good, first.errors
     assert list(seen.values()) == [(0, 100)] * 3
