@@ -38,8 +38,16 @@ class SnapshotLost(TableferryError):
     transient = True
 
 
+class SourceMoved(TableferryError):
+    """The source changed while it was read, so that what was read is not one state of it."""
+
+    transient = True
+
+
 class PlacesLost(TableferryError):
     """Rows that are read by where they are stored are not, or no longer, where they were."""
+
+    transient = False
 
 
 class RowsHidden(InputError):

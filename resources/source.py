@@ -204,15 +204,16 @@ class Source:
         return {}
 
     def shared_snapshot(
-        self, resource: Any, placed: TableRef | None = None, joined: str | None = None
+        self, resource: Any, table: TableRef, joined: str | None = None, *, placed: bool = False
     ) -> AbstractContextManager[Any]:
         """One state of the database for all readers of a run, or None where it has none to share.
 
         Args:
             resource: the server.
-            placed: a table that is read by the places of its rows. They are comparable in one
-                state only, so that it is not replaced when it is lost, or the table is rewritten.
+            table: what is read.
             joined: the name of the state that another process holds, if it is to be that.
+            placed: the table is read by the places of its rows. They are comparable in one state
+                only, so that it is not replaced when it is lost, or the table is rewritten.
 
         Yields:
             Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.

@@ -16,9 +16,9 @@ from assets.planning.decisions import Decision, decisions
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan, plan_transfer
 from assets.running.progress import OnProgress, unwatched
-from assets.running.source_state import shared_snapshot
+from assets.running.source_state import read_under, shared_snapshot
 from resources.errors import TableferryError
-from resources.postgres.snapshots import SharedSnapshot
+from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.tables import TableRef
 from resources.target import Target
 
@@ -33,7 +33,7 @@ class Prepared:
     plan: TransferPlan
     shared: SharedSnapshot | None
     """Hands out the snapshot; None where the source has none."""
-    snapshot: str | None
+    snapshot: Snapshot | None
     """The one that the fingerprints were taken under."""
     decided: Mapping[int, Mapping[str, Decision]] = field(default_factory=dict)
     """By number of the hop, of the ranges whose fingerprints were needed to decide."""
@@ -136,9 +136,12 @@ def prepared(
         yield handed.only(servers, names)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
-        plan = plan_transfer(transfer, servers, log, names=names)
-        snapshot = shared.name() if shared else None
-        yield Prepared(plan, shared, snapshot).only(servers, names)
+
+        def plan(snapshot: Snapshot | None) -> Prepared:
+            planned = plan_transfer(transfer, servers, log, names=names)
+            return Prepared(planned, shared, snapshot).only(servers, names)
+
+        yield read_under(shared, plan)
 
 
 def moved_along(

@@ -50,6 +50,7 @@ def with_whole_range(
             f"{whole.source[ROWS]}, or rows differ in key or {before.column}: rows were deleted, "
             "or written with an older watermark"
         )
+    attempt.require_standing()
     extra = int(kept.partition(":")[0])
     count = replace(row_count_of(whole), passed=True, disagreeing=(), metadata={"rows_with": since})
     found = []

@@ -17,7 +17,6 @@ from assets.running.in_flight import flight_of
 from assets.running.increment import proven_whole, with_whole_range
 from assets.running.prefetch import Prefetch
 from assets.running.range_attempt import RangeAttempt
-from assets.running.source_state import SourceMoved
 from assets.running.work import Outcome
 from assets.verifying.audit import audit, settle
 from assets.verifying.extra_rows import with_extra_rows
@@ -25,7 +24,7 @@ from resources.artifacts import Artifact
 from resources.counted import CountedBytes
 from resources.crash_points import reached
 from resources.delimited import Framing, framed_rows
-from resources.errors import ReceiptMismatch, TableferryError, describe
+from resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
 from resources.formats import format_of
 from resources.registry import system
 from resources.retry import is_transient
@@ -119,6 +118,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             started = time.perf_counter()
             verdicts = audit(attempt, load)
             audited = time.perf_counter()
+            attempt.require_standing()
             attempt.tell("finalise")
             visible = load.finalise()
             if load.reader() is None:
@@ -169,8 +169,10 @@ def _require_visible(
 def _staged(attempt: RangeAttempt, load: RangeLoad) -> int:
     """Rows that arrived; they must be those that the fingerprint counted, and still stands for."""
     staged, expected = load.staged_rows(), attempt.reading.rows
-    attempt.require_unmoved()
-    if expected is not None and staged != expected:
+    different = expected is not None and staged != expected
+    if different or attempt.reading.may_move:
+        attempt.require_unmoved()
+    if different:
         # without a snapshot, a row whose key moved past the reader is missed or read twice
         kind = SourceMoved if attempt.reading.may_move else ReceiptMismatch
         raise kind(

@@ -111,6 +111,11 @@ class RangeAttempt:
         """Raise `SourceMoved` if what was read is not there any more: a difference may be that."""
         self.work.source.require_unmoved(self.key_range, self.reading)
 
+    def require_standing(self) -> None:
+        """Raise `SourceMoved` if what was read need not be what the snapshot shows: before what was
+        read becomes visible, or counts."""
+        self.work.source.require_standing(self.reading)
+
     def record(self, state: State, **more: Any) -> RangeRecord:
         """What the event log is to say of it; `more` are fields of the record."""
         return RangeRecord(

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from assets.declaring.manifest import Transfer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from resources.digest.measure import Taken
-from resources.errors import PlacesLost, TableferryError
+from resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
 from resources.fingerprint import SourceFingerprint
 from resources.keys.range import KeyRange
-from resources.postgres.snapshots import SharedSnapshot
+from resources.postgres.snapshots import SharedSnapshot, Snapshot
 from resources.registry import system
 from resources.tables import TableRef
 
+Found = TypeVar("Found")
 
-class SourceMoved(TableferryError):
-    """Rows of a range changed while they were copied; the range is copied again."""
-
-    transient = True
+MOST_READINGS = 5
+"""Of a source that is altered again and again."""
 
 
 class SourceUnreadable(TableferryError):
@@ -39,7 +39,7 @@ class Reading:
 
     fingerprint: SourceFingerprint
     """Of the range in the transfer's source, whatever the hop."""
-    snapshot: str | None = None
+    snapshot: Snapshot | None = None
     of_source: bool = True
     """Whether it is the transfer's source that is read."""
     taken: Taken | None = None
@@ -66,8 +66,9 @@ class Reading:
 class SourceState:
     """The state of the source that a run copies.
 
-    On PostgreSQL all ranges read one exported snapshot. If it is lost with its server, a new one
-    takes its place, and the ranges that are read under it get their fingerprints from it.
+    On PostgreSQL all ranges read one exported snapshot. If it is lost with its server, or the table
+    is stored otherwise, a new one takes its place, and the ranges that are read under it get their
+    fingerprints from it.
 
     SQL Server has no snapshot that connections could share. There a range is fingerprinted again
     when it is copied, and copied again if it moved meanwhile.
@@ -84,7 +85,7 @@ class SourceState:
         plan: TransferPlan,
         servers: Servers,
         shared: SharedSnapshot | None,
-        snapshot: str | None,
+        snapshot: Snapshot | None,
     ) -> None:
         self._plan, self._servers, self._shared = plan, servers, shared
         self._lock = threading.Lock()
@@ -95,9 +96,17 @@ class SourceState:
         self._committed: dict[tuple[TableRef, str], Taken] = {}
         self._apart: set[str] = set()
         """Ranges that are read as they are now, not under the snapshot."""
+        self._alike = snapshot
+        """The newest snapshot under which the source has the columns that were planned."""
+        self._moves = shared.moves if shared else 0
 
     @property
-    def snapshot(self) -> str | None:
+    def shared(self) -> SharedSnapshot | None:
+        """What hands out the snapshot."""
+        return self._shared
+
+    @property
+    def snapshot(self) -> Snapshot | None:
         """The one to read under now: a new one, should the run's have been lost with its server."""
         return self._shared.name() if self._shared else None
 
@@ -112,6 +121,8 @@ class SourceState:
         Raises:
             ConnectionFailed: a new snapshot is needed, and the server is not back.
             PlacesLost: a new snapshot is needed, and of no use.
+            SchemaDrift: the source's columns are not those that were planned any more.
+            SourceMoved: the source was stored otherwise while the range was fingerprinted anew.
             SourceUnreadable: the source was found unreadable there.
         """
         latest = self.latest(key_range.name)
@@ -124,7 +135,12 @@ class SourceState:
             return latest
         snapshot = self._shared.name()
         # not by name: a server that was restarted begins to count anew
-        return latest if latest.snapshot is snapshot else self._read(key_range, snapshot)
+        if latest.snapshot is snapshot:
+            return latest
+        self._require_same_columns(snapshot)
+        latest = self._read(key_range, snapshot)
+        snapshot.require_unmoved()
+        return latest
 
     def rows(self, ranges: Sequence[KeyRange]) -> int | None:
         """How many rows these ranges have together under the snapshot that is read now; None where
@@ -145,14 +161,13 @@ class SourceState:
         self._committed[table, key_range.name] = taken
 
     def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
-        """Make sure that a range is still what it was read as; a snapshot guarantees it.
+        """Make sure that a range is still what it was read as, or what its snapshot shows.
 
         Raises:
             SourceMoved: it is not; the next `reading` knows what it is now.
             PlacesLost: it was read by the places of rows, which are others now.
         """
-        if self._plan.transfer.placed and reading.of_source and self._shared is not None:
-            self._shared.name()
+        self.require_standing(reading)
         if not reading.may_move:
             return
         now = self._read(key_range, None).fingerprint
@@ -177,7 +192,52 @@ class SourceState:
         self._apart.add(key_range.name)
         self._read(key_range, None)
 
-    def _read(self, key_range: KeyRange, snapshot: str | None) -> Reading:
+    def require_standing(self, reading: Reading) -> None:
+        """Make sure that what was read under a snapshot until now is what it shows.
+
+        Raises:
+            SourceMoved: the source is stored otherwise.
+            PlacesLost: it was read by the places of rows, which are others now.
+        """
+        if reading.snapshot is None or not reading.of_source:
+            return
+        if self._plan.transfer.placed and self._shared is not None:
+            self._shared.name()
+        else:
+            reading.snapshot.require_unmoved()
+
+    def require_one_state(self) -> None:
+        """Make sure that the source was not stored otherwise between one range and another.
+
+        Raises:
+            SourceMoved: it was.
+        """
+        if self.snapshot is not None and self._shared and self._shared.moves > self._moves:
+            raise SourceMoved(
+                f"{self._plan.transfer.source} was truncated, rewritten, altered or replaced while "
+                "its ranges were gathered; run it again"
+            )
+
+    def _require_same_columns(self, snapshot: Snapshot) -> None:
+        if self._alike is snapshot:
+            return
+        source = self._plan.transfer.source
+        now = {one.name: one for one in self._servers.endpoint(source).columns(source)}
+        planned = [one.source for one in self._plan.hops[0].plan.columns]
+        changed = [
+            column.name
+            for column in planned
+            if (found := now.get(column.name)) != column or found.own_type != column.own_type
+        ]
+        if changed:
+            raise SchemaDrift(
+                f"{source}: {', '.join(map(repr, changed))} {'is' if len(changed) == 1 else 'are'} "
+                "not as planned any more: the table was altered or replaced meanwhile; run it again"
+            )
+        snapshot.require_unmoved()
+        self._alike = snapshot
+
+    def _read(self, key_range: KeyRange, snapshot: Snapshot | None) -> Reading:
         found = fingerprints_of(
             self._plan.transfer,
             self._plan.hops[0],
@@ -202,8 +262,35 @@ def shared_snapshot(
         servers: where it is.
         joined: the name of the one that another process holds, to share that.
     """
-    sending = system(transfer.source.system).as_source()
-    placed = transfer.source if transfer.placed else None
-    endpoint = servers.endpoint(transfer.source)
-    with sending.shared_snapshot(endpoint, placed, joined) as shared:
+    source = transfer.source
+    sending, endpoint = system(source.system).as_source(), servers.endpoint(source)
+    with sending.shared_snapshot(endpoint, source, joined, placed=transfer.placed) as shared:
         yield shared
+
+
+def read_under(shared: SharedSnapshot | None, read: Callable[[Snapshot | None], Found]) -> Found:
+    """What is found under a snapshot that still stands when that is done.
+
+    Columns and types are of the catalog as it is when it is asked: they have to be those of the
+    tables that the snapshot shows.
+
+    Args:
+        shared: hands out the snapshot.
+        read: done again if tables were truncated, altered or replaced meanwhile.
+
+    Raises:
+        SourceMoved: they are, each time.
+    """
+    if shared is None:
+        return read(None)
+    for _ in range(MOST_READINGS):
+        snapshot = shared.name()
+        try:
+            found = read(snapshot)
+        except TableferryError:
+            if shared.name() is snapshot:
+                raise
+        else:
+            if shared.name() is snapshot:
+                return found
+    raise SourceMoved("the source was truncated, altered or replaced each time it was read")

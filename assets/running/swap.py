@@ -32,6 +32,7 @@ def promote(
     Raises:
         SwapIncomplete: a range is not in the shadow, or has other rows there, or the shadow went
             to another run.
+        SourceMoved: ranges are of the source before and after it was truncated or replaced.
     """
     gathered = [outcome for outcome in outcomes if outcome.record.state is State.SHADOWED]
     missing = sorted(set(known) - {outcome.record.range for outcome in gathered})
@@ -40,6 +41,8 @@ def promote(
             f"{work.plan.transfer.transfer}: {len(missing)} of {len(known)} ranges are not in "
             f"the shadow of {hop.plan.target} yet, e.g. {missing[0]}; a swap needs all of them"
         )
+    if hop.first:
+        work.source.require_one_state()
     _put_in_place(work, hop, gathered)
     done = []
     for outcome in gathered:

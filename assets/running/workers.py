@@ -28,7 +28,7 @@ from resources.crash_points import reached
 from resources.digest.fields import not_compared
 from resources.digest.measure import ROWS
 from resources.errors import InputError, TableferryError, describe
-from resources.retry import retrying
+from resources.retry import is_transient, retrying
 from resources.target import TargetMoved
 
 M_ARENA_MAX, ARENAS = -8, 2
@@ -126,10 +126,22 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
         raise InputError(refused)
     key_range = work.plan.ranges[name]
     reading = work.source.reading(hop, key_range)
-    decided = work.decided[hop.number][name]
-    attempt = RangeAttempt(work, hop, key_range, reading, number, decided.proven)
+    proven = work.decided[hop.number][name].proven
+    attempt = RangeAttempt(work, hop, key_range, reading, number, proven)
+    try:
+        return _as_decided(attempt, reason)
+    except Exception as error:
+        if not is_transient(error):
+            # it may be for want of a column, or of rows, that a snapshot does not keep
+            attempt.require_standing()
+        raise
+
+
+def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
+    work, hop, reading = attempt.work, attempt.hop, attempt.reading
+    decided = work.decided[hop.number][attempt.name]
     in_place = replace(attempt, hop=hop.in_place)
-    if reading.fingerprint == work.plan.fingerprints[name]:
+    if reading.fingerprint == work.plan.fingerprints[attempt.name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
             return _skip(in_place, reason)
         if reason is Reason.PROMOTED:
@@ -198,6 +210,7 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
 
 def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...]) -> Outcome:
     """Record a range that was not moved, with what its checks found."""
+    attempt.require_standing()
     failed = blocking_failures(attempt.work, verdicts)
     digest = target_digest_of(attempt.hop, verdicts)
     record = replace(attempt.record_of_skip(), target_digest=digest)

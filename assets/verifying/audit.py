@@ -60,6 +60,7 @@ def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -
     attempt.tell("reconcile")
     started = time.perf_counter()
     verdicts = _require_green(attempt, attempt.hop.written_plan.target)
+    attempt.require_standing()
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
     return settle(attempt, replace(record, seconds=seconds), reason, verdicts)
 

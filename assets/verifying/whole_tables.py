@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 import dagster as dg
 
@@ -15,12 +16,13 @@ from assets.log.together import together
 from assets.log.writer import EventLogger, Writer
 from assets.planning.resolve import Hop, Servers
 from assets.planning.transfer_plan import known_ranges
-from assets.running.source_state import SourceState
+from assets.running.source_state import SourceState, read_under
 from assets.verifying.extra_rows import keeps_rows
 from assets.verifying.on_demand import Checked
 from checks.verdict import Verdict
 from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from resources.keys.range import KeyRange
+from resources.postgres.snapshots import Snapshot
 from resources.registry import system
 
 DESCRIPTIONS = {
@@ -81,14 +83,9 @@ def check_whole_tables(
         missing = [one.name for one in ranges if one.name not in done]
         # before the tables are read: a run beside this one may record ranges meanwhile
         about = latest_materialization(context.instance, hop.asset)
-        verdicts = whole_table(
-            hop.plan,
-            servers.endpoint(hop.plan.source),
-            servers.endpoint(hop.plan.target),
-            ranges,
-            snapshot=source.snapshot if source and hop.first else None,
-            rows=source.rows(ranges) if source and hop.first else None,
-            columns=None if source or hop.existing is None else hop.existing.values(),
+        verdicts = read_under(
+            source.shared if source and hop.first else None,
+            partial(_compared, hop, servers, ranges, source),
         )
         with together(context.instance.event_log_storage):
             for verdict in (_explained(one, context.instance, hop, ranges) for one in verdicts):
@@ -99,6 +96,24 @@ def check_whole_tables(
                     )
                     found.append(Checked(hop, None, verdict, warning))
     return found
+
+
+def _compared(
+    hop: Hop,
+    servers: Servers,
+    ranges: Sequence[KeyRange],
+    source: SourceState | None,
+    snapshot: Snapshot | None,
+) -> Sequence[Verdict]:
+    return whole_table(
+        hop.plan,
+        servers.endpoint(hop.plan.source),
+        servers.endpoint(hop.plan.target),
+        ranges,
+        snapshot=snapshot,
+        rows=source.rows(ranges) if source and hop.first else None,
+        columns=None if source or hop.existing is None else hop.existing.values(),
+    )
 
 
 def _explained(

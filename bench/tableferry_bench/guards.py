@@ -37,7 +37,7 @@ from tableferry_bench.servers import VARIABLES, servers
 
 EVERYTHING = KeyRange("integer")
 CREATE = """
-CREATE TABLE wide AS SELECT i AS id, (i % 30000)::smallint AS s, i::bigint * 1000003 AS b,
+CREATE TABLE public.wide AS SELECT i AS id, (i % 30000)::smallint AS s, i::bigint * 1000003 AS b,
     (i * 1.37)::numeric(12,2) AS amount, (i * 0.0001)::numeric(38,10) AS rate,
     i / 7.0::double precision AS f, (i % 3 = 0) AS flag, 'customer ' || i AS name,
     repeat(md5(i::text), 2)::varchar(100) AS note, date '2000-01-01' + i % 9000 AS d,
@@ -118,9 +118,9 @@ def interval(values: list[float], resamples: int = 5000) -> tuple[float, float]:
 def _measure(postgres_url: str, clickhouse_url: str, rows: int, pairs: int) -> None:
     source = PostgresResource(url=postgres_url)
     target = ClickHouseResource(url=clickhouse_url)
-    source.execute("DROP TABLE IF EXISTS wide")
+    source.execute("DROP TABLE IF EXISTS public.wide")
     source.execute(CREATE.format(rows=rows))
-    source.execute("VACUUM (ANALYZE, FREEZE) wide")
+    source.execute("VACUUM (ANALYZE, FREEZE) public.wide")
     table = TableRef("postgres", "public", "wide")
     database = str(target.query("SELECT currentDatabase()")[0][0])
     warehouse = TableRef("clickhouse", database, "guards")

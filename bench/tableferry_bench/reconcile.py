@@ -40,7 +40,7 @@ from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
 from tableferry_bench.servers import servers
 
 CREATE = """
-CREATE TABLE wide AS SELECT i AS id, (i::bigint * 7919 % 100000)::int AS customer_id,
+CREATE TABLE public.wide AS SELECT i AS id, (i::bigint * 7919 % 100000)::int AS customer_id,
     (i % 9)::smallint AS status, (i * 1.37)::numeric(12,4) AS amount,
     (i % 1000 * 0.000123)::numeric(10,6) AS discount, i / 7.0::double precision AS score,
     i % 3 = 0 AS active, date '2000-01-01' + i % 9000 AS order_date,
@@ -67,9 +67,9 @@ def main() -> None:
 
 
 def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, repeat: int) -> None:
-    source.execute("DROP TABLE IF EXISTS wide")
+    source.execute("DROP TABLE IF EXISTS public.wide")
     source.execute(CREATE.format(rows=rows))
-    source.execute("ANALYZE wide")
+    source.execute("ANALYZE public.wide")
     table = TableRef("postgres", "public", "wide")
     database = str(target.query("SELECT currentDatabase()")[0][0])
     warehouse = TableRef("clickhouse", database, "reconciled")
@@ -89,7 +89,7 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     # takes 0.47 on idle cores: how much dearer it is here, the other figures are, too
     yardstick = meter(
         "yardstick: PostgreSQL's hash",
-        lambda: source.query("SELECT sum(hash_record_extended(wide, 0)::numeric) FROM wide"),
+        lambda: source.query("SELECT sum(hash_record_extended(wide, 0)::numeric) FROM public.wide"),
     )
     before = meter("checksum, before", lambda: source.query(BEFORE.read_text("utf-8")))
     step = max(1, rows // RANGES)
@@ -118,7 +118,7 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
         )
     print(f"T-SQL of the checksum: {_tsql_size(source, plan)} characters")
     target.execute("DROP TABLE reconciled")
-    source.execute("DROP TABLE wide")
+    source.execute("DROP TABLE public.wide")
 
 
 def _flown(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: bool = True) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from assets.declaring.manifest import ONLY_SHOWN, Transfer
@@ -19,13 +20,13 @@ from assets.planning.stretches import MOST_RUNS, segments, stretches
 from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from assets.running.caller import Caller, Prepared, moved_along
 from assets.running.progress import OnProgress, Progress, unwatched
-from assets.running.source_state import shared_snapshot
+from assets.running.source_state import read_under, shared_snapshot
 from pipelines.command.garbage import importing_dagster
 from pipelines.command.range_views import RangeView, TransferView, range_views
 from pipelines.command.session import Session
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
-from resources.postgres.snapshots import SharedSnapshot
+from resources.postgres.snapshots import SharedSnapshot, Snapshot
 
 if TYPE_CHECKING:
     from pipelines.command.launching import Carried
@@ -92,9 +93,10 @@ def run(
     with nullcontext() if waits else shared_snapshot(transfer, servers) as shared:
 
         def look(log: Log) -> ToDo:
-            return _look(
-                log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed, force=force
+            look_under = partial(
+                _look, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
             )
+            return read_under(shared, partial(look_under, force=force))
 
         try:
             todo = session.read(look)
@@ -151,6 +153,7 @@ def _look(
     transfer: Transfer,
     servers: Servers,
     shared: SharedSnapshot | None,
+    snapshot: Snapshot | None,
     *,
     hop: int | None,
     ranges: Sequence[str],
@@ -162,7 +165,7 @@ def _look(
     planned = plan_transfer(transfer, servers, log)
     hops = chosen_hops(name, planned.hops, hop)
     wanted = set(meant_ranges(name, ranges, planned.ranges)) or set(planned.ranges)
-    prepared = _prepared(log, servers, planned, hops, shared, force=force)
+    prepared = _prepared(log, servers, planned, hops, shared, snapshot, force=force)
     stale = _stale(prepared, hops)
     if failed:
         wanted &= unsettled(log, transfer, hops)
@@ -244,6 +247,7 @@ def _prepared(
     planned: TransferPlan,
     hops: Sequence[Hop],
     shared: SharedSnapshot | None,
+    snapshot: Snapshot | None,
     *,
     force: bool,
 ) -> Prepared:
@@ -252,7 +256,6 @@ def _prepared(
     The source rows of ranges that are sure to move are not read for it: the run does that.
     """
     newest = {hop.number: newest_ids(log, hop.spec.to) for hop in planned.hops}
-    snapshot = shared.name() if shared else None
     names = set() if force else set(planned.ranges)
     if planned.transfer.write != "swap":
         names = names.intersection(*(committed(log, one.spec.to, ()) for one in hops))

@@ -40,9 +40,6 @@ FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam
 WHERE c.oid = {table}::regclass
 """
 
-STORAGE_SQL = "SELECT pg_catalog.pg_relation_filenode(pg_catalog.to_regclass({table}))"
-"""The file that a table's rows are in, by the catalog as it is now, whatever the snapshot."""
-
 KINDS = {
     "p": "a partitioned table, each of whose partitions counts blocks of its own; declare a "
     "transfer for each of them",
@@ -78,11 +75,6 @@ def blocks(endpoint: Endpoint, table: TableRef) -> int:
             f"scans read a range alone; {version} would read the whole table for each range"
         )
     return int(size)
-
-
-def storage_sql(table: TableRef) -> str:
-    """The query of `STORAGE_SQL`."""
-    return STORAGE_SQL.format(table=_literal(table))
 
 
 def _literal(table: TableRef) -> str:

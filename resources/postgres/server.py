@@ -25,7 +25,6 @@ from resources.postgres.arrow_session import ArrowSession
 from resources.postgres.columns import COLUMNS_SQL
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
-from resources.postgres.places import storage_sql
 from resources.postgres.session import PostgresSession
 from resources.postgres.settings import (
     AT_LOGIN,
@@ -37,6 +36,7 @@ from resources.postgres.settings import (
     statements,
 )
 from resources.postgres.snapshots import SharedSnapshot, Snapshot
+from resources.postgres.storage import storage
 from resources.server import ConnectionSettings, Server
 from resources.tables import Column, TableRef
 
@@ -252,7 +252,7 @@ class PostgresServer(Server):
 
     @contextmanager
     def snapshot(
-        self, placed: TableRef | None = None, joined: str | None = None
+        self, table: TableRef | None = None, joined: str | None = None
     ) -> Iterator[Snapshot]:
         """Hold one consistent state of the database, which any number of readers can share.
 
@@ -261,7 +261,7 @@ class PostgresServer(Server):
         readers raise `SnapshotLost`, and so does `Snapshot.check()`.
 
         Args:
-            placed: a table that is read by the places of its rows: `check` also sees it rewritten.
+            table: what is read under it: `check` also sees whether that is stored otherwise since.
             joined: hold the state of this snapshot, which another process has exported and holds.
 
         Yields:
@@ -273,26 +273,31 @@ class PostgresServer(Server):
                 if joined is not None:
                     name = string_literal("postgres", joined)
                     connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
-                stored = partial(self.query, storage_sql(placed)) if placed else lambda: None
-                snapshot = Snapshot.of(connection, stored)
+                if table is None:
+                    snapshot = Snapshot.of(connection)
+                else:
+                    # what the one connection sees of the catalog is as of the snapshot
+                    then = storage(lambda sql: connection.execute(sql.encode()).fetchall(), table)
+                    snapshot = Snapshot.of(connection, then, lambda: storage(self.query, table))
             yield snapshot
             _end(connection)
 
     @contextmanager
     def shared_snapshot(
-        self, placed: TableRef | None = None, joined: str | None = None
+        self, table: TableRef | None = None, joined: str | None = None, *, placed: bool = False
     ) -> Iterator[SharedSnapshot]:
         """A snapshot for a long run, which is replaced by a new one if it is lost.
 
         Args:
-            placed: see `Source.shared_snapshot`.
+            table: as for `snapshot`.
             joined: as for `snapshot`, of the first one.
+            placed: see `Source.shared_snapshot`.
 
         Yields:
             Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
         """
         states = itertools.chain([joined], itertools.repeat(None))
-        shared = SharedSnapshot(lambda: self.snapshot(placed, next(states)), renewed=placed is None)
+        shared = SharedSnapshot(lambda: self.snapshot(table, next(states)), renewed=not placed)
         try:
             yield shared
         finally:

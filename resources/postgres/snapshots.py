@@ -10,35 +10,38 @@ from typing import Any
 
 import psycopg
 
-from resources.errors import PlacesLost, SnapshotLost
+from resources.errors import PlacesLost, SnapshotLost, SourceMoved
 from resources.postgres.errors import snapshot_lost
+from resources.postgres.storage import Storage, moved
 
 logger = logging.getLogger(__name__)
 
 
 class Snapshot(str):
-    """The name of an exported snapshot, and a way to ask whether it still stands."""
+    """The name of an exported snapshot, and ways to ask whether it may still be read."""
 
-    __slots__ = ("_connection", "_storage", "_stored")
+    __slots__ = ("_connection", "_now", "_then")
     _connection: psycopg.Connection[Any]
-    _storage: Callable[[], object]
-    _stored: object
+    _then: Storage
+    _now: Callable[[], Storage]
 
     @classmethod
     def of(
-        cls, connection: psycopg.Connection[Any], storage: Callable[[], object] = lambda: None
+        cls,
+        connection: psycopg.Connection[Any],
+        then: Storage | None = None,
+        now: Callable[[], Storage] = dict,
     ) -> Snapshot:
         """Export the snapshot of the transaction that is open on `connection`.
 
         Args:
             connection: holds the snapshot.
-            storage: finds what must not change while it stands, over another connection: this one
-                may take the catalog for what it was.
+            then: how the table that is read under it is stored, as the snapshot has it.
+            now: asks how it is stored, outside of the snapshot.
         """
         row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
         snapshot = cls(row[0] if row else "")
-        snapshot._connection, snapshot._storage = connection, storage
-        snapshot._stored = storage()
+        snapshot._connection, snapshot._then, snapshot._now = connection, then or {}, now
         return snapshot
 
     def check(self) -> None:
@@ -46,25 +49,35 @@ class Snapshot(str):
 
         Raises:
             SnapshotLost: that connection is gone, and the snapshot with it.
-            PlacesLost: the table that is read by places was rewritten.
+            SourceMoved: see `require_unmoved`.
         """
         try:
             self._connection.execute("SELECT 1")
         except psycopg.Error as error:
             raise snapshot_lost(str(self)) from error
-        if self._storage() != self._stored:
-            raise PlacesLost(
-                "the table was rewritten (VACUUM FULL, CLUSTER, TRUNCATE, ALTER TABLE) while its "
-                "blocks were read; run it again"
+        self.require_unmoved()
+
+    def require_unmoved(self) -> None:
+        """Make sure that what was read under the snapshot until now is what it shows.
+
+        Raises:
+            SourceMoved: the table is stored otherwise now. A reader may have seen an empty table,
+                another one, or rows that the snapshot does not have.
+        """
+        if changed := moved(self._then, self._now()):
+            raise SourceMoved(
+                f"{changed} was truncated, rewritten, altered or replaced while it was read, which "
+                "no snapshot shields from"
             )
 
 
 class SharedSnapshot:
-    """Hands the same snapshot to all readers of a run, and a new one after it was lost.
+    """Hands the same snapshot to all readers of a run, and a new one when it is of no use.
 
     A lost snapshot cannot be had back: what is read afterwards is a later state of the database.
     That is said in the log. It loses no change, as long as fingerprints are not taken later than
-    the rows that they stand for.
+    the rows that they stand for. Where the table was stored otherwise meanwhile, nothing that was
+    read and not yet checked by `Snapshot.require_unmoved` is of use.
 
     Args:
         take: takes a snapshot.
@@ -80,7 +93,9 @@ class SharedSnapshot:
         self._held = ExitStack()
         self._snapshot: Snapshot | None = None
         self.renewals = 0
-        """How many times the snapshot was lost and replaced."""
+        """How many times the snapshot was replaced."""
+        self.moves = 0
+        """How many times because the table was stored otherwise."""
 
     def name(self) -> Snapshot:
         """The snapshot to read under now; may be called from any thread.
@@ -93,7 +108,7 @@ class SharedSnapshot:
             if self._snapshot is not None:
                 try:
                     self._snapshot.check()
-                except SnapshotLost as error:
+                except (SnapshotLost, SourceMoved) as error:
                     if not self._renewed:
                         raise PlacesLost(
                             f"{error}; ranges of blocks have to be read under one: run it again"
@@ -101,6 +116,7 @@ class SharedSnapshot:
                     logger.warning("%s; what is read from now on is a later state", error)
                     self._release()
                     self.renewals += 1
+                    self.moves += isinstance(error, SourceMoved)
                 else:
                     return self._snapshot
             self._snapshot = self._held.enter_context(self._take())

@@ -129,11 +129,13 @@ class PostgresSource(Source):
     def shared_snapshot(
         self,
         resource: PostgresServer,
-        placed: TableRef | None = None,
+        table: TableRef,
         joined: str | None = None,
+        *,
+        placed: bool = False,
     ) -> AbstractContextManager[SharedSnapshot | None]:
-        """An exported snapshot, which is replaced by a new one if it is lost."""
-        return resource.shared_snapshot(placed, joined)
+        """An exported snapshot, which is replaced by a new one if it is of no use any more."""
+        return resource.shared_snapshot(table, joined, placed=placed)
 
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str

@@ -40,8 +40,9 @@ def encoded(request: pytest.FixtureRequest, pg_url: str) -> Iterator[PostgresRes
         try:
             server = PostgresResource(url=pg_url, database=database)
             server.execute(
-                "CREATE TABLE texts (id int PRIMARY KEY, note text, code char(5), words text[]);"
-                f"INSERT INTO texts SELECT g, '{letter}~,: ' || g, '{letter}', "
+                "CREATE TABLE public.texts (id int PRIMARY KEY, note text, code char(5), "
+                "words text[]);"
+                f"INSERT INTO public.texts SELECT g, '{letter}~,: ' || g, '{letter}', "
                 f"ARRAY['{letter}', NULL] FROM generate_series(1, 20) g"
             )
             yield server
@@ -70,7 +71,7 @@ def test_texts_of_another_encoding_agree_at_every_level(
         for level in LEVELS:
             verdict = reconcile(plan, encoded, clickhouse, EVERYTHING, level)
             assert verdict.passed, (level, verdict.disagreeing)
-        encoded.execute("UPDATE texts SET note = upper(note) || '°' WHERE id = 7")
+        encoded.execute("UPDATE public.texts SET note = upper(note) || '°' WHERE id = 7")
         assert not reconcile(plan, encoded, clickhouse, EVERYTHING, "checksum").passed
         assert list(drill_down(plan, encoded, clickhouse, EVERYTHING).by_column) == ["note"]
     finally:

@@ -167,8 +167,10 @@ def test_a_checksum_by_the_client_sees_damage(pg_url: str, mssql_url: str) -> No
     server = SqlServerResource(url=mssql_url, digest_by="client")
     name = f"{NAME}_moved"
     postgres.execute(
-        f"CREATE TABLE {name} (id int PRIMARY KEY, note text, at timestamptz, sum numeric(12,2));"
-        f"INSERT INTO {name} SELECT g, 'note ' || g, '2024-01-01', g FROM generate_series(1, 50) g"
+        f"CREATE TABLE public.{name} (id int PRIMARY KEY, note text, at timestamptz, "
+        "sum numeric(12,2));"
+        f"INSERT INTO public.{name} SELECT g, 'note ' || g, '2024-01-01', g "
+        "FROM generate_series(1, 50) g"
     )
     source, target = TableRef("postgres", "public", name), TableRef("sqlserver", "dbo", name)
     plan = plan_copy(source, postgres.columns(source), target, key="id")
@@ -189,4 +191,4 @@ def test_a_checksum_by_the_client_sees_damage(pg_url: str, mssql_url: str) -> No
         assert verdict.disagreeing == ("digest",)
     finally:
         server.execute(f"DROP TABLE dbo.{name}")
-        postgres.execute(f"DROP TABLE {name}")
+        postgres.execute(f"DROP TABLE public.{name}")

@@ -27,13 +27,14 @@ RANGES = [KeyRange("integer", low, low + ROWS // 40) for low in range(1, ROWS, R
 def postgres(pg_url: str) -> Iterator[PostgresResource]:
     resource = PostgresResource(url=pg_url)
     resource.execute(
-        "DROP TABLE IF EXISTS planned; CREATE TABLE planned (id int PRIMARY KEY, note text, "
+        "DROP TABLE IF EXISTS public.planned; "
+        "CREATE TABLE public.planned (id int PRIMARY KEY, note text, "
         "amount numeric(12,2), at timestamp);"
-        f"INSERT INTO planned SELECT g, repeat(md5(g::text), 3), g * 1.5, '2024-01-01' "
-        f"FROM generate_series(1, {ROWS}) g; ANALYZE planned"
+        f"INSERT INTO public.planned SELECT g, repeat(md5(g::text), 3), g * 1.5, '2024-01-01' "
+        f"FROM generate_series(1, {ROWS}) g; ANALYZE public.planned"
     )
     yield resource
-    resource.execute("DROP TABLE planned")
+    resource.execute("DROP TABLE public.planned")
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def plan(pg_url: str, ch_url: str) -> Iterator[CopyPlan]:
     ClickHouseTarget(clickhouse).prepare(plan, TargetOptions())
     yield plan
     clickhouse.execute(f"DROP TABLE {NAME}")
-    postgres.execute(f"DROP TABLE {NAME}")
+    postgres.execute(f"DROP TABLE public.{NAME}")
 
 
 @pytest.mark.parametrize("wire", ["arrow", "text"])
@@ -151,7 +151,7 @@ def test_bcp_s_text_has_the_digest_that_the_source_computes(pg_url: str, mssql_u
         assert flight.taken().figures == asked[0]
     finally:
         sqlserver.execute(f"DROP TABLE dbo.{source.name}")
-        postgres.execute(f"DROP TABLE {source.name}")
+        postgres.execute(f"DROP TABLE public.{source.name}")
 
 
 WAYS = {

@@ -201,12 +201,16 @@ def test_a_table_that_is_rewritten_under_a_run_ends_it(ferry: Make) -> None:
     one = ferry("['clickhouse://warehouse.{t}']", *HALF_FULL)
     source = one.session.servers.endpoints["postgres"]
     assert isinstance(source, PostgresServer)
-    with source.shared_snapshot(TableRef.parse(f"postgres://public.{one.table}")) as shared:
+    with source.shared_snapshot(
+        TableRef.parse(f"postgres://public.{one.table}"), placed=True
+    ) as shared:
         assert shared.name() is shared.name()
         one.source("VACUUM FULL {t}")
-        with pytest.raises(PlacesLost, match="the table was rewritten"):
+        with pytest.raises(PlacesLost, match="rewritten"):
             shared.name()
-    with source.shared_snapshot(TableRef.parse(f"postgres://public.{one.table}")) as shared:
+    with source.shared_snapshot(
+        TableRef.parse(f"postgres://public.{one.table}"), placed=True
+    ) as shared:
         shared.name()._connection.close()
         with pytest.raises(PlacesLost, match="run it again"):
             shared.name()
@@ -225,7 +229,7 @@ def test_a_rewrite_in_the_middle_fails_what_is_left(ferry: Make, copies: str) ->
     broken = one.run(profile="safe", on_progress=rewrite)
     assert rewritten and not broken.good
     assert one.moved(broken) == rewritten, "nothing that was read afterwards is published"
-    assert all("the table was rewritten" in error for error in broken.errors)
+    assert all("rewritten" in error for error in broken.errors)
     again = one.run()
     assert again.good, again.errors
     assert rows(one, copies) == rows(one)

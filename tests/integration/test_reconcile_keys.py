@@ -127,7 +127,7 @@ def make(
             for c in plan.target_columns
         )
         clickhouse.execute(f"CREATE TABLE {name} ({declared}) ENGINE = MergeTree ORDER BY ()")
-        with postgres.read_text(f"SELECT k, note, n FROM {name}") as chunks:
+        with postgres.read_text(f"SELECT k, note, n FROM public.{name}") as chunks:
             clickhouse.insert(target, ["k", "note", "n"], chunks, "TabSeparated")
         made.append(plan)
         return plan
@@ -188,7 +188,7 @@ def test_one_damaged_row_is_found_by_its_key(
     own, other = Counting(postgres), Counting(clickhouse)
     found = drill_down(plan, own, other, everything)
     assert (found.different, found.missing_in_target, found.extra_in_target) == (1, 0, 0)
-    ((expected,),) = postgres.query(f"SELECT k::text FROM {plan.source.name} WHERE n = 1234")
+    ((expected,),) = postgres.query(f"SELECT k::text FROM {qualified(plan.source)} WHERE n = 1234")
     (example,) = found.examples
     assert (example.column, example.source, example.target) == ("note", "note 1234", "damaged")
     assert str(example.key).removesuffix(".000000") == expected.removesuffix("+00")

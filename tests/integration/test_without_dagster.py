@@ -39,7 +39,7 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
 
     def look(log: Log) -> running.ToDo:
-        return running._look(log, transfer, session.servers, None, **given)
+        return running._look(log, transfer, session.servers, None, None, **given)
 
     with session.glance() as seen:
         assert seen is not None

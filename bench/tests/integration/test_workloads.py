@@ -18,7 +18,7 @@ from tableferry_bench.workloads import COLUMNS, ensure
 @pytest.fixture
 def place(found: Servers) -> Iterator[str]:
     """Lineitem at scale factor 0.01."""
-    yield found.table("postgres", "lineitem_0_01").name
+    yield f"public.{found.table('postgres', 'lineitem_0_01').name}"
     found.drop(found.table("postgres", "lineitem_0_01"))
 
 
@@ -42,7 +42,7 @@ def test_a_generator_that_fails_leaves_no_table(
     with pytest.raises(InputError, match=r"tpchgen-cli failed at scale factor 0\.5"):
         ensure(found, "lineitem:0.5")
     place = found.table("postgres", "lineitem_0_5")
-    assert found.postgres.query(f"SELECT to_regclass('{place.name}')") == [(None,)]
+    assert found.postgres.query(f"SELECT to_regclass('public.{place.name}')") == [(None,)]
 
 
 def test_a_table_that_was_kept_is_used_again(found: Servers) -> None:
@@ -50,13 +50,13 @@ def test_a_table_that_was_kept_is_used_again(found: Servers) -> None:
     place = found.table("postgres", first.name)
     try:
         assert len(found.postgres.columns(place)) == COLUMNS
-        before = found.postgres.query(f"SELECT '{place.name}'::regclass::oid")
+        before = found.postgres.query(f"SELECT 'public.{place.name}'::regclass::oid")
         assert ensure(found, "columns:50") == first
-        assert found.postgres.query(f"SELECT '{place.name}'::regclass::oid") == before
+        assert found.postgres.query(f"SELECT 'public.{place.name}'::regclass::oid") == before
         assert first.rows == 50
         # one that was not completed has no mark, and is made anew
-        found.postgres.execute(f"COMMENT ON TABLE {place.name} IS NULL")
+        found.postgres.execute(f"COMMENT ON TABLE public.{place.name} IS NULL")
         assert ensure(found, "columns:50") == first
-        assert found.postgres.query(f"SELECT '{place.name}'::regclass::oid") != before
+        assert found.postgres.query(f"SELECT 'public.{place.name}'::regclass::oid") != before
     finally:
         found.drop(place)

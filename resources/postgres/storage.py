@@ -1,0 +1,82 @@
+"""How what a query reads of a table is stored, which must stay while a snapshot is read.
+
+A snapshot shows the rows that were committed when it was taken, but in the files that a table has
+when it is read, and under the names that it has then. TRUNCATE, a rewriting ALTER TABLE, and tables
+that are renamed or dropped reach into snapshots that were taken before (PostgreSQL manual, 13.6).
+What the catalog says of a table as of a snapshot is compared with what it says now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from resources.dialects import string_literal
+from resources.tables import TableRef
+
+Storage = Mapping[str, str]
+"""By the name of each relation that is read: what changes when it is stored or read otherwise."""
+
+STORAGE_SQL = """
+WITH RECURSIVE below(oid) AS (
+    SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {schema} AND c.relname = {name}
+    UNION
+    SELECT more.oid FROM below CROSS JOIN LATERAL (
+        SELECT i.inhrelid AS oid FROM pg_inherits i WHERE i.inhparent = below.oid
+        UNION ALL
+        SELECT d.refobjid FROM pg_class v
+        JOIN pg_rewrite w ON w.ev_class = v.oid
+        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+        WHERE v.oid = below.oid AND v.relkind = 'v'
+            AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> v.oid
+    ) more
+)
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+    concat_ws(' ', c.oid, c.relfilenode, c.xmin, n.xmin,
+        -- a partition has the columns of its table
+        CASE WHEN NOT c.relispartition THEN (
+            SELECT hashtextextended(string_agg(concat_ws(' ', a.attnum, a.xmin, labels.made), ','
+                ORDER BY a.attnum), 0)
+            FROM pg_attribute a
+            LEFT JOIN LATERAL (
+                SELECT string_agg(e.xmin::text, ' ' ORDER BY e.oid) AS made
+                FROM pg_type t
+                CROSS JOIN LATERAL (VALUES (t.oid), (t.typelem), (t.typbasetype)) named(oid)
+                JOIN pg_enum e ON e.enumtypid = named.oid
+                WHERE t.oid = a.atttypid
+            ) labels ON true
+            WHERE a.attrelid = c.oid AND a.attnum > 0
+        ) END,
+        CASE WHEN c.relkind = 'v' THEN (
+            SELECT string_agg(concat_ws(' ', w.xmin, p.oid, p.xmin), ',' ORDER BY w.oid, p.oid)
+            FROM pg_rewrite w
+            LEFT JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+                AND d.refclassid = 'pg_proc'::regclass
+            LEFT JOIN pg_proc p ON p.oid = d.refobjid
+            WHERE w.ev_class = c.oid
+        ) END)
+FROM below
+-- one by one: all of a large catalog would be read else
+CROSS JOIN LATERAL (SELECT p.xmin, p.* FROM pg_class p WHERE p.oid = below.oid OFFSET 0) c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+"""
+"""Of a table, its partitions and heirs, and what lies below a view. A row of the catalog has
+another `xmin` after each statement that changes it, also where a later one has changed it back. No
+function looks anything up by name: that would be answered as of now, whatever the snapshot."""
+
+
+def storage(ask: Callable[[str], list[tuple[str, str]]], table: TableRef) -> Storage:
+    """How a table and what it consists of is stored; empty if it does not exist.
+
+    Args:
+        ask: sends a query: under a snapshot, or outside of any.
+        table: what is read.
+    """
+    schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
+    return dict(ask(STORAGE_SQL.format(schema=schema, name=name)))
+
+
+def moved(then: Storage, now: Storage) -> str:
+    """The first relations that are not as they were, for a message; '' if all are."""
+    names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
