@@ -26,13 +26,16 @@ from resources.tables import Column, TableRef
 METHODS = {
     "content": "nothing: every value of every copied column counts (64 bits per row, summed)",
     "row_version": (
-        "nothing that was written; rewriting the table (VACUUM FULL, CLUSTER, a restored dump) "
+        "nothing that was written, nor what ALTER TABLE or ALTER TYPE made of it; but a type whose "
+        "output function was replaced, and the names of objects (regclass and its like) that were "
+        "renamed. Rewriting the table (VACUUM FULL, CLUSTER, a restored dump), a new enum label, "
         "or updating a row to the same values counts as a change. SQL Server: needs a rowversion "
-        "column"
+        "column; a column that was dropped and made anew under its name is missed"
     ),
     "watermark": (
-        "an update that leaves both the key and the watermark as they were; inserts and deletes "
-        "are seen"
+        "an update that leaves primary key, key and watermark as they were, and a row that gave "
+        "way to another with all of these; other inserts and deletes are seen. Without a primary "
+        "key, no two rows may have the same key"
     ),
     "count_minmax": "every update; inserts and deletes that leave count, least and largest key",
     "none": "everything: a committed range runs again only if it is forced or its target differs",
@@ -78,19 +81,27 @@ def fingerprints(
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
     table, system = plan.source, endpoint.system
-    parts = _parts(endpoint, table, plan.key.source, method, watermark_column)
+    marked = _marked(endpoint, plan, watermark_column) if method == "watermark" else ()
+    parts = _parts(endpoint, table, plan.key.source, method, marked)
+    apart = bool(marked) and not any(column.primary_key for column in marked)
+    if apart:
+        parts = [*parts, _distinct(plan.key.source, system)]
     kind = None
-    if greatest:
-        kind, figure = _greatest(endpoint, _mark(endpoint, table, watermark_column))
+    if greatest and marked:
+        kind, figure = _greatest(endpoint, marked[-1])
         parts = [*parts, figure]
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
+    if method == "row_version":
+        copied = [column.source.name for column in plan.columns]
+        reading = own.as_source().reading(endpoint, table, copied, snapshot)
+        method = f"{method}:{reading}" if reading else method
     method = f"{method}:{used}" if used else method
 
     def fingerprint(rows: int, values: Sequence[Any], top: str | None) -> SourceFingerprint:
         value, counted = _value(method, rows, values), Taken("", {ROWS: rows})
         return SourceFingerprint(rows, value, used, greatest=top, taken=counted)
 
-    nothing = fingerprint(0, [None] * (len(parts) - greatest), None)
+    nothing = fingerprint(0, [None] * (len(parts) - bool(kind) - apart), None)
     found = {key_range.name: nothing for key_range in ranges}
     for chunk in _chunks(ranges, endpoint.system):
         number_of = range_number(chunk, plan.key.source, system)
@@ -106,6 +117,8 @@ def fingerprints(
         for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
             if number >= 0:
                 top = _finite(values.pop(), kind) if kind else None
+                if apart:
+                    _require_apart(plan, chunk[number], int(rows), int(values.pop()))
                 found[chunk[number].name] = fingerprint(int(rows), values, top)
     return found
 
@@ -142,7 +155,7 @@ def _contents(
 
 
 def _parts(
-    endpoint: Endpoint, table: TableRef, key: Column, method: str, watermark_column: str | None
+    endpoint: Endpoint, table: TableRef, key: Column, method: str, marked: Sequence[Column]
 ) -> list[tuple[str, str]]:
     """Per figure an expression on the row, and the aggregate over it with `{}` in its place."""
     system, sql = endpoint.system, _system(endpoint.system).dialect
@@ -150,9 +163,8 @@ def _parts(
         case "row_version":
             return _system(system).as_source().row_version(endpoint, table)
         case "watermark":
-            mark = _mark(endpoint, table, watermark_column)
-            both = [own_field(system, key), own_field(system, mark)]
-            return [(dialect(endpoint).digest(both, "source"), sql.exact_sum("{}"))]
+            told = [own_field(system, column) for column in marked]
+            return [(dialect(endpoint).digest(told, "source"), sql.exact_sum("{}"))]
         case "count_minmax":
             ends = sql.key_extent(quote(system, key.name), key, key_kind(key, system)[0])
             return [(ends, sql.text(f"{end}({{}})")) for end in ("MIN", "MAX")]
@@ -161,11 +173,32 @@ def _parts(
     raise InputError(f"{table}: fingerprint {method!r} should be one of {', '.join(METHODS)}")
 
 
-def _mark(endpoint: Endpoint, table: TableRef, name: str | None) -> Column:
-    mark = next((column for column in endpoint.columns(table) if column.name == name), None)
-    if mark is None:
-        raise InputError(f"{table}: the watermark column {name!r} does not exist")
-    return mark
+def _marked(endpoint: Endpoint, plan: CopyPlan, watermark: str | None) -> list[Column]:
+    """The key, what else tells rows apart, and the watermark, which is the last."""
+    columns = {column.name: column for column in endpoint.columns(plan.source)}
+    if watermark not in columns:
+        raise InputError(f"{plan.source}: the watermark column {watermark!r} does not exist")
+    own = [column for column in columns.values() if column.primary_key]
+    named = {column.name: column for column in (plan.key.source, *own)}
+    named.pop(watermark, None)
+    return [*named.values(), columns[watermark]]
+
+
+def _distinct(key: Column, system: str) -> tuple[str, str]:
+    """How many keys there are, as `_parts` has its figures."""
+    name = quote(system, key.name)
+    return _system(system).dialect.told_apart(name, key), "COUNT(DISTINCT {})"
+
+
+def _require_apart(plan: CopyPlan, key_range: KeyRange, rows: int, keys: int) -> None:
+    """Refuse rows of which one could give way to another without a change of the fingerprint."""
+    if rows > keys + key_range.null:
+        raise InputError(
+            f"{plan.source}: fingerprint watermark cannot tell rows apart: there is no primary "
+            f"key, and in the range {key_range.name} {rows} rows have {keys} different values of "
+            f"{plan.key.source.name!r}; give the table a primary key, choose a key whose values "
+            "are unique, or use fingerprint content"
+        )
 
 
 def _greatest(endpoint: Endpoint, mark: Column) -> tuple[KeyKind, tuple[str, str]]:

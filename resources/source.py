@@ -197,6 +197,23 @@ class Source:
         """
         raise InputError(f"{table}: {endpoint.system} keeps no versions of rows; use content")
 
+    def reading(
+        self,
+        endpoint: Endpoint,
+        table: TableRef,
+        columns: Sequence[str],
+        snapshot: str | None = None,
+    ) -> str:
+        """What changes whenever rows that nobody has written read otherwise, for `row_version`.
+
+        Args:
+            endpoint: where the table is.
+            table: the table.
+            columns: those that are copied.
+            snapshot: of `shared_snapshot`.
+        """
+        return ""
+
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int]]:

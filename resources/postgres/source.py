@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 from resources.artifacts import Artifact
 from resources.catalog import Listed, TableSize
-from resources.dialects import qualified, quote, string_literal
+from resources.dialects import qualified, quote
 from resources.endpoint import Endpoint
-from resources.errors import InputError
 from resources.keys.range import KeyKind, KeyRange
 from resources.plan import CopyPlan, Format, OverflowPolicy
-from resources.postgres import catalog, places
+from resources.postgres import catalog, places, row_version
 from resources.postgres.bcp_text import bcp_expression
 from resources.postgres.copy_text import guarded, text_expression
 from resources.postgres.server import PostgresServer
@@ -92,16 +91,17 @@ class PostgresSource(Source):
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
         """The place and the writing transaction of each row."""
-        oid = f"{string_literal('postgres', qualified(table))}::regclass"
-        found = endpoint.query(f"SELECT relkind::text FROM pg_class WHERE oid = {oid}")
-        if found[0][0] not in ("r", "p", "m"):
-            raise InputError(
-                f"{table}: fingerprint row_version needs a table, and this is a view; use content"
-            )
-        # ctid is unique in a table, but not among the partitions of one
-        seed = "xmin::text::bigint + (tableoid::bigint << 32)"
-        total = system("postgres").dialect.exact_sum("{}")
-        return [(f"hashtidextended(ctid, {seed})", total)]
+        return row_version.row_version(endpoint, table, system("postgres").dialect)
+
+    def reading(
+        self,
+        endpoint: Endpoint,
+        table: TableRef,
+        columns: Sequence[str],
+        snapshot: str | None = None,
+    ) -> str:
+        """Out of the catalog, as of the snapshot."""
+        return row_version.reading(endpoint, table, columns, snapshot)
 
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]

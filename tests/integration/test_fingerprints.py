@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assets.planning.ranges import plan_ranges
+from resources.clickhouse.resource import ClickHouseResource
 from resources.errors import InputError
 from resources.fingerprint import SourceFingerprint
 from resources.fingerprints import METHODS, fingerprints
@@ -18,7 +20,9 @@ from resources.keys.kind import key_kind
 from resources.keys.range import KeyRange
 from resources.keys.statistics import KeyStatistics, key_statistics
 from resources.postgres.resource import PostgresResource
+from resources.sqlserver.resource import SqlServerResource
 from resources.tables import TableRef
+from resources.types.planner import plan_copy
 from tests.integration import looking
 from tests.integration.planning import plan_of
 from tests.servers import own
@@ -249,8 +253,8 @@ def test_row_version_tells_partitions_apart(source: PostgresResource) -> None:
 def test_watermark_sees_inserts_deletes_and_marked_updates(source: PostgresResource) -> None:
     make(source)
     for sql in (
-        f"INSERT INTO {T} VALUES (150, 'x', 1, '2000-01-01')",
         f"DELETE FROM {T} WHERE id = 151",
+        f"INSERT INTO {T} VALUES (151, 'x', 1, '2000-01-01')",
         f"UPDATE {T} SET a = 'y', at = '2024-01-03' WHERE id = 152",
     ):
         before = read(source, "watermark", watermark="at")
@@ -336,6 +340,119 @@ def test_every_kind_of_key(source: PostgresResource, type_: str, rows: str) -> N
         found = read(source, method, ranges)
         assert sum(fingerprint.rows for fingerprint in found.values()) == 1000
         assert found["null"].rows == 100
+
+
+MADE = f"""DROP TABLE IF EXISTS {T} CASCADE; DROP TYPE IF EXISTS {SCHEMA}.lamp, {SCHEMA}.two;
+    CREATE TYPE {SCHEMA}.lamp AS ENUM ('on', 'off');
+    CREATE TYPE {SCHEMA}.two AS (a int, b {SCHEMA}.lamp);
+    CREATE TABLE {T} (id int PRIMARY KEY, c text, lamp {SCHEMA}.lamp, lamps {SCHEMA}.lamp[],
+        two {SCHEMA}.two, twice int GENERATED ALWAYS AS (id * 2) {{kind}}, left_out text)
+        PARTITION BY RANGE (id);
+    CREATE TABLE {SCHEMA}.t1 PARTITION OF {T} FOR VALUES FROM (0) TO (150);
+    CREATE TABLE {SCHEMA}.t2 PARTITION OF {T} FOR VALUES FROM (150) TO (1000);
+    INSERT INTO {T} SELECT g, NULL, 'on', '{{{{on}}}}', '(1,on)' FROM generate_series(1, 300) g"""
+
+READ_OTHERWISE = {
+    "a column that is made anew": "ALTER TABLE {t} DROP c; ALTER TABLE {t} ADD c text",
+    "a default for the rows that are there": (
+        "ALTER TABLE {t} DROP c; ALTER TABLE {t} ADD c text DEFAULT 'x'"
+    ),
+    "columns that exchange names": (
+        "ALTER TABLE {t} RENAME c TO x; ALTER TABLE {t} RENAME left_out TO c; "
+        "ALTER TABLE {t} RENAME x TO left_out"
+    ),
+    "a label": "ALTER TYPE {s}.lamp RENAME VALUE 'on' TO 'lit'",
+    "a part of a row type": "ALTER TYPE {s}.two RENAME ATTRIBUTE a TO z CASCADE",
+    "a new part of a row type": "ALTER TYPE {s}.two ADD ATTRIBUTE y int CASCADE",
+    "a virtual column": "ALTER TABLE {t} ALTER twice SET EXPRESSION AS (id * 3)",
+}
+READ_ALIKE = (
+    "CREATE TABLE {s}.t3 PARTITION OF {t} FOR VALUES FROM (1000) TO (2000)",
+    "ALTER TABLE {t} ALTER left_out SET DEFAULT 'y'",
+    "ALTER TABLE {t} ADD more text DEFAULT 'z'",
+    "CREATE INDEX ON {t} (c)",
+    "ANALYZE {t}",
+)
+
+
+def test_row_version_sees_rows_that_read_otherwise(source: PostgresResource) -> None:
+    virtual = int(source.query("SHOW server_version_num")[0][0]) >= 180000
+    looking.execute(source, MADE.format(kind="VIRTUAL" if virtual else "STORED"))
+    plan = plan_of(source, TABLE, exclude=["left_out"])
+
+    def read() -> set[str]:
+        found = fingerprints(source, plan, RANGES, "row_version")
+        return {found[name].value for name in (FIRST, SECOND, THIRD)}
+
+    for statements in READ_ALIKE:
+        before = read()
+        looking.execute(source, statements.format(t=T, s=SCHEMA))
+        assert read() == before, statements
+    for statements in READ_OTHERWISE.values():
+        before = read()
+        looking.execute(source, statements.format(t=T, s=SCHEMA))
+        assert not read() & before, statements
+    with source.snapshot() as snapshot:
+        as_of = fingerprints(source, plan, RANGES, "row_version", snapshot=str(snapshot))
+        looking.execute(source, f"ALTER TYPE {SCHEMA}.lamp RENAME VALUE 'lit' TO 'bright'")
+        again = fingerprints(source, plan, RANGES, "row_version", snapshot=str(snapshot))
+        assert again == as_of, "it is of the snapshot's state"
+    looking.execute(source, f"DROP TABLE {T}; DROP TYPE {SCHEMA}.two, {SCHEMA}.lamp")
+
+
+def test_watermark_tells_rows_apart_by_their_primary_key(source: PostgresResource) -> None:
+    """A row gives way to another one with the same range key and watermark."""
+    make(source)
+    looking.execute(source, f"ALTER TABLE {T} ADD day int NOT NULL DEFAULT 150, ADD own int")
+    looking.execute(source, f"UPDATE {T} SET own = coalesce(id, 0)")
+    plan = plan_of(source, TABLE)
+    plan = replace(plan, key=next(one for one in plan.columns if one.source.name == "day"))
+
+    def read() -> SourceFingerprint:
+        return fingerprints(source, plan, RANGES, "watermark", watermark_column="at")[SECOND]
+
+    with pytest.raises(InputError, match=r"no primary key.*301 rows have 1 different.*'day'"):
+        read()
+    looking.execute(source, f"ALTER TABLE {T} ADD PRIMARY KEY (own)")
+    before = read()
+    row = "(5, 'new', 1, '2024-01-01', 150, 9999)"
+    looking.execute(source, f"DELETE FROM {T} WHERE own = 5; INSERT INTO {T} VALUES {row}")
+    assert read().value != before.value
+
+
+@pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
+def test_watermark_tells_rows_apart_elsewhere(system: str, mssql_url: str, ch_url: str) -> None:
+    """ClickHouse has no primary key that would: no key may be there twice."""
+    server: SqlServerResource | ClickHouseResource = SqlServerResource(url=mssql_url)
+    schema, types = "dbo", "own int NOT NULL PRIMARY KEY, day int NOT NULL, at int NOT NULL"
+    if system == "clickhouse":
+        server = ClickHouseResource(url=ch_url)
+        schema, types = "warehouse", "own Int32, day Int32, at Int32"
+    table = TableRef(system, schema, own("marked"))
+    name, engine = f"{schema}.{table.name}", " ENGINE = MergeTree ORDER BY own"
+    server.execute(f"CREATE TABLE {name} ({types}){engine if system == 'clickhouse' else ''}")
+    try:
+        server.execute(f"INSERT INTO {name} VALUES (1, 101, 1), (2, 102, 1)")
+        columns = server.columns(table)
+        plan = plan_copy(table, columns, TableRef("postgres", "public", "t"), key="day")
+
+        def read() -> str:
+            return fingerprints(server, plan, RANGES, "watermark", watermark_column="at")[
+                SECOND
+            ].value
+
+        before = read()
+        server.execute(f"DELETE FROM {name} WHERE own = 2")
+        server.execute(f"INSERT INTO {name} VALUES (3, 102, 1)")
+        assert (read() != before) is (system == "sqlserver")
+        server.execute(f"INSERT INTO {name} VALUES (4, 102, 1)")
+        if system == "sqlserver":
+            assert read().startswith("watermark:md5-2:3:")
+        else:
+            with pytest.raises(InputError, match=r"no primary key.*3 rows have 2 different"):
+                read()
+    finally:
+        server.execute(f"DROP TABLE {name}")
 
 
 def test_row_version_refuses_a_view(source: PostgresResource) -> None:

@@ -1,0 +1,85 @@
+"""What tells that a row was written, and that the rows that are there read otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resources.dialects import string_literal
+from resources.endpoint import Endpoint
+from resources.errors import InputError
+from resources.system import Dialect
+from resources.tables import TableRef
+
+KIND_SQL = """
+SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname = {name}
+"""
+
+# as sets: a partition that comes has columns like the others, and its rows count by themselves. A
+# number is never given to another column again, so that one that was made anew shows in all.
+# Nothing looks anything up by name or prints it, which would be answered as of now.
+READING_SQL = """
+WITH RECURSIVE tables(oid) AS (
+    SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {schema} AND c.relname = {name}
+    UNION
+    SELECT i.inhrelid FROM tables JOIN pg_inherits i ON i.inhparent = tables.oid
+), attributes AS (
+    SELECT a.* FROM tables JOIN pg_attribute a ON a.attrelid = tables.oid
+    WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attname = ANY (ARRAY[{columns}]::name[])
+), types(oid) AS (
+    SELECT DISTINCT atttypid FROM attributes
+    UNION
+    SELECT more.oid FROM types JOIN pg_type t ON t.oid = types.oid CROSS JOIN LATERAL (
+        VALUES (t.typelem), (t.typbasetype),
+            ((SELECT rngsubtype FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)))
+        UNION ALL
+        SELECT p.atttypid FROM pg_attribute p
+        WHERE t.typtype = 'c' AND p.attrelid = t.typrelid AND p.attnum > 0
+    ) more(oid) WHERE more.oid <> 0
+), found(reading) AS (
+    SELECT concat_ws(' ', 'column', quote_literal(a.attname), a.attnum, a.atttypid, a.atttypmod,
+        a.attgenerated, quote_nullable(a.attmissingval::text),
+        CASE WHEN a.attgenerated = 'v' THEN hashtextextended(d.adbin::text, 0) END)
+    FROM attributes a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    UNION
+    SELECT concat_ws(' ', 'label', e.enumtypid, e.oid, quote_literal(e.enumlabel))
+    FROM types JOIN pg_enum e ON e.enumtypid = types.oid
+    UNION
+    SELECT concat_ws(' ', 'part', t.oid, p.attnum, quote_literal(p.attname), p.atttypid,
+        p.attisdropped)
+    FROM types JOIN pg_type t ON t.oid = types.oid AND t.typtype = 'c'
+    JOIN pg_attribute p ON p.attrelid = t.typrelid AND p.attnum > 0
+)
+SELECT hashtextextended(string_agg(reading, chr(10) ORDER BY reading COLLATE "C"), 0)::text
+FROM found
+"""
+
+
+def row_version(endpoint: Endpoint, table: TableRef, sql: Dialect) -> list[tuple[str, str]]:
+    """The place and the writing transaction of each row.
+
+    Raises:
+        InputError: it is a view, whose rows have none.
+    """
+    schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
+    found = endpoint.query(KIND_SQL.format(schema=schema, name=name))
+    if found[0][0] not in ("r", "p", "m"):
+        raise InputError(
+            f"{table}: fingerprint row_version needs a table, and this is a view; use content"
+        )
+    # ctid is unique in a table, but not among the partitions of one
+    seed = "xmin::text::bigint + (tableoid::bigint << 32)"
+    return [(f"hashtidextended(ctid, {seed})", sql.exact_sum("{}"))]
+
+
+def reading(
+    endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None
+) -> str:
+    """A hash of what the catalog says of columns, by which rows that stay as they are read
+    otherwise: a column made anew, its value in rows that are older than it, the labels of an enum,
+    the parts of a row type, the expression of a virtual column."""
+    schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
+    listed = ", ".join(string_literal("postgres", one) for one in columns)
+    sql = READING_SQL.format(schema=schema, name=name, columns=listed)
+    return str(endpoint.query(sql, snapshot=snapshot)[0][0])
