@@ -9,6 +9,13 @@ if TYPE_CHECKING:  # what is taken is measured in the SQL of systems, which know
     from resources.digest.measure import Taken
 
 
+HISTORY = "_"
+"""In a definition, before the history of the server: see `Source.history`."""
+
+LONGEST = 12
+"""Characters of a definition: a tag of Dagster's, which has 63, holds three hashes besides."""
+
+
 @dataclass(frozen=True)
 class SourceFingerprint:
     """One range of a source table: its rows, and a value that changes when they do."""
@@ -16,8 +23,8 @@ class SourceFingerprint:
     rows: int
     value: str
     definition: str = ""
-    """Of the row digest that the value is made of, if it is: values of different definitions tell
-    nothing about each other."""
+    """Of the row digest that the value is made of, if it is, and `HISTORY` with the server's, if it
+    hangs on that: values of different definitions tell nothing about each other."""
     refused: str | None = None
     """Why its rows cannot be read, where they cannot."""
     greatest: str | None = field(default=None, compare=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from resources.dialects import filtered, qualified, quote
@@ -14,7 +15,7 @@ from resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measur
 from resources.digest.probe import dialect, preferred
 from resources.endpoint import Endpoint
 from resources.errors import InputError
-from resources.fingerprint import SourceFingerprint
+from resources.fingerprint import HISTORY, LONGEST, SourceFingerprint
 from resources.keys.kind import key_kind, to_bound
 from resources.keys.range import KeyKind, KeyRange
 from resources.keys.sql import range_number, within
@@ -41,6 +42,9 @@ METHODS = {
     "none": "everything: a committed range runs again only if it is forced or its target differs",
 }
 """What each method can miss."""
+
+OF_WRITES = ("row_version", "watermark")
+"""Those that look at what writing a row left there, and not at the row."""
 
 
 def fingerprints(
@@ -91,14 +95,14 @@ def fingerprints(
         kind, figure = _greatest(endpoint, marked[-1])
         parts = [*parts, figure]
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
+    more = used
     if method == "row_version":
         copied = [column.source.name for column in plan.columns]
-        reading = own.as_source().reading(endpoint, table, copied, snapshot)
-        method = f"{method}:{reading}" if reading else method
-    method = f"{method}:{used}" if used else method
+        more = sending.reading(endpoint, table, copied, snapshot)
+    told = f"{method}:{more}" if more else method
 
     def fingerprint(rows: int, values: Sequence[Any], top: str | None) -> SourceFingerprint:
-        value, counted = _value(method, rows, values), Taken("", {ROWS: rows})
+        value, counted = _value(told, rows, values), Taken("", {ROWS: rows})
         return SourceFingerprint(rows, value, used, greatest=top, taken=counted)
 
     nothing = fingerprint(0, [None] * (len(parts) - bool(kind) - apart), None)
@@ -120,7 +124,12 @@ def fingerprints(
                 if apart:
                     _require_apart(plan, chunk[number], int(rows), int(values.pop()))
                 found[chunk[number].name] = fingerprint(int(rows), values, top)
-    return found
+    if method not in OF_WRITES:
+        return found
+    # asked afterwards: what is read of the old history may be taken for a part of the new one
+    history = sending.history(endpoint)
+    definition_of = f"{used or 'r'}{HISTORY}{history}"[:LONGEST] if history else used
+    return {name: replace(one, definition=definition_of) for name, one in found.items()}
 
 
 def _chunks(ranges: Sequence[KeyRange], system: str) -> Iterator[Sequence[KeyRange]]:

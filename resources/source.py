@@ -214,6 +214,12 @@ class Source:
         """
         return ""
 
+    def history(self, endpoint: Endpoint) -> str:
+        """Which history of writes the server has, as far as it can tell: another one after a
+        standby that was behind took over, or a backup was restored. What stands for a row in the
+        one may stand for another row in the other."""
+        return ""
+
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int]]:

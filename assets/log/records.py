@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from resources.fingerprint import HISTORY
+
 if TYPE_CHECKING:
     import dagster as dg
 
@@ -86,12 +88,21 @@ class Reason(StrEnum):
     home, or before this event log was restored. Compared, and moved if it differs."""
     DIGEST_CHANGED = "digest_changed"
     """Committed under another definition of the row digest: compared, and moved if it differs."""
+    SOURCE_REPLACED = "source_replaced"
+    """The source's server has another history of writes: a standby took over, or a backup was
+    restored. What the fingerprint looks at may stand for other rows there: compared, and moved if
+    it differs."""
     UNCHANGED = "unchanged"
 
     @property
     def compared(self) -> bool:
         """Both sides are compared, and the range moves only if they differ."""
-        return self in (Reason.DIGEST_CHANGED, Reason.FULL_CHECK, Reason.TARGET_MOVED)
+        return self in (
+            Reason.DIGEST_CHANGED,
+            Reason.SOURCE_REPLACED,
+            Reason.FULL_CHECK,
+            Reason.TARGET_MOVED,
+        )
 
     @property
     def current(self) -> bool:
@@ -137,7 +148,7 @@ class DataVersion:
 
     source: str
     """Hash of the source rows' fingerprint, or of the data version of the hop before; preceded by
-    the definition of the row digest that it is made of, e.g. `md5-2-`, if it is."""
+    `SourceFingerprint.definition` and `-`, e.g. `md5-2-`, if there is one."""
     schema: str
     settings: str
 
@@ -159,7 +170,13 @@ class DataVersion:
         if self.source == committed.source:
             return None
         own, before = (one.source.rpartition("-")[0] for one in (self, committed))
-        return Reason.SOURCE_CHANGED if own == before or not own else Reason.DIGEST_CHANGED
+        if own == before or not own:
+            return Reason.SOURCE_CHANGED
+        (digest, mark, _), (digest_before, mark_before, _) = (
+            one.partition(HISTORY) for one in (own, before)
+        )
+        same = digest == digest_before and mark and mark_before
+        return Reason.SOURCE_REPLACED if same else Reason.DIGEST_CHANGED
 
 
 @dataclass(frozen=True)
@@ -217,6 +234,8 @@ class RangeRecord:
     source_server: str | None = None
     target_server: str | None = None
     """Which servers these were, and their versions: `assets.planning.resolve.Servers.identity`."""
+    source_position: str | None = None
+    """Where in its history the source was, if it tells."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By phase. Phases overlap, and none of them counts waiting for the other side."""
     moving_seconds: float | None = None
@@ -270,9 +289,9 @@ class RangeRecord:
             found["wire_format"] = self.wire
         if self.fingerprint:
             found["fingerprint"] = self.fingerprint
-        for side in ("source_server", "target_server"):
-            if server := getattr(self, side):
-                found[side] = server
+        for name in ("source_server", "target_server", "source_position"):
+            if known := getattr(self, name):
+                found[name] = known
         if self.seconds:
             found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
             found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
@@ -354,6 +373,7 @@ class RangeRecord:
             fingerprint=values.get("fingerprint"),
             source_server=values.get("source_server"),
             target_server=values.get("target_server"),
+            source_position=values.get("source_position"),
             seconds=seconds,
             moving_seconds=values.get("moving_seconds"),
             attempts=int(values.get("attempts", 1)),

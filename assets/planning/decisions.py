@@ -16,6 +16,9 @@ from checks.counts import count_by_range
 from resources.markers import Marker, Published
 from resources.plan import CopyPlan
 
+COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
+"""What is moved only if a comparison shows that it differs."""
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -229,9 +232,7 @@ def decide(
             decisions[name] = Decision(Reason.MISSING)
         elif force:
             decisions[name] = Decision(Reason.FORCED)
-        elif (
-            change := version.change_since(before.data_version)
-        ) and change is not Reason.DIGEST_CHANGED:
+        elif (change := version.change_since(before.data_version)) and change not in COMPARED_FIRST:
             decisions[name] = Decision(change)
         elif before.failed:
             decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))

@@ -118,6 +118,8 @@ class Caller:
     """The hops of a check without a move, if it has resolved them already."""
     error: TableferryError | None = None
     """Gets what a check without a move failed with, before anything was compared."""
+    notes: list[str] = field(default_factory=list)
+    """Gets what the user should know of the source."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
     """The targets that one of its runs has created or verified, and what did."""
 

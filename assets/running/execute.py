@@ -10,7 +10,7 @@ import dagster as dg
 from assets.declaring.manifest import Transfer
 from assets.declaring.profiles import profile
 from assets.log.ledger import committed_schema
-from assets.log.records import Reason, State
+from assets.log.records import RangeRecord, Reason, State
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision
 from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
@@ -33,6 +33,8 @@ from assets.running.work import Outcome, Work
 from assets.running.workers import run_ranges
 from assets.verifying.whole_tables import check_whole_tables
 from resources.errors import StatementFailed, TableferryError
+from resources.postgres.position import Position
+from resources.postgres.snapshots import Snapshot
 from resources.target import Target
 
 
@@ -57,6 +59,9 @@ def execute(
         if transfer.placed:
             ready = _together(context, found, servers, selected, set(names))
         plan = ready.plan
+        if note := _gone_back(instance, plan, ready.snapshot):
+            context.log.warning(note)
+            caller.notes.append(note)
         decided = _decided(context, ready, servers, selected)
         reasons = {
             number: {name: one.reason for name, one in of_hop.items()}
@@ -84,6 +89,19 @@ def _ranges_of_run(
         return list(context.partition_keys)
     apply_growth(plan_growth(transfer, servers, context.instance), servers, context.instance)
     return list(context.instance.get_dynamic_partitions(transfer.partitions_name))
+
+
+def _gone_back(
+    instance: dg.DagsterInstance, plan: TransferPlan, snapshot: Snapshot | None
+) -> str | None:
+    """What to say of a source that is not where it was when rows of it were last recorded, or
+    further."""
+    last = instance.get_latest_materialization_event(plan.hops[0].asset)
+    before = RangeRecord.read(last).source_position if last else None
+    if snapshot is None or snapshot.position is None or before is None:
+        return None
+    found = snapshot.position.compared_with(Position.parse(before))
+    return f"{plan.transfer.source}: {found}" if found else None
 
 
 def _together(

@@ -132,6 +132,7 @@ class RangeAttempt:
         return self.record(
             state,
             fingerprint=self.reading.value,
+            source_position=self.reading.position,
             source_server=self.work.identities[plan.source.connection],
             target_server=self.work.identities[plan.target.connection],
             attempts=self.number,
@@ -150,6 +151,7 @@ class RangeAttempt:
         return self.record(
             State.SKIPPED_UNCHANGED,
             rows=self.reading.fingerprint.rows,
+            source_position=self.reading.position,
             proven=self.proven,
             **(self._columns if self.name in self.work.last_ranges else {}),
         )

@@ -48,6 +48,12 @@ class Reading:
     """The condition on their watermarks, where not all rows are read."""
 
     @property
+    def position(self) -> str | None:
+        """Where in its history the source was."""
+        at = self.snapshot.position if self.snapshot is not None and self.of_source else None
+        return str(at) if at else None
+
+    @property
     def may_move(self) -> bool:
         """Whether the rows may change while they are read."""
         return self.of_source and self.snapshot is None

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from assets.log.records import RangeRecord, Reason, State
+from assets.planning.decisions import COMPARED_FIRST
 from assets.planning.resolve import ALL_CHECKS, Hop
 from assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from assets.running.moving import move
@@ -151,7 +152,7 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
         if reason.compared and hop.options.mode != "swap":
             if (outcome := _skip_if_equal(attempt, reason)) is not None:
                 return outcome
-            reason = Reason.SOURCE_CHANGED if reason is Reason.DIGEST_CHANGED else reason
+            reason = Reason.SOURCE_CHANGED if reason in COMPARED_FIRST else reason
     elif reason.settled or reason is Reason.SHADOWED:
         if reason.settled and hop.options.mode == "swap":
             raise TableferryError(

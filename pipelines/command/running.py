@@ -106,7 +106,7 @@ def run(
             raise
         total = len(todo.ranges) * len(todo.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
-        carried = None
+        carried, caller = None, Caller(on_progress, None if waits else todo.prepared)
         if todo.nothing:
             session.accept()
         else:
@@ -115,7 +115,7 @@ def run(
             carried = _carried_out(
                 session,
                 todo,
-                Caller(on_progress, None if waits else todo.prepared),
+                caller,
                 snapshot,
                 force=force,
                 profile=profile,
@@ -125,7 +125,7 @@ def run(
     errors = carried.errors if carried else []
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
-    notes = [*([note] if note else []), *notes_of(todo.prepared.plan)]
+    notes = [*([note] if note else []), *notes_of(todo.prepared.plan), *caller.notes]
     run_ids = carried.run_ids if carried else []
     return TransferView(name, views, not errors, errors, run_ids, notes)
 

@@ -25,6 +25,7 @@ from resources.postgres.arrow_session import ArrowSession
 from resources.postgres.columns import COLUMNS_SQL
 from resources.postgres.copy_out import copy_out
 from resources.postgres.errors import connection_failed, statement_failed
+from resources.postgres.position import position
 from resources.postgres.session import PostgresSession
 from resources.postgres.settings import (
     AT_LOGIN,
@@ -278,7 +279,12 @@ class PostgresServer(Server):
                 else:
                     # what the one connection sees of the catalog is as of the snapshot
                     then = storage(lambda sql: connection.execute(sql.encode()).fetchall(), table)
-                    snapshot = Snapshot.of(connection, then, lambda: storage(self.query, table))
+                    snapshot = Snapshot.of(
+                        connection,
+                        then,
+                        lambda: storage(self.query, table),
+                        lambda: position(self.query),
+                    )
             yield snapshot
             _end(connection)
 

@@ -12,6 +12,7 @@ import psycopg
 
 from resources.errors import PlacesLost, SnapshotLost, SourceMoved
 from resources.postgres.errors import snapshot_lost
+from resources.postgres.position import Position
 from resources.postgres.storage import Storage, moved
 
 logger = logging.getLogger(__name__)
@@ -20,7 +21,9 @@ logger = logging.getLogger(__name__)
 class Snapshot(str):
     """The name of an exported snapshot, and ways to ask whether it may still be read."""
 
-    __slots__ = ("_connection", "_now", "_then")
+    __slots__ = ("_connection", "_now", "_then", "position")
+    position: Position | None
+    """Where in its cluster's history it is, or a moment later."""
     _connection: psycopg.Connection[Any]
     _then: Storage
     _now: Callable[[], Storage]
@@ -31,6 +34,7 @@ class Snapshot(str):
         connection: psycopg.Connection[Any],
         then: Storage | None = None,
         now: Callable[[], Storage] = dict,
+        where: Callable[[], Position | None] = lambda: None,
     ) -> Snapshot:
         """Export the snapshot of the transaction that is open on `connection`.
 
@@ -38,10 +42,12 @@ class Snapshot(str):
             connection: holds the snapshot.
             then: how the table that is read under it is stored, as the snapshot has it.
             now: asks how it is stored, outside of the snapshot.
+            where: asks where the server is in its history.
         """
         row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
         snapshot = cls(row[0] if row else "")
         snapshot._connection, snapshot._then, snapshot._now = connection, then or {}, now
+        snapshot.position = where()
         return snapshot
 
     def check(self) -> None:

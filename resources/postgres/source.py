@@ -14,6 +14,7 @@ from resources.plan import CopyPlan, Format, OverflowPolicy
 from resources.postgres import catalog, places, row_version
 from resources.postgres.bcp_text import bcp_expression
 from resources.postgres.copy_text import guarded, text_expression
+from resources.postgres.position import position
 from resources.postgres.server import PostgresServer
 from resources.postgres.snapshots import SharedSnapshot
 from resources.postgres.statistics import quantiles
@@ -102,6 +103,11 @@ class PostgresSource(Source):
     ) -> str:
         """Out of the catalog, as of the snapshot."""
         return row_version.reading(endpoint, table, columns, snapshot)
+
+    def history(self, endpoint: Endpoint) -> str:
+        """The cluster and its timeline."""
+        at = position(endpoint.query)
+        return at.history if at else ""
 
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
