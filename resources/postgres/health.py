@@ -158,7 +158,10 @@ def _text(value: str) -> str:
 
 
 def _snapshot(resource: PostgresServer) -> Iterator[Finding]:
-    if resource.query("SELECT pg_is_in_recovery()")[0][0]:
+    standby, feedback = resource.query(
+        "SELECT pg_is_in_recovery(), current_setting('hot_standby_feedback') = 'on'"
+    )[0]
+    if standby and not feedback:
         yield Finding(
             "snapshot",
             "warning",
