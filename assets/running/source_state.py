@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Hop, Servers
+from assets.planning.resolve import Hop, Servers, require_servers
 from assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from resources.digest.measure import Taken
 from resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
@@ -268,6 +268,7 @@ def shared_snapshot(
         servers: where it is.
         joined: the name of the one that another process holds, to share that.
     """
+    require_servers(transfer, servers)
     source = transfer.source
     sending, endpoint = system(source.system).as_source(), servers.endpoint(source)
     with sending.shared_snapshot(endpoint, source, joined, placed=transfer.placed) as shared:
