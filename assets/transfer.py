@@ -20,17 +20,31 @@ from assets.verifying.on_demand import closing_line, summarise, verify
 from assets.verifying.unproven import explain_unproven
 from assets.verifying.whole_tables import whole_table_specs
 from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.verdict import VALUES_COMPARED
 from resources.errors import TableferryError
 from resources.tables import TableRef
 
 CHECK_DESCRIPTIONS = {
     "row_count": "The range has as many rows in the target as in the source.",
-    "checksum": "Row counts agree, and the exact sums of the row digests, of every column's value.",
+    "checksum": "Row counts agree, and the exact sums of the row digests, of every copied value.",
     "in_flight": "The same of the target and of the rows as they streamed out of the source.",
     "sample_hash": "About 1000 rows, chosen by key over the whole range, agree value by value.",
-    "full_hash": "All rows of the range agree value by value.",
+    "full_hash": "All rows of the range agree, copied value by copied value.",
     EXPECTATIONS: "The range's rows in the target meet every declared expectation.",
 }
+
+
+def check_description(transfer: Transfer, name: str) -> str | None:
+    """What a check of a transfer's ranges means, and which columns it takes as something else."""
+    found = CHECK_DESCRIPTIONS.get(name)
+    changed = [
+        f"{transfer.target_name(column)} ({spec.on_overflow})"
+        for column, spec in transfer.columns.items()
+        if spec.on_overflow in ("null", "clamp")
+    ]
+    if not found or not changed or name not in VALUES_COMPARED:
+        return found
+    return f"{found} As on_overflow makes the values that do not fit: {', '.join(changed)}."
 
 
 def partitions_of(transfer: Transfer) -> dg.DynamicPartitionsDefinition:
@@ -110,7 +124,7 @@ def transfer_assets(
                 asset=spec.key,
                 partitions_def=partitions,
                 blocking=transfer.check_spec(name).blocking,
-                description=CHECK_DESCRIPTIONS.get(name),
+                description=check_description(transfer, name),
             )
             for spec in specs
             for name in checks_of(transfer)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resources.dialects import quote
-from resources.digest.expressions import RowDigest
-from resources.digest.fields import Field, Side, fields, identity_fields
+from resources.digest.expressions import DigestSql, RowDigest
+from resources.digest.fields import Field, Side, fields, identity_fields, relaxed_fields
 from resources.digest.measure import Figures, Grouped, measure
 from resources.digest.probe import shared
 from resources.endpoint import Endpoint
@@ -25,6 +25,8 @@ class Digests:
     """SQL of that of the primary key, or of the key if there is none."""
     shown: Mapping[Side, tuple[str, ...]]
     """SQL per column of what `resources.digest.values.shown` makes readable."""
+    changed: Mapping[str, str] = field(default_factory=dict)
+    """By column, the source's condition that `on_overflow` makes another value of one."""
 
     @classmethod
     def of(
@@ -47,7 +49,19 @@ class Digests:
                 "source": tuple(own.shown(field, "source") for field in columns),
                 "target": tuple(other.shown(field, "target") for field in columns),
             },
+            changed_values(plan, own),
         )
+
+
+def changed_values(plan: CopyPlan, own: DigestSql) -> dict[str, str]:
+    """By column, the source's condition that `on_overflow` makes another value of one."""
+    found = {}
+    for one in relaxed_fields(plan):
+        assert one.overflow is not None
+        relaxed = one.overflow.relaxed(plan.source.system, own.variant)
+        assert relaxed is not None
+        found[one.name] = relaxed.changed or "1 = 0"
+    return found
 
 
 def both_sides(
@@ -58,6 +72,7 @@ def both_sides(
     *,
     digests: Digests | None = None,
     figures: Sequence[Field] = (),
+    changed: Mapping[str, str] | None = None,
     snapshot: str | None = None,
 ) -> tuple[dict[int, Figures], dict[int, Figures]]:
     """The figures of every group on both sides, asked at the same time.
@@ -69,6 +84,7 @@ def both_sides(
         grouped: the rows and groups of each side.
         digests: what to sum up; None counts rows only.
         figures: columns to sum up too.
+        changed: conditions of which to count the source's rows that meet them, by column.
         snapshot: of the source.
 
     Returns:
@@ -91,6 +107,7 @@ def both_sides(
             grouped["source"],
             digest=digests.row["source"] if digests else None,
             figures=figures,
+            changed=changed,
             snapshot=snapshot,
         )
         return own, other.result()

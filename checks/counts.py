@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from checks.limits import FILTERED
 from checks.verdict import CHECK_NAMES, Verdict
 from resources.digest.fields import Side
 from resources.digest.measure import ROWS, Grouped, measure
@@ -45,4 +46,8 @@ def row_count_of(checksum: Verdict) -> Verdict:
         seconds=checksum.seconds,
         ranges=checksum.ranges,
         disagreeing=() if source == target else (ROWS,),
+        metadata={
+            name: checksum.metadata[name] for name in ("where",) if name in checksum.metadata
+        },
+        remarks=tuple(one for one in checksum.remarks if one.startswith(FILTERED)),
     )

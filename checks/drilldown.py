@@ -8,6 +8,7 @@ from functools import cached_property
 
 from checks.checksum import Digests, both_sides, bucket
 from checks.expectations import CHECK_NAME as EXPECTATIONS
+from checks.limits import limits
 from checks.verdict import Differences, Sink, Verdict
 from resources.digest.fields import Side, observed
 from resources.digest.measure import Grouped
@@ -77,9 +78,10 @@ def drill_down(
         "target": plan.target_range(key_range),
     }
     digests = Digests.of(plan, source, target)
-    return rows_that_differ(
+    found = rows_that_differ(
         plan, source, target, digests, where, limit=limit, snapshot=snapshot, sink=sink
     )
+    return replace(found, remarks=tuple(limits(plan)))
 
 
 def rows_that_differ(

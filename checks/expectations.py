@@ -157,7 +157,14 @@ def run_suite(
         disagreeing=tuple(failed),
         metadata={"results": results, "rows": rows, "one_row_in": one_in},
         note=(f"not met: {', '.join(failed)}" if failed else f"{len(results)} met"),
+        remarks=(f"{_sampled(len(frame_specs))} about one row in {one_in}",)
+        if one_in > 1 and frame_specs
+        else (),
     )
+
+
+def _sampled(expectations: int) -> str:
+    return "1 of them saw" if expectations == 1 else f"{expectations} of them saw"
 
 
 def kind_problem(spec: ExpectationSpec) -> str | None:

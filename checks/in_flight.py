@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -59,9 +59,14 @@ class Flight:
 
         return watched
 
-    def taken(self) -> Taken:
-        """The figures of the rows that have passed."""
-        return Taken(str(self.digest), {ROWS: self._rows, DIGEST: str(self._total)}, FLOWN)
+    def taken(self, changed: Mapping[str, int] | None = None) -> Taken:
+        """The figures of the rows that have passed.
+
+        Args:
+            changed: how many of their values `on_overflow` changed before, by column.
+        """
+        figures = {ROWS: self._rows, DIGEST: str(self._total)}
+        return Taken(str(self.digest), figures, FLOWN, changed or {})
 
     def watched(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, each digested before it is passed on."""

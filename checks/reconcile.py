@@ -9,9 +9,10 @@ from hashlib import blake2b
 
 from checks.checksum import Digests, both_sides, disagreeing, in_sample
 from checks.drilldown import rows_that_differ
+from checks.limits import with_limits
 from checks.verdict import CHECK_NAMES, Level, Verdict
-from resources.digest.fields import Field, Side, fields, not_compared, observed
-from resources.digest.measure import ROWS, Figures, Grouped, Taken, empty, measure
+from resources.digest.fields import Field, Side, fields, observed
+from resources.digest.measure import CHANGED, ROWS, Figures, Grouped, Taken, empty, measure
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.keys.sql import MOST_RANGES
@@ -90,11 +91,9 @@ def reconcile_all(
         }
     digests: Digests | None = None
     columns: tuple[Field, ...] = ()
-    left_out: dict[str, str] = {}
     if level in DIGESTED:
         digests = _digests(plan, source, target, level)
         columns = figure_fields(plan)
-        left_out = _left_out(plan)
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
@@ -104,8 +103,7 @@ def reconcile_all(
             "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
         }
         own = _known(digests, columns, chunk, taken)
-        if level == "in_flight":
-            left_out = {**left_out, COMPARED: _how(chunk, taken) if own else BOTH_TABLES}
+        how = _how(chunk, taken) if own else BOTH_TABLES
         if own is not None:
             other = measure(
                 reader or target,
@@ -123,17 +121,20 @@ def reconcile_all(
                 groups,
                 digests=digests,
                 figures=columns,
+                changed=digests.changed if digests else None,
                 snapshot=snapshot,
             )
         seconds = time.monotonic() - began
         for number, key_range in enumerate(chunk):
             nothing = empty(digests is not None, columns)
-            verdicts[key_range.name] = replace(
-                _verdict(level, own.get(number, nothing), other.get(number, nothing), seconds),
-                metadata=left_out,
-                ranges=len(chunk),
-                digest=_named(digests) if digests else None,
-            )
+            figures = {**own.get(number, nothing)}
+            changed = figures.pop(CHANGED, {})
+            verdict = _verdict(level, figures, other.get(number, nothing), seconds)
+            verdict = with_limits(verdict, plan, level, changed)
+            if level == "in_flight":
+                verdict = replace(verdict, metadata={**verdict.metadata, COMPARED: how})
+            named = _named(digests) if digests else None
+            verdicts[key_range.name] = replace(verdict, ranges=len(chunk), digest=named)
     return verdicts
 
 
@@ -156,16 +157,16 @@ def target_digests(
         figures = measure(target, plan.target, "target", grouped, digest=digest)
         seconds = time.monotonic() - began
         for number, key_range in enumerate(chunk):
-            found[key_range.name] = Verdict(
+            verdict = Verdict(
                 check=CHECK_NAMES["checksum"],
                 passed=True,
                 source={},
                 target=figures.get(number, empty(True, ())),
                 seconds=seconds,
-                metadata=_left_out(plan),
                 ranges=len(chunk),
                 digest=_named(digests),
             )
+            found[key_range.name] = with_limits(verdict, plan, "checksum", {})
     return found
 
 
@@ -214,6 +215,8 @@ def _known(
         if not names <= one.figures.keys():
             return None
         found[number] = {name: one.figures[name] for name in empty(digests is not None, columns)}
+        if digests and digests.changed:
+            found[number][CHANGED] = {name: one.changed.get(name, 0) for name in digests.changed}
     return found
 
 
@@ -253,8 +256,15 @@ def _by_rows(
         shown = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
         # a source that moves may have become equal meanwhile
         found = shown if shown.rows else found
+    changed: Mapping[str, int] = {}
+    if digests.changed:
+        group = Grouped("0", where["source"])
+        counted = measure(
+            source, plan.source, "source", group, changed=digests.changed, snapshot=snapshot
+        )
+        changed = counted.get(0, {}).get(CHANGED, {})
     rows_differ = own[ROWS] != other[ROWS] or found.missing_in_target or found.extra_in_target
-    return Verdict(
+    verdict = Verdict(
         check=CHECK_NAMES[level],
         passed=not found.rows and own[ROWS] == other[ROWS],
         source=own,
@@ -262,14 +272,8 @@ def _by_rows(
         seconds=time.monotonic() - began,
         disagreeing=(*((ROWS,) if rows_differ else ()), *found.by_column),
         differences=found,
-        metadata=_left_out(plan),
     )
-
-
-def _left_out(plan: CopyPlan) -> dict[str, str]:
-    """What the verdict must own up to."""
-    names = not_compared(plan)
-    return {"not_compared (on_overflow)": ", ".join(names)} if names else {}
+    return with_limits(verdict, plan, level, changed)
 
 
 def _verdict(level: Level, own: Figures, other: Figures, seconds: float) -> Verdict:

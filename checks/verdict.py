@@ -23,6 +23,9 @@ CHECK_NAMES: dict[Level, str] = {
 }
 """Name of the asset check of each level."""
 
+VALUES_COMPARED = [name for level, name in CHECK_NAMES.items() if level != "count"]
+"""The checks that look at more than how many rows there are."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -81,6 +84,8 @@ class Differences:
     """Those of the primary key; none where it does not travel whole."""
     range: str = ""
     """Name of the key range, where somebody has asked for one by other words."""
+    remarks: tuple[str, ...] = ()
+    """What the comparison left out, or took as something else."""
 
     @property
     def rows(self) -> int:
@@ -135,6 +140,8 @@ class Verdict:
     """How many ranges the query compared that took these `seconds`."""
     note: str = ""
     """What `summary` should say, where row counts and columns do not say it."""
+    remarks: tuple[str, ...] = ()
+    """What `summary` has to add so that it does not say more than was compared."""
     digest: str | None = None
     """What the target's row digests were computed by: sums of others compare to nothing."""
     source_newer: bool = False
@@ -142,6 +149,9 @@ class Verdict:
 
     def summary(self) -> str:
         """One line that says what was compared and how it ended."""
+        return "; ".join((self._outcome(), *self.remarks))
+
+    def _outcome(self) -> str:
         outcome = "passed" if self.passed else "BEHIND" if self.source_newer else "FAILED"
         head = f"{self.check} {outcome}"
         if self.note:
@@ -154,7 +164,13 @@ class Verdict:
         where = "" if rows[0] is None else f"{_rows(rows[0])} on both sides, "
         if not self.passed:
             return f"{head}: {where}{', '.join(self.disagreeing)} disagree"
-        return head if rows[0] is None else f"{head}: {_rows(rows[0])} agree"
+        if rows[0] is None:
+            return head
+        if self.check not in VALUES_COMPARED:
+            return f"{head}: {_rows(rows[0])} on both sides"
+        if self.source.get("one_in", 1) > 1:
+            return f"{head}: {self.source['hashed']} of {_rows(rows[0])} were sampled, and agree"
+        return f"{head}: {_rows(rows[0])} agree"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from checks.checksum import both_sides
 from checks.counts import count_by_range
+from checks.limits import with_limits
 from checks.verdict import Verdict
 from resources.dialects import filtered, qualified, quote
 from resources.digest.fields import Side
@@ -63,7 +64,12 @@ def whole_table(
     own, other, strays = _counted(plan, source, target, ranges, snapshot, summed)
     seconds = time.monotonic() - began
     return [
-        _total_rows(own, other, seconds, {} if summed is None else {COUNTED: BY_RANGE}),
+        with_limits(
+            _total_rows(own, other, seconds, {} if summed is None else {COUNTED: BY_RANGE}),
+            plan,
+            "count",
+            {},
+        ),
         _timed(lambda: _unique_key(plan, target)),
         _no_strays(strays, other, len(ranges), seconds),
         _timed(lambda: _schema(plan, columns or target.columns(plan.target))),
@@ -138,8 +144,10 @@ def _unique_key(plan: CopyPlan, target: Endpoint) -> Callable[[float], Verdict]:
     by_name = {column.target.name: column.target for column in plan.columns}
     names = [name for name in plan.primary_key if name in by_name]
     if not names or len(names) < len(plan.primary_key):
-        why = {"not_checked": "the source has no primary key whose columns all travel"}
-        return lambda seconds: Verdict(UNIQUE, True, {}, {}, seconds, metadata=why)
+        why = "the source has no primary key whose columns all travel"
+        return lambda seconds: Verdict(
+            UNIQUE, True, {}, {}, seconds, metadata={"not_checked": why}, note=f"not checked: {why}"
+        )
     if index := _system(plan.target.system).unique_by(target, plan.target, names):
         proof = {"enforced_by": index}
         return lambda seconds: Verdict(

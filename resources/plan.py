@@ -42,6 +42,9 @@ class ColumnPlan:
     binary_sql: str | None = None
     """The same for `pgcopy`."""
     on_overflow: OverflowPolicy = "refuse"
+    fitted: str = ""
+    """The type that `on_overflow` makes values fit into: the target's as it was planned, where the
+    table that is there may have a wider one."""
 
     def sql(self, wire: WireFormat) -> str | None:
         """The expression for a wire format; None where there is no exact one."""
@@ -68,6 +71,12 @@ class CopyPlan:
     """Which rows of the source there are to copy, in its SQL; None: all."""
     observed: bool = False
     """The target's columns are those of its catalog, see `resources.digest.fields.observed`."""
+    excluded: tuple[str, ...] = ()
+    """Columns of the source that are not copied."""
+    ignored: tuple[str, ...] = ()
+    """Those of them that nobody has excluded: they are new, and the drift policy passes them by."""
+    only_in_target: tuple[str, ...] = ()
+    """Columns of the target that no column of the source goes to, once it is observed."""
 
     @property
     def target_columns(self) -> tuple[Column, ...]:

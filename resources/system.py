@@ -16,6 +16,7 @@ from typing import Any, Protocol, get_args
 
 from resources.digest.definition import Algorithm
 from resources.digest.fields import Field, Valued
+from resources.digest.overflow_sql import OverflowSql
 from resources.errors import InputError
 from resources.health import Finding, Use
 from resources.keys.range import Bound, KeyKind
@@ -270,6 +271,9 @@ class System:
     types: TypeMap
     digest: DigestWriter
     record_digest: RecordDigest | None = None
+    overflow: OverflowSql | None = None
+    """How its SQL tells what `on_overflow` makes of values; None where it cannot, and such columns
+    are not compared."""
     by_path: str | None = None
     """A table is `name://folder/pattern`, the files of a folder whose names match; and the pattern
     that is meant where none is given."""

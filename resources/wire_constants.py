@@ -12,8 +12,7 @@ from resources.plan import CopyPlan
 from resources.probe import Wrong, shown
 from resources.registry import system
 from resources.tables import Column, TableRef
-from resources.types.conform import conversion_of
-from resources.types.conversions import Conversion, plain_type
+from resources.types.conversions import Conversion, conversion_of, plain_type
 from resources.types.kinds import Text
 from resources.types.planner import ColumnOverride, plan_copy
 from resources.types.samples import REFUSED, Sample, meaning, samples

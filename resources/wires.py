@@ -18,7 +18,8 @@ from resources.registry import system as _system
 from resources.server import Server
 from resources.source import Source
 from resources.tables import TableRef
-from resources.types.conform import conform, conversion_of
+from resources.types.conform import conform
+from resources.types.conversions import conversion_of
 from resources.types.kinds import Binary, Kind, Text
 from resources.types.samples import REFUSED, Sample
 from resources.wire_constants import (

@@ -244,6 +244,8 @@ class RangeRecord:
     error: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     """Values changed by an `on_overflow` opt-in, per column."""
+    not_filled: tuple[str, ...] = ()
+    """Columns of the target that earlier runs filled, and that its rows were moved without."""
     schema: dg.TableSchema | None = None
     """The columns that were written."""
     lineage: dg.TableColumnLineage | None = None
@@ -311,6 +313,8 @@ class RangeRecord:
             found["rejected_rows_in"] = self.rejected
         if self.counts:
             found |= {f"overflow_{column}": number for column, number in self.counts.items()}
+        if self.not_filled:
+            found["columns_not_filled"] = json.dumps(self.not_filled, ensure_ascii=False)
         if self.since:
             found["rows_with"] = self.since
         if self.rows_moved is not None:
@@ -385,6 +389,7 @@ class RangeRecord:
                 for name, value in values.items()
                 if name.startswith("overflow_")
             },
+            not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),
             since=values.get("rows_with"),
             rows_moved=values.get("rows_moved"),
             whole_because=values.get("moved_whole_because"),

@@ -79,25 +79,50 @@ def require_no_dropped(
 ) -> list[str]:
     """Refuse to go on without columns that the target has from this transfer.
 
-    Under another policy than `fail` they stay as they are, and new rows get NULL there.
+    Under another policy than `fail` they stay as they are, and rows that move get NULL there.
 
     Returns:
         Notes for the user.
 
     Raises:
-        SchemaDrift: the policy is `fail`, or a column left behind cannot be NULL.
+        SchemaDrift: the policy is `fail`, a column left behind cannot be NULL, or it may have been
+            renamed, so that its values would be lost though the source still has them.
     """
     dropped = dropped_columns(plan, actual, committed)
-    if not dropped or actual is None:
+    if not dropped or actual is None or committed is None:
         return []
     names = ", ".join(repr(name) for name in dropped)
-    required = [name for name in dropped if not actual[name].nullable]
-    if policy == "fail" or required:
+    gone = f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs"
+    if policy == "fail":
+        raise SchemaDrift(f"{gone}; drop the column there, or set on_schema_drift (it is {policy})")
+    if required := [name for name in dropped if not actual[name].nullable]:
         raise SchemaDrift(
-            f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs; "
-            f"drop the column there, or set on_schema_drift (it is {policy})"
+            f"{gone}: rows without a value have no place in {', '.join(map(repr, required))}, "
+            "which cannot be NULL there; drop the column there, or let it be NULL"
         )
-    return [f"{plan.target}: {names} no longer in {plan.source}; new rows get NULL there"]
+    if policy == "add_columns" and (new := _gained(plan, committed)):
+        first, old = new[0], dropped[0]
+        raise SchemaDrift(
+            f"{gone}, and has {', '.join(map(repr, new))} now: if that is a column renamed, the "
+            "rows that move would lose their old values. To go on filling the old column, declare "
+            f"columns: {{{first}: {{rename: {old}}}}}; to take the new one for another, drop "
+            f"{names} in {plan.target}; to leave it out, exclude: [{first}]"
+        )
+    kept = f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
+    note = f"{plan.source} no longer has {names}: {kept}"
+    if plan.ignored:
+        ignored, first = ", ".join(map(repr, plan.ignored)), plan.ignored[0]
+        note += (
+            f"; on_schema_drift: {policy} leaves out {ignored}. If one of them is {names} renamed, "
+            f"declare columns: {{{first}: {{rename: {dropped[0]}}}}}"
+        )
+    return [note]
+
+
+def _gained(plan: CopyPlan, committed: WrittenColumns) -> list[str]:
+    """Columns of the source that the target was not written from when it was committed last."""
+    before = {column.name for column in committed.columns}
+    return [one.source.name for one in plan.columns if one.target.name not in before]
 
 
 def require_no_new(
@@ -149,6 +174,19 @@ def refusal(
     except SchemaDrift as error:
         return str(error)
     return None
+
+
+def notes_of_dropped(
+    plan: CopyPlan,
+    actual: Mapping[str, Column] | None,
+    committed: WrittenColumns | None,
+    policy: DriftPolicy,
+) -> list[str]:
+    """What a run that is not refused would say of columns that the source has lost."""
+    try:
+        return require_no_dropped(plan, actual, committed, policy)
+    except SchemaDrift:
+        return []
 
 
 def schema_changes(plan: CopyPlan, committed: WrittenColumns | None) -> str:

@@ -317,8 +317,8 @@ def _plan_hop(
     plan = planned(exclude)
     if transfer.on_schema_drift == "ignore_new":
         names = {column.name for column in new_columns(plan, existing)}
-        ignored = {one.source.name for one in plan.columns if one.target.name in names}
-        plan = planned({*exclude, *ignored})
+        ignored = [one.source.name for one in plan.columns if one.target.name in names]
+        plan = replace(planned({*exclude, *ignored}), ignored=tuple(ignored))
     if number == 1:
         plan = replace(plan, where=transfer.where)
     return _with_figures(transfer, plan) if transfer.figures else plan

@@ -119,7 +119,7 @@ class Caller:
     error: TableferryError | None = None
     """Gets what a check without a move failed with, before anything was compared."""
     notes: list[str] = field(default_factory=list)
-    """Gets what the user should know of the source."""
+    """Gets what the user should know of the source and the targets, a line each."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
     """The targets that one of its runs has created or verified, and what did."""
 

@@ -9,11 +9,17 @@ import dagster as dg
 
 from assets.declaring.manifest import Transfer
 from assets.declaring.profiles import profile
-from assets.log.ledger import committed_schema
+from assets.log.ledger import committed_schema, records
 from assets.log.records import RangeRecord, Reason, State
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision
-from assets.planning.drift import add_columns, new_columns, require_no_dropped, require_no_new
+from assets.planning.drift import (
+    add_columns,
+    dropped_columns,
+    new_columns,
+    require_no_dropped,
+    require_no_new,
+)
 from assets.planning.hazards import require_harmless
 from assets.planning.resolve import Hop, Servers, levels_of
 from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
@@ -29,7 +35,7 @@ from assets.running.processes import (
 from assets.running.runs import FORCE, PROFILE
 from assets.running.source_state import SourceState
 from assets.running.swap import promote
-from assets.running.work import Outcome, Work
+from assets.running.work import Earlier, Outcome, Work
 from assets.running.workers import run_ranges
 from assets.verifying.whole_tables import check_whole_tables
 from resources.errors import StatementFailed, TableferryError
@@ -163,6 +169,7 @@ def _work(
                 raise TableferryError(f"{table}: {error}") from error
             for note in notes:
                 context.log.warning(note)
+            caller.notes += notes
             caller.ready[table] = target
         loaders[hop.number] = target
         for name in target.clean(hop.plan.target, alive, rejected=False):
@@ -194,7 +201,21 @@ def _work(
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
         loads=threading.BoundedSemaphore(parallel.load or knobs.load),
         loaders=loaders,
+        earlier={hop.number: _earlier(instance, hop, [*plan.ranges]) for hop in selected},
     )
+
+
+def _earlier(instance: dg.DagsterInstance, hop: Hop, names: Sequence[str]) -> Earlier:
+    """What earlier runs have recorded of values that are not the source's; asked if there may be
+    some."""
+    planned = {column.name for column in hop.plan.target_columns}
+    others = [name for name in hop.existing or () if name not in planned]
+    if not others and not any(column.on_overflow != "refuse" for column in hop.plan.columns):
+        return Earlier()
+    found = records(instance, hop.asset, names)
+    dropped = {*dropped_columns(hop.plan, hop.existing, committed_schema(instance, hop.asset))}
+    dropped |= {name for one in found.values() for name in one.not_filled}
+    return Earlier(found, tuple(name for name in others if name in dropped))
 
 
 def check_tables(

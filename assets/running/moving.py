@@ -101,7 +101,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
             }
             if flight:
-                reading = replace(attempt.reading, taken=flight.taken())
+                reading = replace(attempt.reading, taken=flight.taken(counts))
                 attempt = replace(attempt, reading=reading)
             reached("after_load")
             staged = _staged(attempt, load)

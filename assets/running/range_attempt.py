@@ -11,7 +11,7 @@ from assets.log.writer import Writer
 from assets.planning.drift import column_lineage, column_schema
 from assets.planning.resolve import Hop
 from assets.running.source_state import Reading
-from assets.running.work import Work
+from assets.running.work import Earlier, Work
 from resources.endpoint import Endpoint
 from resources.keys.range import KeyRange
 from resources.target import Target
@@ -138,6 +138,7 @@ class RangeAttempt:
             attempts=self.number,
             since=self.reading.since,
             whole_because=self.whole_because,
+            not_filled=self._earlier.not_filled,
             **self._columns,
             **more,
         )
@@ -148,13 +149,20 @@ class RangeAttempt:
         Of columns, Dagster shows what an asset's newest materialization says. So the last ranges
         of a run say it; all would fill the event log.
         """
+        before = self._earlier.records.get(self.name)
         return self.record(
             State.SKIPPED_UNCHANGED,
             rows=self.reading.fingerprint.rows,
             source_position=self.reading.position,
             proven=self.proven,
+            counts=before.counts if before else {},
+            not_filled=before.not_filled if before else (),
             **(self._columns if self.name in self.work.last_ranges else {}),
         )
+
+    @property
+    def _earlier(self) -> Earlier:
+        return self.work.earlier.get(self.hop.number, Earlier())
 
     @property
     def _columns(self) -> dict[str, Any]:

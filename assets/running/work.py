@@ -38,6 +38,17 @@ class Outcome:
         return self.record.state.settled or self.record.state is State.SHADOWED
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What earlier runs have left in a hop's target, as far as those records say which tell of
+    values that are not the source's."""
+
+    records: Mapping[str, RangeRecord] = field(default_factory=dict)
+    """By range."""
+    not_filled: tuple[str, ...] = ()
+    """Columns that were filled once, and that rows are moved without now."""
+
+
 @dataclass
 class Work:
     """All that the attempts of one run share.
@@ -73,6 +84,8 @@ class Work:
     loads: threading.BoundedSemaphore
     loaders: Mapping[int, Target]
     """What writes to the targets, which it has prepared, by number of the hop."""
+    earlier: Mapping[int, Earlier] = field(default_factory=dict)
+    """What earlier runs have left, by number of the hop."""
     stop: threading.Event = field(default_factory=threading.Event)
     _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)

@@ -66,7 +66,7 @@ def source_is_newer(verdict: Verdict) -> Verdict:
 def side_unknown(verdict: Verdict) -> Verdict:
     """The verdict, with the doubt about which side has changed."""
     _, _, said = verdict.summary().partition(": ")
-    return replace(verdict, note=f"{said}; {UNKNOWN}")
+    return replace(verdict, note=f"{said}; {UNKNOWN}", remarks=())
 
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:

@@ -29,8 +29,8 @@ from resources.keys.range import KeyRange
 from resources.plan import CopyPlan
 from resources.postgres.resource import PostgresResource
 from resources.tables import TableRef
-from resources.types.conform import conform, conversion_of, schema
-from resources.types.conversions import UNGUARDED
+from resources.types.conform import conform, schema
+from resources.types.conversions import UNGUARDED, conversion_of
 from resources.types.planner import plan_copy
 from resources.types.steps import plain
 from tableferry_bench.servers import VARIABLES, servers

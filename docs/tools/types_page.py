@@ -141,8 +141,9 @@ error that names table, column, key and value.
   source type exactly; those that do not fit are refused by name. A text type takes every column.
 - **Less strict**: `columns: {x: {on_overflow: null}}` writes NULL for a value that does not fit,
   `clamp` the nearest value that fits, `text` makes the whole column text. What `null` and `clamp`
-  changed is counted in the metadata of the range. NaN has no nearest value, and a NULL array has no
-  place in ClickHouse, so that these stay refused under `clamp`.
+  changed is counted in the range's metadata and in each verdict, and [proven to be what they should
+  make of it](reconciliation.md#values-that-on_overflow-changes). NaN has no nearest value, and a
+  NULL array has no place in ClickHouse, so that these stay refused under `clamp`.
 - **NULL** is allowed in the target where the source allows it, or where `on_overflow: null` asks
   for it. ClickHouse's arrays cannot be NULL; their elements can.
 - **Domains** travel as the type they are based on, **generated** and **identity** columns by value.

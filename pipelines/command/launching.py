@@ -56,6 +56,7 @@ class Carried:
 
     run_ids: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def built(session: Session, name: str, caller: Caller) -> dg.Definitions:
@@ -86,6 +87,7 @@ def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
         )
         carried.run_ids.append(result.run_id)
         carried.errors += failures(result)
+    carried.notes += dict.fromkeys(caller.notes)
     carried.errors += [
         f"{one.hop.plan.target}: {one.verdict.summary()}" for one in caller.checked if one.failed
     ]
@@ -128,6 +130,7 @@ def carry_out_together(
                 else:
                     carried.run_ids += message.run_ids
                     carried.errors += message.errors
+                    carried.notes += (one for one in message.notes if one not in carried.notes)
         return carried
     finally:
         for connection, (process, _) in started.items():

@@ -250,7 +250,8 @@ def diff(
         hops = {target: differences.to_json() for target, differences in found.items()}
         print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
     for target, differences in {} if as_json else found.items():
-        click.echo(f"{target} {differences.range}: {differences.summary()}")
+        summary = "; ".join((differences.summary(), *differences.remarks))
+        click.echo(f"{target} {differences.range}: {summary}")
         if differences.rows:
             console().print(difference_table(differences))
     end([f"{transfer}: source and target differ in {name}"] * (not good))

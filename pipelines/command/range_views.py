@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SHOWN = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
+    *("changed", "not_filled"),
 )
 """What the `--json` form has of a range as it is here; other fields are in the event log."""
 
@@ -27,6 +28,11 @@ class RangeView(RangeRecord):
     hop: int
     target: str
     checks: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> Mapping[str, int]:
+        """How many values `on_overflow` changed when the range was moved, by column."""
+        return self.counts
 
     @property
     def good(self) -> bool:
@@ -87,6 +93,30 @@ def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str])
         )
         for name in names
     ]
+
+
+def notes_of_ranges(views: Sequence[RangeView]) -> list[str]:
+    """Which values of the targets are not the source's, as far as the transfer has made them so."""
+    found: list[str] = []
+    for target in dict.fromkeys(view.target for view in views):
+        there = [view for view in views if view.target == target and view.state.settled]
+        columns = dict.fromkeys(name for view in there for name in view.changed)
+        counts = {name: sum(view.changed.get(name, 0) for view in there) for name in columns}
+        if counts:
+            listed = ", ".join(f"{number} of {name}" for name, number in counts.items())
+            found.append(f"{target}: values changed by on_overflow: {listed}")
+        for name in dict.fromkeys(name for view in there for name in view.not_filled):
+            without = [view.range for view in there if name in view.not_filled]
+            others = "; the others keep their values" if len(without) < len(there) else ""
+            found.append(
+                f"{target}: {name!r} is NULL, or its default, in the rows moved since the source "
+                f"lost it: in {len(without)} of {len(there)} ranges ({_few(without)}){others}"
+            )
+    return found
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def document(

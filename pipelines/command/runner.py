@@ -13,7 +13,7 @@ from assets.declaring.names import check_job_name, compare_op_name
 from assets.log import ledger
 from assets.log.command_runs import carry_out
 from assets.planning.decisions import decisions
-from assets.planning.drift import refusal
+from assets.planning.drift import notes_of_dropped, refusal
 from assets.planning.hazards import hazard_notes
 from assets.planning.key_order import order_notes
 from assets.planning.resolve import Servers, require_servers, resolve_hops
@@ -25,7 +25,7 @@ from checks.drilldown import drill_down
 from checks.verdict import Differences, Level
 from pipelines.command.differences import difference_file
 from pipelines.command.launching import built, failures, logging_config
-from pipelines.command.range_views import TransferView, range_views
+from pipelines.command.range_views import TransferView, notes_of_ranges, range_views
 from pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, waits_for
 from pipelines.command.session import Session
 from pipelines.command.views import CheckView, PlannedRange, PlanView
@@ -63,11 +63,13 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
 
 
 def _refusals(planned: TransferPlan, instance: dg.DagsterInstance) -> Iterator[str]:
-    """Why a run would move nothing, whatever is planned."""
+    """Why a run would move nothing, whatever is planned; else what it leaves without a value."""
+    policy = planned.transfer.on_schema_drift
     for hop in planned.hops:
         before = ledger.committed_schema(instance, hop.asset)
-        if why := refusal(hop.plan, hop.existing, before, planned.transfer.on_schema_drift):
+        if why := refusal(hop.plan, hop.existing, before, policy):
             yield f"a run will be refused: {why}"
+        yield from notes_of_dropped(hop.plan, hop.existing, before, policy)
 
 
 def _elsewhere(transfer: Transfer, servers: Servers) -> Iterator[str]:
@@ -86,7 +88,7 @@ def status(session: Session, name: str) -> TransferView:
         for number in range(1, len(transfer.hops) + 1)
         for view in range_views(session.instance, transfer, number, names)
     ]
-    return TransferView(name, views, all(view.good for view in views))
+    return TransferView(name, views, all(view.good for view in views), notes=notes_of_ranges(views))
 
 
 def check(

@@ -22,7 +22,7 @@ from assets.running.caller import Caller, Prepared, moved_along
 from assets.running.progress import OnProgress, Progress, unwatched
 from assets.running.source_state import read_under, shared_snapshot
 from pipelines.command.garbage import importing_dagster
-from pipelines.command.range_views import RangeView, TransferView, range_views
+from pipelines.command.range_views import RangeView, TransferView, notes_of_ranges, range_views
 from pipelines.command.session import Session
 from resources.errors import InputError, TableferryError
 from resources.keys.range import KeyRange
@@ -125,7 +125,8 @@ def run(
     errors = carried.errors if carried else []
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
-    notes = [*([note] if note else []), *notes_of(todo.prepared.plan), *caller.notes]
+    notes = [*([note] if note else []), *notes_of(todo.prepared.plan)]
+    notes += [*(carried.notes if carried else ()), *notes_of_ranges(views)]
     run_ids = carried.run_ids if carried else []
     return TransferView(name, views, not errors, errors, run_ids, notes)
 

@@ -8,7 +8,7 @@ from assets.log.glance import Glance, Unseen, glance
 from assets.log.records import RangeRecord, State
 from pipelines import event_log
 from pipelines.command.known import Known, key, recall
-from pipelines.command.range_views import RangeView, TransferView
+from pipelines.command.range_views import RangeView, TransferView, notes_of_ranges
 from pipelines.settings import transfers_folder
 
 
@@ -57,4 +57,4 @@ def _seen(known: Known, name: str) -> TransferView | None:
                 ]
     except Unseen:
         return None
-    return TransferView(name, views, all(view.good for view in views))
+    return TransferView(name, views, all(view.good for view in views), notes=notes_of_ranges(views))

@@ -22,7 +22,7 @@ from assets.log.records import RangeRecord, State
 from assets.planning.drift import new_columns, schema_changes
 from assets.planning.resolve import ALL_CHECKS, Hop, checks_of, resolve_hops
 from assets.planning.transfer_plan import known_ranges
-from assets.transfer import CHECK_DESCRIPTIONS
+from assets.transfer import check_description
 from assets.verifying.whole_tables import DESCRIPTIONS
 from checks.whole_table import WHOLE_TABLE_CHECKS
 from pipelines.command.session import Session
@@ -98,7 +98,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
         servers=seen.servers,
         packages={package: importlib.metadata.version(package) for package in PACKAGES},
         meanings={
-            **{check: CHECK_DESCRIPTIONS[check] for check in checks_of(transfer)},
+            **{check: check_description(transfer, check) or "" for check in checks_of(transfer)},
             **{check: DESCRIPTIONS[check] for check in WHOLE_TABLE_CHECKS},
         },
         dagster_url=url,
@@ -218,6 +218,8 @@ def _range(
         rows_source=rows[0] if rows else record.rows,
         rows=rows[1] if rows else record.rows if committed else None,
         rows_moved=moved.rows_of_move if moved else None,
+        changed=dict(moved.counts) if moved else {},
+        not_filled=moved.not_filled if moved else (),
         bytes=moved.bytes if moved else None,
         wire=moved.wire if moved else None,
         seconds=dict(moved.seconds) if moved else {},

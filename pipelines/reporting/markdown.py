@@ -73,6 +73,10 @@ def _hop(hop: HopEntry) -> Iterator[str]:
             entry.moved_at,
             entry.moved_by,
         )
+    remarks = [(entry.name, one) for entry in hop.ranges for one in entry.remarks]
+    if remarks:
+        yield ""
+        yield from (f"- {inline(name)}: {inline(remark)}" for name, remark in remarks)
     for check in hop.checks:
         yield from _evidence("whole table", check)
     for entry in hop.ranges:

@@ -30,6 +30,10 @@ class RangeEntry:
     """In the target."""
     rows_moved: int | None = None
     """By the run that committed them."""
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """How many values `on_overflow` changed then, by column."""
+    not_filled: tuple[str, ...] = ()
+    """Columns of the target that the source has lost, and that these rows were moved without."""
     bytes: int | None = None
     wire: str | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -54,6 +58,24 @@ class RangeEntry:
     @property
     def committed(self) -> bool:
         return self.state in COMMITTED
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of its rows is not as in the source, or has not been compared: a line each."""
+        found = []
+        if self.changed:
+            listed = ", ".join(f"{count} of {name}" for name, count in self.changed.items())
+            found.append(f"values changed by on_overflow: {listed}")
+        if self.not_filled:
+            names = ", ".join(self.not_filled)
+            found.append(f"moved without {names}, which the source has lost: NULL, or the default")
+        left_out = dict.fromkeys(
+            str(names)
+            for check in self.checks
+            for label, names in check.details.items()
+            if label.startswith("not_compared")
+        )
+        return (*found, *(f"not compared: {names}" for names in left_out))
 
     @property
     def outcome(self) -> Outcome:

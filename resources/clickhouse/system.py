@@ -7,6 +7,7 @@ from resources.clickhouse.ddl import engine_problem
 from resources.clickhouse.dialect import ClickHouseDialect
 from resources.clickhouse.errors import verdict
 from resources.clickhouse.health import findings
+from resources.clickhouse.overflow import ClickHouseOverflow
 from resources.clickhouse.policies import hidden
 from resources.clickhouse.server import ClickHouseServer
 from resources.clickhouse.source import ClickHouseSource
@@ -30,6 +31,7 @@ SYSTEM = System(
     dialect=ClickHouseDialect(),
     types=TYPES,
     digest=digest,
+    overflow=ClickHouseOverflow(),
     verdict=verdict,
     health=findings,
     hidden=hidden,

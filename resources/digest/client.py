@@ -204,7 +204,10 @@ def _uuids(array: pa.Array) -> pl.Series:
 
 
 def _ticks(field: Field, micros: pl.Series) -> pl.Series:
-    return micros.cast(pl.Int128) * 10 if field.scale > 6 else micros
+    if field.scale <= 6:
+        return micros
+    # only expressions calculate with 128 bits
+    return micros.alias("x").to_frame().select(pl.col("x").cast(pl.Int128) * 10)["x"]
 
 
 def _lists(field: Field, array: pa.Array, algorithm: Algorithm) -> pl.Series:

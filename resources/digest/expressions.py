@@ -23,7 +23,7 @@ class DigestSql:
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """SQL of the digest of a row of these columns, a 64-bit integer."""
         own = _system(self.system)
-        values = [(field, field.column(side), field.value(side, self.system)) for field in fields]
+        values = [(field, field.column(side), self._value(field, side)) for field in fields]
         if self.algorithm == RECORD:
             assert own.record_digest is not None
             hashed = [self.framed(field, side, value) for field, _, value in values]
@@ -43,12 +43,15 @@ class DigestSql:
 
     def shown(self, field: Field, side: Side) -> str:
         """SQL of what a person is shown of a value: see `values.shown`."""
-        value = field.value(side, self.system)
+        value = self._value(field, side)
         if field.kind == "bytes":
             return value
         if field.kind == "array":
             return self.framed(field, side, value)
         return _system(self.system).digest.text(field, field.column(side), value)
+
+    def _value(self, field: Field, side: Side) -> str:
+        return field.value(side, self.system, self.variant)
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,10 @@ class RowDigest:
         found = []
         system = self.dialect.system
         for field in self.fields:
-            column, value = field.column(self.side), field.value(self.side, system)
+            column = field.column(self.side)
+            value = field.value(self.side, system, self.dialect.variant)
             own = field.rendering(self.side) is None
+            own = own and (self.side == "target" or field.overflow is None)
             exact = own and _system(system).digest.sent_exactly(field, column)
             found.append((value if exact else self.dialect.framed(field, self.side, value), exact))
         return tuple(found)

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from resources import registry
 from resources.dialects import quote
+from resources.digest.overflow import Overflow, integer_type
 from resources.endpoint import Endpoint
 from resources.errors import SchemaDrift
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column
 from resources.types import kinds
-from resources.types.conversions import source_export
+from resources.types.conversions import conversion_of, source_export
 from resources.types.export import Refusal
 
 Side = Literal["source", "target"]
@@ -72,6 +73,9 @@ class Field:
     """The target fills texts up with blanks, so that trailing ones carry no meaning."""
     item: Field | None = None
     """Of an array."""
+    overflow: Overflow | None = None
+    """What the transfer makes of values that do not fit: `source` is declared as what is compared
+    then, see `resources.digest.overflow`."""
 
     def column(self, side: Side) -> Column:
         return self.source if side == "source" else self.target
@@ -80,8 +84,18 @@ class Field:
         """SQL of the text that is compared, if it is not the value."""
         return self.rendered if side == "source" else self.target_rendered
 
-    def value(self, side: Side, system: str) -> str:
-        """SQL of the column's value on one side, as it should stand in the target."""
+    def value(self, side: Side, system: str, variant: str = "") -> str:
+        """SQL of the column's value on one side, as it should stand in the target.
+
+        Args:
+            side: the side.
+            system: its system.
+            variant: of its digest writer.
+        """
+        if side == "source" and self.overflow is not None:
+            relaxed = self.overflow.relaxed(system, variant)
+            assert relaxed is not None, "a column that SQL cannot tell about is not compared"
+            return f"({relaxed.value})"
         rendered = self.rendering(side)
         if rendered is not None:
             return f"({rendered})"
@@ -112,12 +126,12 @@ def declared(system: str, type_text: str) -> DigestedType:
 
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
     """The columns of a hop, in plan order, that are compared value by value."""
-    skipped = not_compared(plan)
-    return tuple(field for field in all_fields(plan) if field.name not in skipped)
+    found = (_relaxed_field(plan, column) for column in plan.columns)
+    return tuple(field for field in found if field is not None)
 
 
 def all_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """All columns of a hop, in plan order."""
+    """All columns of a hop, in plan order, as the source has them."""
     return tuple(_field(plan, column) for column in plan.columns)
 
 
@@ -125,7 +139,8 @@ def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
     """The columns that tell one row from another: the primary key's, or else the key."""
     by_name = {column.target.name: column for column in plan.columns}
     names = [name for name in plan.primary_key if name in by_name] or [plan.key.target.name]
-    return tuple(_field(plan, by_name[name]) for name in names)
+    columns = [by_name[name] for name in names]
+    return tuple(_relaxed_field(plan, one) or _field(plan, one) for one in columns)
 
 
 def own_field(system: str, column: Column) -> Field:
@@ -142,15 +157,38 @@ def own_field(system: str, column: Column) -> Field:
 
 
 def not_compared(plan: CopyPlan) -> tuple[str, ...]:
-    """The columns whose values the transfer was asked to change (`on_overflow: null | clamp`).
+    """The columns with an `on_overflow` of which the source's SQL cannot tell what should become
+    of their values."""
+    names = {field.name for field in fields(plan)}
+    return tuple(one.target.name for one in plan.columns if one.target.name not in names)
 
-    What such a column should hold is what the loader made of it, so that a comparison would hold
-    the loader against itself.
-    """
-    return tuple(
-        column.target.name
-        for column in plan.columns
-        if column.on_overflow in ("null", "clamp") and column != plan.key
+
+def relaxed_fields(plan: CopyPlan) -> tuple[Field, ...]:
+    """The columns whose values the transfer was asked to change, and that are compared so."""
+    return tuple(field for field in fields(plan) if field.overflow is not None)
+
+
+def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
+    """A column as the transfer makes it; None if the source's SQL cannot tell what that is."""
+    field, system = _field(plan, column), plan.source.system
+    if column.on_overflow not in ("null", "clamp") or column == plan.key:
+        return field
+    own = registry.system(system)
+    conversion = conversion_of(column, plan)
+    overflow = Overflow(column.on_overflow, conversion.sent, conversion.steps, field)
+    if own.overflow is None or not all(
+        overflow.relaxed(system, one) for one in own.digest.VARIANTS
+    ):
+        return None
+    type_, item = overflow.source_type(system), field.item
+    if item is not None and type_ != field.source.type:
+        item = replace(item, source=replace(item.source, type=integer_type(system)))
+    return replace(
+        field,
+        source=replace(field.source, type=type_),
+        rendered=None,
+        item=item,
+        overflow=overflow,
     )
 
 
@@ -176,7 +214,9 @@ def with_columns(plan: CopyPlan, actual: Iterable[Column]) -> CopyPlan:
         raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")
     columns = tuple(replace(c, target=found[c.target.name]) for c in plan.columns)
     key = replace(plan.key, target=found[plan.key.target.name])
-    return replace(plan, columns=columns, key=key, observed=True)
+    filled = {column.target.name for column in columns}
+    others = tuple(name for name in found if name not in filled)
+    return replace(plan, columns=columns, key=key, observed=True, only_in_target=others)
 
 
 def key_field(plan: CopyPlan) -> Field:

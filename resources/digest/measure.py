@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ from resources.own_names import own_prefix
 from resources.registry import system as _system
 from resources.tables import Column, TableRef
 
-ROWS, DIGEST = "rows", "digest"
-"""Names of the row count and of the sum of the row digests among the figures."""
+ROWS, DIGEST, CHANGED = "rows", "digest", "changed"
+"""Names of the row count, of the sum of the row digests, and of how many values of each column
+`on_overflow` changes, among the figures."""
 
 Figures = dict[str, Any]
 """`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
@@ -72,6 +74,8 @@ class Taken:
     figures: Figures
     how: str = ""
     """For a reader, where that is not plain from the level of the check."""
+    changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """How many values `on_overflow` changed, by column."""
 
 
 def check_figures(fields: Sequence[Field]) -> None:
@@ -92,6 +96,7 @@ def measure(
     *,
     digest: RowDigest | None = None,
     figures: Sequence[Field] = (),
+    changed: Mapping[str, str] | None = None,
     snapshot: str | None = None,
 ) -> dict[int, Figures]:
     """Sum up each group of rows in one scan. No server has to sort for it.
@@ -106,6 +111,7 @@ def measure(
         grouped: the rows and groups.
         digest: the row digest, or None for counts alone.
         figures: columns to sum up too.
+        changed: conditions of which to count the rows that meet them, by column.
         snapshot: of a PostgreSQL table.
 
     Returns:
@@ -113,9 +119,9 @@ def measure(
     """
 
     def by_server(digest: RowDigest | None) -> dict[int, Figures]:
-        sql = measuring(table, side, grouped, digest, figures)
+        sql = measuring(table, side, grouped, digest, figures, changed or {})
         return {
-            int(row[0]): _figures(row, digest is not None, figures)
+            int(row[0]): _figures(row, digest is not None, figures, changed or {})
             for row in endpoint.query(sql, snapshot=snapshot)
             if row[1]
         }
@@ -131,7 +137,7 @@ def measure(
         digested(endpoint, sum(one[ROWS] for one in found.values()))
         return found
     found = _by_client(endpoint, table, grouped, digest, snapshot)
-    more = by_server(None) if figures else {}
+    more = by_server(None) if figures or changed else {}
     return {number: {**more.get(number, {}), **one} for number, one in found.items()}
 
 
@@ -162,6 +168,7 @@ def measuring(
     grouped: Grouped,
     digest: RowDigest | str | None,
     figures: Sequence[Field],
+    changed: Mapping[str, str] | None = None,
 ) -> str:
     """The query of `measure`, in the table's SQL."""
     system = table.system
@@ -169,7 +176,8 @@ def measuring(
     # figures of no rows at all are not NULL on every system: a group without rows has none
     one = grouped.one and not figures
     values = [field.value(side, system) for field in figures]
-    own = own_prefix(grouped.group, grouped.where, str(digest or ""), *values)
+    conditions = [*(changed or {}).values()]
+    own = own_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
     inner = [] if one else [f"{grouped.group} AS {own}g"]
     outer = [grouped.group if one else f"{own}g", dialect.count]
     if digest is not None:
@@ -181,12 +189,16 @@ def measuring(
         if field.kind in SUMMED:
             outer.append(writer.exact_sum(field, name))
         outer += [writer.text(field, field.column(side), f"{end}({name})") for end in _ENDS]
+    for number, condition in enumerate(conditions):
+        name = f"{own}o{number}"
+        inner.append(f"CASE WHEN {condition} THEN 1 ELSE 0 END AS {name}")
+        outer.append(dialect.exact_sum(name))
     names = [f"{own}g" if one else f"{own}c0"]
     names += [f"{own}c{number}" for number in range(1, len(outer))]
     selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(outer, names, strict=True))
     rows = f"{qualified(table)} WHERE {grouped.where}"
     if one:
-        rows = f"(SELECT {inner[0]} FROM {rows}) {own}rows" if inner else rows
+        rows = f"(SELECT {', '.join(inner)} FROM {rows}) {own}rows" if inner else rows
         return f"SELECT {selected} FROM {rows}"
     rows = f"(SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) {own}rows"
     return f"SELECT {selected} FROM {rows} GROUP BY {own}g"
@@ -195,7 +207,9 @@ def measuring(
 _ENDS = ("min", "max")
 
 
-def _figures(row: Sequence[Any], digested: bool, figures: Sequence[Field]) -> Figures:
+def _figures(
+    row: Sequence[Any], digested: bool, figures: Sequence[Field], changed: Mapping[str, str]
+) -> Figures:
     found: Figures = {ROWS: int(row[1])}
     values = list(row[2:])
     if digested:
@@ -204,6 +218,8 @@ def _figures(row: Sequence[Any], digested: bool, figures: Sequence[Field]) -> Fi
         own = {"sum": str(values.pop(0) or "0")} if field.kind in SUMMED else {}
         own |= {end: shown(field, values.pop(0)) or "NULL" for end in _ENDS}
         found[field.name] = own
+    if changed:
+        found[CHANGED] = {name: int(values.pop(0) or 0) for name in changed}
     return found
 
 

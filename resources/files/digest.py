@@ -41,6 +41,8 @@ def whole(field: Field, column: Column, x: str) -> str | None:
     match field.kind:
         case "integer" | "boolean":
             return f"CAST({x} AS BIGINT)"
+        case "date" | "time" | "timestamp" if own == "integer":
+            return f"CAST({x} AS BIGINT)"
         case "date":
             return f"({x} - DATE '1970-01-01')" if own == "date" else None
         case "time" | "timestamp":

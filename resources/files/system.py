@@ -7,6 +7,7 @@ from resources.files.dialect import FilesDialect
 from resources.files.errors import verdict
 from resources.files.exports import PATTERN
 from resources.files.object_store import KINDS
+from resources.files.overflow import FilesOverflow
 from resources.files.server import FilesServer
 from resources.files.source import FilesSource
 from resources.files.target import FilesTarget, folder_problem
@@ -24,6 +25,7 @@ SYSTEM = System(
     dialect=FilesDialect(),
     types=TYPES,
     digest=digest,
+    overflow=FilesOverflow(),
     by_path=PATTERN,
     verdict=verdict,
     source=FilesSource(),

@@ -9,7 +9,7 @@ from resources.postgres.copy_text import condition_of, guarded
 from resources.refusals import Where
 from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
-from resources.types.decimals import ToDecimal
+from resources.types.decimals import Scaled, ToDecimal
 from resources.types.declared import read
 from resources.types.kinds import (
     Binary,
@@ -47,7 +47,7 @@ def bcp_expression(
     if text is None:
         return None
     for step in reversed(conversion.steps):
-        if isinstance(step, Cast):
+        if isinstance(step, (Cast, Scaled)):
             continue
         condition = _condition(step, conversion, value)
         if condition is None:
@@ -108,6 +108,11 @@ def _condition(step: Step, conversion: Conversion, value: str) -> str | None:
         )
     if isinstance(step, (Within, ToDecimal)):
         return condition_of(step, kind, value) or ""
+    return unfit(step, value)
+
+
+def unfit(step: Step, value: str) -> str | None:
+    """When a value breaks a guard that is not about numbers; None if SQL cannot tell."""
     if isinstance(step, Whole):
         return f"extract(microseconds FROM {value})::bigint % {step.unit} <> 0"
     if isinstance(step, Finite):

@@ -65,6 +65,8 @@ def whole(field: Field, column: Column, x: str) -> str | None:
             return f"({x})::int::bigint"
         case "integer" | "boolean":
             return f"({x})::bigint"
+        case "date" | "time" | "timestamp" if kind == "integer":
+            return f"({x})::bigint"
         case "date":
             return f"({x})::date - date '1970-01-01'"
         case "time":

@@ -8,6 +8,7 @@ from resources.postgres.ddl import STATEMENTS
 from resources.postgres.dialect import PostgresDialect
 from resources.postgres.errors import verdict
 from resources.postgres.health import findings
+from resources.postgres.overflow import PostgresOverflow
 from resources.postgres.server import PostgresServer
 from resources.postgres.source import PostgresSource
 from resources.postgres.target import PostgresTarget
@@ -25,6 +26,7 @@ SYSTEM = System(
     dialect=PostgresDialect(),
     types=TYPES,
     digest=digest,
+    overflow=PostgresOverflow(),
     record_digest=record_digest,
     verdict=verdict,
     health=findings,

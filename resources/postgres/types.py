@@ -364,6 +364,7 @@ TYPES = TypeMap(
     export=export,
     decimals_as_text=True,
     infinities=True,
+    epoch_days=EPOCH_DAYS,
     calendar=calendar,
     slot=slot,
     default=default,

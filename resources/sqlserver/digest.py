@@ -99,7 +99,7 @@ def text(field: Field, column: Column, x: str) -> str:
 def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
     """The canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
-        value = _utf8(text(field, column, x), variant)
+        value = utf8(text(field, column, x), variant)
         return f"CAST(DATALENGTH({value}) AS varchar(20)) + ':' + {value}"
     if field.kind == "bytes":
         value = f"CAST({x} AS varbinary(max))"
@@ -158,7 +158,8 @@ def _ticks(field: Field, seconds: str, x: str) -> str:
     return f"{seconds} * 1000000 + DATEPART(microsecond, {x})"
 
 
-def _utf8(x: str, variant: str) -> str:
+def utf8(x: str, variant: str) -> str:
+    """A text as UTF-8 bytes, or as what Babelfish's functions take for them."""
     if variant == "nvarchar":
         return f"CAST({x} AS nvarchar(max))"
     return f"CAST({x} COLLATE {_UTF8} AS varchar(max))"

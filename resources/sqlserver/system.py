@@ -9,6 +9,7 @@ from resources.sqlserver.ddl import indexable
 from resources.sqlserver.dialect import SqlServerDialect
 from resources.sqlserver.errors import verdict
 from resources.sqlserver.health import findings
+from resources.sqlserver.overflow import SqlServerOverflow
 from resources.sqlserver.server import SqlServerServer
 from resources.sqlserver.source import SqlServerSource, require_bcp
 from resources.sqlserver.target import SqlServerTarget, rehearsal
@@ -25,6 +26,7 @@ SYSTEM = System(
     dialect=SqlServerDialect(),
     types=TYPES,
     digest=digest,
+    overflow=SqlServerOverflow(),
     verdict=verdict,
     health=findings,
     hidden=hidden,

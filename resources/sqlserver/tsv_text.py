@@ -14,6 +14,7 @@ from resources.plan import OverflowPolicy
 from resources.refusals import MARK, Where
 from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
+from resources.types.decimals import Scaled
 from resources.types.kinds import (
     EPOCH,
     Boolean,
@@ -74,7 +75,7 @@ def tab_separated(
     # not ISNULL, which would cut the mark to the length of a bit's text
     expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
     for step in reversed(conversion.steps):
-        if isinstance(step, (Cast, TimeText, ParseTimestamp, Unreplaced)):
+        if isinstance(step, (Cast, Scaled, TimeText, ParseTimestamp, Unreplaced)):
             continue
         condition = _condition(step, conversion, name)
         if condition is None:

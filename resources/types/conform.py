@@ -11,7 +11,7 @@ from resources import registry
 from resources.errors import SchemaDrift, ValueRefused
 from resources.plan import ColumnPlan, CopyPlan
 from resources.refusals import SHOWN
-from resources.types.conversions import Conversion, conversion_between, plain_type
+from resources.types.conversions import conversion_of
 from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
 from resources.types.steps import Violation, plain, relax
 
@@ -47,18 +47,6 @@ def schema(plan: CopyPlan) -> pa.Schema:
     )
 
 
-def conversion_of(column: ColumnPlan, plan: CopyPlan) -> Conversion:
-    """The conversion of a column, which its plan determines."""
-    target_type = plain_type(plan.target.system, column.target.type)
-    return conversion_between(
-        plan.source.system,
-        column.source.type,
-        plan.target.system,
-        target_type,
-        plan.long_calendar,
-    )
-
-
 def _convert(
     position: int,
     column: ColumnPlan,
@@ -68,6 +56,7 @@ def _convert(
 ) -> pa.Array:
     conversion = conversion_of(column, plan)
     array = raw = plain(batch.column(position))
+    changed: pa.BooleanArray | None = None
     for step in conversion.steps:
         try:
             result = step.convert(array)
@@ -80,10 +69,13 @@ def _convert(
             if repaired is None:
                 row = pc.index(result.rows, True).as_py()
                 raise _refusal(plan, column, batch, raw, row, step.reason)
-            name = column.target.name
-            counts[name] = counts.get(name, 0) + pc.sum(result.rows).as_py()
+            # what two guards change is one value
+            changed = result.rows if changed is None else pc.or_(changed, result.rows)
             result = repaired
         array = result
+    if changed is not None:
+        name = column.target.name
+        counts[name] = counts.get(name, 0) + pc.sum(changed).as_py()
     return array
 
 

@@ -8,8 +8,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from resources.plan import ColumnPlan, CopyPlan
 from resources.registry import system as _system
-from resources.types.decimals import DecimalCast, ToDecimal
+from resources.types.decimals import DecimalCast, Scaled, ToDecimal
 from resources.types.export import Export, Refusal
 from resources.types.kinds import (
     EPOCH,
@@ -48,7 +49,7 @@ from resources.types.steps import (
 from resources.types.timestamp_text import Decimals, ParseTimestamp, TextWithin, UtcOffset
 from resources.types.type_map import TypeMap
 
-UNGUARDED = (Cast, View, TimeText, ParseTimestamp)
+UNGUARDED = (Cast, Scaled, View, TimeText, ParseTimestamp)
 LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1
 
 
@@ -62,6 +63,11 @@ class Conversion:
     steps: tuple[Step, ...]
     as_text: bool
     """The source casts the value to text."""
+
+    @property
+    def sent(self) -> Kind:
+        """What the values are that the steps are for."""
+        return (self.source.text_kind or Text()) if self.as_text else self.source.kind
 
     @property
     def guarded(self) -> bool:
@@ -131,6 +137,17 @@ def conversion_between(
     return Conversion(export, slot, arrow, tuple(steps), as_text)
 
 
+def conversion_of(column: ColumnPlan, plan: CopyPlan) -> Conversion:
+    """The conversion of a column, which its plan determines."""
+    return conversion_between(
+        plan.source.system,
+        column.source.type,
+        plan.target.system,
+        plain_type(plan.target.system, column.fitted or column.target.type),
+        plan.long_calendar,
+    )
+
+
 @dataclass(frozen=True)
 class _Sides:
     """The two systems of a conversion, as far as its steps depend on them."""
@@ -148,7 +165,6 @@ class _Sides:
 
 def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[Step]:
     source, title = sides.source, sides.target_title
-    infinities = source.infinities
     match kind, slot.kind:
         case Boolean(), Boolean() | Integer():
             return [Cast(arrow)]
@@ -160,8 +176,8 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
         case Integer(low, high), Decimal(precision, scale):
             limit = 10 ** ((precision or 0) - (scale or 0)) - 1
             if max(-low, high) > limit:
-                return [Within(-limit, limit, f"is outside of {-limit}..{limit}"), _scaled(arrow)]
-            return [_scaled(arrow)]
+                return [Within(-limit, limit, f"is outside of {-limit}..{limit}"), Scaled(arrow)]
+            return [Scaled(arrow)]
         case Decimal(), Decimal(precision, scale):
             if source.decimals_as_text:
                 return [ToDecimal(precision or 38, scale or 0, _digits_fit(kind, slot.kind))]
@@ -200,9 +216,9 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
             )
             return [*([Length(length or 0, fixed)] if bounded else []), Cast(arrow)]
         case Date(), Date(low, high):
-            return [*_dates(kind, low, high, title, infinities), Cast(arrow)]
+            return [*_dates(kind, low, high, title, source), Cast(arrow)]
         case Date(), Integer():
-            return [*_dates(kind, kind.low, kind.high, sides.source_name, infinities), View(arrow)]
+            return [*_dates(kind, kind.low, kind.high, sides.source_name, source), View(arrow)]
         case Time(), Time(digits):
             return _times(kind, digits, arrow)
         case Time(), Integer():
@@ -213,7 +229,7 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
             return _timestamps(kind, slot.kind, arrow, sides)
         case Timestamp(zone="none" | "utc"), Integer() if kind.digits <= 6:
             return [
-                *_instants(kind, kind.low, kind.high, sides.source_name, infinities),
+                *_instants(kind, kind.low, kind.high, sides.source_name, source),
                 View(arrow),
             ]
         case Uuid(), Uuid():
@@ -224,10 +240,6 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
         case ((Integer() | Float() | Boolean()), Text()):
             return [Cast(arrow)]
     raise NoConversion("the two have no values in common that would survive")
-
-
-def _scaled(arrow: pa.DataType) -> Step:
-    return Cast(arrow)
 
 
 def _as_declared(slot: Slot, kind: Kind) -> Slot:
@@ -246,18 +258,20 @@ def _digits_fit(kind: Decimal, room: Decimal) -> bool:
     return kind.precision is not None and (room.scale or 0) >= scale and whole >= precision - scale
 
 
-def _dates(kind: Date, low: int, high: int, holder: str, infinities: bool) -> list[Step]:
-    if kind.low >= low and kind.high <= high and not infinities:
+def _dates(kind: Date, low: int, high: int, holder: str, source: TypeMap) -> list[Step]:
+    if kind.low >= low and kind.high <= high and not source.infinities:
         return []
-    return [Within(low, high, f"is outside of {holder}'s {_day(low)} to {_day(high)}")]
+    wrapped = source.epoch_days - 2**31 if source.epoch_days else None
+    return [Within(low, high, f"is outside of {holder}'s {_day(low)} to {_day(high)}", wrapped)]
 
 
-def _instants(kind: Timestamp, low: int, high: int, holder: str, infinities: bool) -> list[Step]:
-    if kind.low >= low and kind.high <= high and not infinities:
+def _instants(kind: Timestamp, low: int, high: int, holder: str, source: TypeMap) -> list[Step]:
+    if kind.low >= low and kind.high <= high and not source.infinities:
         return []
     first, last = _day(low // MICROSECONDS_PER_DAY), _day(high // MICROSECONDS_PER_DAY)
     high = min(high, 2**63 - 1)
-    return [Within(low, high, f"is outside of {holder}'s {first} to {last}")]
+    wrapped = source.epoch_days * MICROSECONDS_PER_DAY - 2**63 if source.epoch_days else None
+    return [Within(low, high, f"is outside of {holder}'s {first} to {last}", wrapped)]
 
 
 def _day(number: int) -> str:
@@ -274,21 +288,23 @@ def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
     digits = min(digits, 6)
     if kind.digits > digits:
         units = 9 if kind.digits > 6 else 6
-        if units == 9:
-            steps.append(Cast(pa.time64("ns")))
+        steps.append(Cast(pa.time64("ns" if units == 9 else "us")))
         reason = f"has more than {digits} decimals of a second"
         steps.append(Whole(10 ** (units - digits), reason))
     return [*steps, Cast(arrow)]
 
 
 def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Sides) -> list[Step]:
+    unit = 10 ** max(0, 6 - room.digits)
+    # the last moment that the target has; where the source has finer ones, a step of its own cuts
+    last = room.high if kind.digits > room.digits else room.high // unit * unit
     if kind.zone == "offset" or kind.digits == 7:
         steps: list[Step] = [UtcOffset()] if kind.zone == "offset" else []
         if room.low > kind.low or room.high < kind.high:
             # without a fraction, so that it sorts before the same second with any number of them
-            low, high = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")], _iso(room.high) + "9"
-            first, last = low[:10], high[:10]
-            reason = f"is outside of {sides.target_title}'s {first} to {last}"
+            low = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")]
+            high = _iso(last) + ("9" if kind.digits == 7 else "")
+            reason = f"is outside of {sides.target_title}'s {low[:10]} to {high[:10]}"
             steps.append(TextWithin(low, high, reason))
         if pa.types.is_timestamp(arrow):
             if kind.digits == 7 and sides.target.second_digits == 7:
@@ -301,9 +317,8 @@ def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Si
         raise NoConversion("a wall clock has no UTC offset")
     if kind.zone == "utc" and room.zone == "none":
         raise NoConversion("an instant is no wall clock")
-    steps = _instants(kind, room.low, room.high, sides.target_title, sides.source.infinities)
+    steps = _instants(kind, room.low, last, sides.target_title, sides.source)
     if kind.digits > room.digits:
-        unit = 10 ** (6 - room.digits)
         steps.append(Whole(unit, f"has more than {room.digits} decimals of a second"))
     return [*steps, Cast(arrow)]
 

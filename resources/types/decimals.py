@@ -88,6 +88,20 @@ class ToDecimal:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """Integers to a decimal type that has room for them, if not for all that their type holds."""
+
+    type: pa.DataType
+    reason: str = "cannot be converted"
+
+    def convert(self, array: pa.Array) -> pa.Array | Violation:
+        return array.cast(pa.decimal128(DECIMAL128_DIGITS, 0)).cast(self.type)
+
+    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
+        return None
+
+
+@dataclass(frozen=True)
 class DecimalCast:
     """A decimal to a decimal or integer type that is too small for some."""
 

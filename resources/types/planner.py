@@ -117,6 +117,7 @@ def plan_copy(
         primary_key,
         text_format=text_format,
         long_calendar=_system(target.system).types.has_long_calendar(version),
+        excluded=tuple(column.name for column in source_columns if column.name in exclude),
     )
 
 
@@ -185,6 +186,7 @@ def _plan_column(
         arrow_type=conversion.arrow,
         text_sql=text_sql,
         on_overflow=override.on_overflow,
+        fitted=target_type if override.on_overflow in ("null", "clamp") else "",
     )
 
 

@@ -57,6 +57,8 @@ class Within:
     low: int
     high: int
     reason: str
+    wrapped: int | None = None
+    """Numbers below this are above all others: the driver's count has wrapped around."""
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         numbers = integers(array)
@@ -64,15 +66,42 @@ class Within:
         low, high = extent["min"].as_py(), extent["max"].as_py()
         if low is None or (low >= self.low and high <= self.high):
             return array
-        # compared as int64: a limit may lie outside of a narrower type
-        wide = numbers.cast(pa.int64()) if numbers.type != pa.uint64() else numbers
-        return violation(pc.or_(pc.less(wide, self.low), pc.greater(wide, self.high)))
+        below, above = self._beyond(numbers)
+        return violation(pc.or_(below, above))
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         numbers = integers(array)
-        below = pc.less(numbers.cast(pa.int64(), safe=False), self.low)
-        low, high = (pa.scalar(limit, numbers.type) for limit in (self.low, self.high))
+        below, _ = self._beyond(numbers)
+        # a limit that the type has not is none that a value can be beyond
+        least, greatest = _extent(numbers.type)
+        low, high = (
+            pa.scalar(min(max(limit, least), greatest), numbers.type)
+            for limit in (self.low, self.high)
+        )
         return pc.if_else(bad, pc.if_else(below, low, high), numbers).view(array.type)
+
+    def _beyond(self, numbers: pa.Array) -> tuple[pa.BooleanArray, pa.BooleanArray]:
+        """Which numbers are below the limits, and which above."""
+        # compared as 64 bits: a limit may lie outside of a narrower type
+        wide = numbers if numbers.type == pa.uint64() else numbers.cast(pa.int64())
+        least, greatest = _extent(wide.type)
+        low, high = (
+            pa.scalar(min(max(limit, least), greatest), wide.type)
+            for limit in (self.low, self.high)
+        )
+        below, above = pc.less(wide, low), pc.greater(wide, high)
+        if self.wrapped is None:
+            return below, above
+        wrapped = pc.less(wide, self.wrapped)
+        return pc.and_not(below, wrapped), pc.or_(above, wrapped)
+
+
+def _extent(type_: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest integer of a type."""
+    bits = type_.bit_width
+    if pa.types.is_unsigned_integer(type_):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
 @dataclass(frozen=True)
@@ -227,7 +256,8 @@ class Length:
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         if self.fixed:
             return None
-        return pc.if_else(bad, pc.binary_slice(array, 0, self.length), array)
+        values = array.cast(pa.binary()) if pa.types.is_fixed_size_binary(array.type) else array
+        return pc.if_else(bad, pc.binary_slice(values, 0, self.length), values)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ class TypeMap:
     """The driver sends decimals as text."""
     infinities: bool = False
     """Dates and timestamps may be infinite, beyond the ends of their kinds."""
+    epoch_days: int = 0
+    """What the driver adds to the server's own count of days, wrapping around."""
     calendar: Callable[[int, int, int], int | str] = lambda number, per_day, bits: number
     """A date or timestamp as the driver sends it -> its count from 1970-01-01, or `infinity`.
     Takes the number, how many of its units a day has, and its bits."""

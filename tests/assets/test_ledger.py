@@ -352,7 +352,7 @@ def test_a_skip_repeats_what_still_holds_with_who_found_it(instance: dg.DagsterI
     assert evaluation.metadata["found_at"].value == first.event.timestamp
     assert evaluation.metadata["rows_source"].value == 10, "the evidence comes along"
     assert evaluation.description is not None
-    assert evaluation.description.startswith("row_count passed: 10 rows agree (found ")
+    assert evaluation.description.startswith("row_count passed: 10 rows on both sides (found ")
     assert evaluation.description.count("found") == 1
     assert "unchanged" in evaluation.description
     assert not ledger.committed(instance, ASSET, [CHECK])["a"].unchecked

@@ -239,7 +239,7 @@ def test_the_second_hop_digests_what_it_exports_instead_of_reading_it_twice(
     assert one.run(hop=1).good
     with pytest.MonkeyPatch.context() as patch:
         wrong = {"rows": 40, "digest": "0"}
-        patch.setattr(Flight, "taken", lambda flight: Taken(str(flight.digest), wrong))
+        patch.setattr(Flight, "taken", lambda flight, _: Taken(str(flight.digest), wrong))
         failed = one.run(hop=2)
     assert "checksum FAILED" in str(by_range(failed, 2)[LAST].error), "held against what streamed"
 

@@ -6,7 +6,7 @@ The source is PostgreSQL or SQL Server, the target SQL Server or ClickHouse, als
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from assets.planning.resolve import Hop, resolve_hops
+from pipelines.command import runner
 from pipelines.command.session import open_session
 from resources.dialects import qualified
 from resources.tables import TableRef
@@ -49,6 +50,8 @@ class Moved:
     route: tuple[str, ...]
     home: Path
     hops: tuple[Hop, ...] = ()
+    notes: Sequence[str] = ()
+    """Of the last run."""
 
     def first(self) -> None:
         """Move the table, and keep what there is then."""
@@ -82,20 +85,25 @@ class Moved:
         """Drop a table."""
         looking.run(self.ferry.stack, table.system, f"DROP TABLE IF EXISTS {qualified(table)}")
 
-    def run(self, policy: str) -> list[str]:
+    def run(self, policy: str, **settings: str) -> list[str]:
         """Run under a policy; returns the errors."""
-        self.declare(policy)
+        self.declare(policy, **settings)
         view = self.ferry.run()
         assert view.good is (not view.errors)
+        self.notes = view.notes
         return view.errors
 
-    def declare(self, policy: str) -> None:
+    def declare(self, policy: str, **settings: str) -> None:
         """Write the transfer's file."""
         hops = [f"'{system}://{SCHEMAS[system]}.{{t}}'" for system in self.route[1:]]
         source = f"{self.route[0]}://{SCHEMAS[self.route[0]]}.{self.ferry.table}"
         self.ferry.session.instance.dispose()
         self.ferry.declare(
-            f"[{', '.join(hops)}]", source=source, on_schema_drift=policy, ranges="{count: 1}"
+            f"[{', '.join(hops)}]",
+            source=source,
+            on_schema_drift=policy,
+            ranges="{count: 1}",
+            **settings,
         )
 
     def execute(self, system: str, *statements: str) -> None:
@@ -216,6 +224,40 @@ def test_the_source_has_a_column_less(moved: Moved, policy: str) -> None:
     else:
         assert errors == []
         assert moved.shown() == [[{**row, "name": None} for row in ROWS]] * len(before)
+
+
+@over("into clickhouse", "through sqlserver")
+def test_a_column_that_rows_are_moved_without_is_told(moved: Moved) -> None:
+    moved.fill({name: COLUMNS[name] for name in ("id", "amount")}, ROWS)
+    moved.declare("add_columns")
+    assert any("rows that move get NULL in 'name'" in one for one in moved.ferry.plan().notes)
+    moved.run("add_columns")
+    assert any("rows that move get NULL in 'name'" in one for one in moved.notes)
+    *_, last = moved.hops
+    for _ in ("after the move", "after a run that finds nothing to do"):
+        view = runner.status(moved.ferry.session, moved.ferry.table)
+        (told,) = [one for one in view.notes if str(last.plan.target) in one]
+        assert "'name' is NULL, or its default" in told and "in 2 of 2 ranges" in told
+        assert view.json()["ranges"][-1]["not_filled"] == ("name",)
+        assert moved.run("add_columns") == []
+
+
+@over("into clickhouse", "through sqlserver")
+def test_a_column_renamed_at_the_source_is_not_emptied(moved: Moved) -> None:
+    before = moved.shown()
+    columns = {"id": COLUMNS["id"], "title": COLUMNS["name"], "amount": COLUMNS["amount"]}
+    rows = [{**row, "title": row["name"]} for row in ROWS]
+    moved.fill(columns, rows)
+    moved.declare("add_columns")
+    refused = "'name', which"
+    assert any(refused in one and "refused" in one for one in moved.ferry.plan().notes)
+    (error,) = moved.run("add_columns")
+    assert refused in error and "columns: {title: {rename: name}}" in error
+    assert moved.shown() == before
+    assert moved.run("ignore_new", exclude="[title]") == [], "it is left out, and that is told"
+    assert any("rows that move get NULL in 'name'" in one for one in moved.notes)
+    assert moved.run("add_columns", columns="{title: {rename: name}}") == []
+    assert moved.shown() == before
 
 
 REFUSED = {

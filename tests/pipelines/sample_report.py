@@ -27,7 +27,7 @@ MOVED_AT, CHECKED_AT = "2026-07-29T02:14:09+00:00", "2026-07-29T06:00:31+00:00"
 ROW_COUNT = CheckRecord(
     "row_count",
     True,
-    "row_count passed: 250000 rows agree",
+    "row_count passed: 250000 rows on both sides",
     at=MOVED_AT,
     run_id=MOVED,
     seconds=0.01,
@@ -95,7 +95,7 @@ SUITE = CheckRecord(
 TOTAL = CheckRecord(
     "total_rows",
     True,
-    "total_rows passed: 750000 rows agree",
+    "total_rows passed: 750000 rows on both sides",
     at=MOVED_AT,
     run_id=MOVED,
     figures=(("rows", "750000", "750000"),),

@@ -7,9 +7,19 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from resources.digest.fields import DigestedType, declared, fields, not_compared
+from checks.limits import with_limits
+from checks.verdict import Verdict
+from resources.digest.fields import (
+    DigestedType,
+    all_fields,
+    declared,
+    fields,
+    not_compared,
+    relaxed_fields,
+)
 from resources.plan import ColumnPlan, CopyPlan
 from resources.tables import Column, TableRef
+from resources.types.planner import ColumnOverride, plan_copy
 
 
 @pytest.mark.parametrize(
@@ -113,9 +123,33 @@ def test_arrays_are_compared_by_their_items() -> None:
     )
 
 
-def test_a_column_that_the_transfer_may_change_is_not_compared() -> None:
+def test_a_column_that_the_transfer_may_change_is_compared_as_it_makes_it() -> None:
     key = ColumnPlan(Column("k", "integer"), Column("k", "Int32"), '"k"', pa.int32())
     plan = plan_of(column("integer", "Int16", pa.int16(), "clamp"))
     plan = replace(plan, columns=(key, *plan.columns), key=key)
-    assert [field.name for field in fields(plan)] == ["k"]
-    assert not_compared(plan) == ("y",)
+    assert [field.name for field in fields(plan)] == ["k", "y"]
+    assert not_compared(plan) == ()
+    *_, raw = all_fields(plan)
+    (relaxed,) = relaxed_fields(plan)
+    assert raw.value("source", "postgres") == '"x"', "any change of it changes the fingerprint"
+    limits = relaxed.value("source", "postgres")
+    assert "-32768" in limits and "32767" in limits
+    assert relaxed.value("target", "clickhouse") == raw.value("target", "clickhouse")
+    # a table that is there may have a wider column; what fits is what was planned
+    wider = replace(plan.columns[1], target=Column("y", "Int64"), fitted="Int16")
+    (relaxed,) = relaxed_fields(replace(plan, columns=(key, wider)))
+    assert relaxed.value("source", "postgres") == limits
+
+
+def test_limits_that_t_sql_cannot_tell_are_not_compared() -> None:
+    source, target = (TableRef("sqlserver", "dbo", name) for name in ("s", "t"))
+    columns = [Column("id", "int", False), Column("x", "nvarchar(40)")]
+    override = ColumnOverride(type="nvarchar(10)", on_overflow="clamp")
+    plan = plan_copy(source, columns, target, key="id", overrides={"x": override}, exclude=())
+    assert not_compared(plan) == ("x",)
+    passed = Verdict("full_hash", True, {"rows": 3}, {"rows": 3}, 0.1)
+    verdict = with_limits(passed, plan, "full_hash", {})
+    assert verdict.summary() == (
+        "full_hash passed: 3 rows agree; not compared: x (on_overflow: clamp)"
+    )
+    assert verdict.metadata == {"not_compared (on_overflow)": "x"}

@@ -205,6 +205,8 @@ VALUES: list[tuple[str, Any, str]] = [
     ("UNICODE(N'€')", 8364, "int"),
     ("UNICODE(N'😀')", 0xD83D, "int"),
     ("NCHAR(8364)", "€", "nchar(1)"),
+    ("CHARINDEX(NCHAR(0), N'abc')", None, "int"),
+    ("LEFT(N'😀b' COLLATE Latin1_General_100_CI_AS_SC, 1)", "😀", "nvarchar(1)"),
     ("CHAR(65)", "A", "char(1)"),
     ("CHARINDEX('B', 'abc')", 2, "int"),
     ("CHARINDEX('c', 'abcabc', 4)", 6, "int"),

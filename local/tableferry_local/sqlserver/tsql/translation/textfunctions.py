@@ -108,7 +108,8 @@ def _at_most(text: Value, length: Value) -> int:
 def _left_right(name: str) -> Handler:
     def handler(compiler: Compiler, args: list[Value]) -> Value:
         text, count = as_text(args[0]), integer(args[1])
-        sql = f"sys.cut({text.sql}, {count})"
+        cut = "left" if text.supplementary else "sys.cut"
+        sql = f"{cut}({text.sql}, {count})"
         if name == "right":
             sql = f"CASE WHEN {count} > 0 THEN right({text.sql}, {count}) ELSE '' END"
         kind = text_type(text.type.is_unicode, _at_most(text, args[1]))
@@ -189,7 +190,8 @@ def _char(unicode: bool) -> Handler:
         code = integer(args[0])
         kind = SqlType("nchar" if unicode else "char", 1)
         if unicode:
-            return Value(f"chr({code})", kind, True)
+            # PostgreSQL has no character 0
+            return Value(f"chr(nullif({code}, 0))", kind, True)
         return Value(f"convert_from(set_byte('\\x00'::bytea, 0, {code}), 'WIN1252')", kind, True)
 
     return handler

@@ -1,0 +1,60 @@
+"""What ClickHouse's SQL says about values that a target cannot hold."""
+
+from __future__ import annotations
+
+from resources.digest.fields import Field
+from resources.digest.overflow_sql import OverflowSql
+from resources.types.decimals import DecimalCast
+from resources.types.kinds import Decimal, Kind
+from resources.types.steps import Characters, Finite, Length, Step, Units, Utf8, WithoutNul
+
+BEYOND_BMP = r"[\\x{10000}-\\x{10FFFF}]"
+"""Characters that take two UTF-16 units."""
+
+
+class ClickHouseOverflow(OverflowSql):
+    """See `OverflowSql`."""
+
+    system = "clickhouse"
+
+    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+        """See `OverflowSql`."""
+        match step:
+            case DecimalCast(type) if isinstance(kind, Decimal):
+                whole, scale = type.precision - type.scale, type.scale
+                conditions = []
+                if (kind.precision or 0) - (kind.scale or 0) > whole:
+                    conditions.append(f"abs({x}) >= toDecimal256('1{'0' * whole}', 0)")
+                if (kind.scale or 0) > scale:
+                    conditions.append(f"{x} != truncate({x}, {scale})")
+                return " OR ".join(conditions)
+            case Finite():
+                return f"NOT isFinite({x})"
+            case Utf8():
+                return f"NOT isValidUTF8({x})"
+            case WithoutNul():
+                return f"position({x}, char(0)) > 0"
+            case Characters(characters):
+                return f"lengthUTF8({x}) > {characters}"
+            case Units(units):
+                return f"lengthUTF8({x}) + countMatches({x}, '{BEYOND_BMP}') > {units}"
+            case Length(length, fixed):
+                return f"length({x}) {'!=' if fixed else '>'} {length}"
+        return None
+
+    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+        """Texts are cut where a character ends."""
+        match step:
+            case Characters(characters):
+                return f"substringUTF8({x}, 1, {characters})"
+            case Units(most):
+                split = f"extractAll(assumeNotNull({x}), '(?s).')"
+                weights = "arrayCumSum(ferry__c -> if(length(ferry__c) > 3, 2, 1), ferry__cs)"
+                return (
+                    "arrayStringConcat(arrayFlatten(arrayMap(ferry__cs -> arrayFilter("
+                    f"(ferry__c, ferry__u) -> ferry__u <= {most}, ferry__cs, {weights}), "
+                    f"[{split}])))"
+                )
+            case Length(length, fixed=False):
+                return f"substring({x}, 1, {length})"
+        return None

@@ -1,0 +1,84 @@
+"""What DuckDB's SQL says about values that a target cannot hold."""
+
+from __future__ import annotations
+
+from resources.digest.fields import Field
+from resources.digest.overflow import ITEM
+from resources.digest.overflow_sql import OverflowSql
+from resources.files.types import FROM_TEXT, TEXT, value
+from resources.own_names import own_prefix
+from resources.types.decimals import DecimalCast
+from resources.types.kinds import Decimal, Kind
+from resources.types.steps import Characters, Finite, Length, Step, Units, WithoutNul
+
+GREATEST = 2**63 - 1
+
+
+class FilesOverflow(OverflowSql):
+    """See `OverflowSql`."""
+
+    system = "files"
+
+    def number(self, field: Field, x: str) -> str:
+        """What is infinite lies beyond all limits."""
+        found = super().number(field, x)
+        typed = value(field.source.type, x)
+        if field.source.type.startswith("TIME") and "STAMP" not in field.source.type:
+            return found
+        return (
+            f"(CASE WHEN isinf({typed}) THEN CASE WHEN {typed} > DATE '2000-01-01' "
+            f"THEN {GREATEST} ELSE {-GREATEST} END ELSE {found} END)"
+        )
+
+    def plain(self, field: Field, x: str) -> tuple[str, str]:
+        """In the very type of the column, also where the file has it as a text."""
+        type_ = field.source.type
+        return value(type_, x), type_ if type_ == TEXT else type_.removesuffix(FROM_TEXT)
+
+    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+        """See `OverflowSql`."""
+        match step:
+            case DecimalCast(type) if isinstance(kind, Decimal):
+                whole, scale = type.precision - type.scale, type.scale
+                conditions = []
+                if (kind.precision or 0) - (kind.scale or 0) > whole:
+                    conditions.append(f"abs({x}) >= 1{'0' * whole}")
+                if (kind.scale or 0) > scale:
+                    conditions.append(f"{x} <> trunc({x}, {scale})")
+                return " OR ".join(conditions)
+            case Finite():
+                return f"NOT isfinite({x})"
+            case WithoutNul():
+                return f"contains({x}, chr(0))"
+            case Characters(characters):
+                return f"length({x}) > {characters}"
+            case Units(units):
+                return f"{_units(x)} > {units}"
+            case Length(length, fixed):
+                return f"octet_length({x}) {'<>' if fixed else '>'} {length}"
+        return None
+
+    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+        """Texts are cut where a character ends."""
+        match step:
+            case Characters(characters):
+                return f"left({x}, {characters})"
+            case Units(units):
+                count = f"{own_prefix(x)}n"
+                fits = f"lambda {count}: {_units(f'left({x}, {count})')} <= {units}"
+                return f"left({x}, list_max(list_filter(range(0, {units + 1}), {fits})))"
+            case Length(length, fixed=False):
+                return f"unhex(hex({x})[:{2 * length}])"
+        return None
+
+    def each(self, x: str, item: str) -> str:
+        """See `OverflowSql`."""
+        return f"list_transform({x}, lambda {ITEM}: {item})"
+
+    def any(self, x: str, condition: str) -> str:
+        """See `OverflowSql`."""
+        return f"len(list_filter({x}, lambda {ITEM}: {condition})) > 0"
+
+
+def _units(x: str) -> str:
+    return f"length({x}) + length(regexp_replace({x}, '[^\\x{{10000}}-\\x{{10FFFF}}]', '', 'g'))"

@@ -1,0 +1,89 @@
+"""What PostgreSQL's SQL says about values that a target cannot hold."""
+
+from __future__ import annotations
+
+from resources.digest.fields import Field, declared
+from resources.digest.overflow import ITEM, NEVER
+from resources.digest.overflow_sql import OverflowSql
+from resources.postgres.bcp_text import unfit
+from resources.postgres.copy_text import condition_of
+from resources.postgres.digest import END
+from resources.types.decimals import ToDecimal
+from resources.types.kinds import Kind
+from resources.types.steps import Characters, Length, Step, Units, WithoutNul
+
+GREATEST = 2**63 - 1
+
+
+class PostgresOverflow(OverflowSql):
+    """See `OverflowSql`."""
+
+    system = "postgres"
+
+    def number(self, field: Field, x: str) -> str:
+        """What is infinite, or later than 64 bits of microseconds reach, lies beyond all others."""
+        found = super().number(field, x)
+        if declared(self.system, field.source.type).kind == "time":
+            return found
+        first = END[str(declared(self.system, field.source.type).kind)]
+        return (
+            f"(CASE WHEN {x} = '-infinity' THEN {-GREATEST} WHEN {x} >= '{first}' THEN {GREATEST} "
+            f"ELSE {found} END)"
+        )
+
+    def plain(self, field: Field, x: str) -> tuple[str, str]:
+        """Money as a decimal; character(n) with its blanks, which casts would cut."""
+        own = declared(self.system, field.source.type)
+        if own.name == "money":
+            return f"({x})::numeric", f"numeric({own.precision},{own.scale})"
+        if own.padded:
+            return f"rpad(({x})::text, {own.precision or 1})", "text"
+        return x, field.source.type
+
+    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+        """As the guards of the text formats have it."""
+        if isinstance(step, ToDecimal):
+            return condition_of(step, kind, x) or NEVER
+        if isinstance(step, Characters):
+            return f"char_length({x}) > {step.characters}"
+        return NEVER if isinstance(step, WithoutNul) else unfit(step, x)
+
+    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+        """Decimals are rounded half to even; texts are cut where a character ends."""
+        match step:
+            case ToDecimal(precision, scale) if not step.only_nan:
+                largest = f"{'9' * (precision - scale)}.{'9' * scale}".rstrip(".") or "0"
+                tie = f"abs({x} - trunc({x}, {scale})) = 5e-{scale + 1}"
+                rounded = (
+                    f"CASE WHEN {tie} THEN round({x} * 0.5, {scale}) * 2 "
+                    f"ELSE round({x}, {scale}) END"
+                )
+                return (
+                    f"CASE WHEN {x} > {largest} THEN {largest} WHEN {x} < -{largest} "
+                    f"THEN -{largest} ELSE {rounded} END"
+                )
+            case Characters(characters):
+                return f"left({x}, {characters})"
+            case Units(units):
+                weight = "CASE WHEN octet_length(convert_to(c, 'UTF8')) > 3 THEN 2 ELSE 1 END"
+                return (
+                    "(SELECT coalesce(string_agg(c, '' ORDER BY i), '') FROM (SELECT c, i, "
+                    f"sum({weight}) OVER (ORDER BY i) AS units "
+                    f"FROM unnest(string_to_array({x}, NULL)) WITH ORDINALITY AS ferry__c(c, i)) "
+                    f"AS ferry__u WHERE units <= {units})"
+                )
+            case Length(length, fixed=False):
+                return f"substr({x}, 1, {length})"
+        return None
+
+    def each(self, x: str, item: str) -> str:
+        """Of one dimension: the export refuses others."""
+        return (
+            f"CASE WHEN cardinality({x}) > 0 THEN (SELECT array_agg({item} ORDER BY ferry__i) "
+            f"FROM unnest({x}) WITH ORDINALITY AS ferry__u({ITEM}, ferry__i)) "
+            f"WHEN {x} IS NOT NULL THEN '{{}}' END"
+        )
+
+    def any(self, x: str, condition: str) -> str:
+        """See `OverflowSql`."""
+        return f"EXISTS (SELECT FROM unnest({x}) AS ferry__u({ITEM}) WHERE {condition})"

@@ -1,0 +1,76 @@
+"""What T-SQL says about values that a target cannot hold, on SQL Server and on Babelfish."""
+
+from __future__ import annotations
+
+from resources.digest.fields import Field, declared
+from resources.digest.overflow import NEVER
+from resources.digest.overflow_sql import OverflowSql
+from resources.sqlserver.dialect import BINARY
+from resources.sqlserver.digest import utf8
+from resources.types.decimals import DecimalCast
+from resources.types.kinds import Decimal, Kind
+from resources.types.steps import Characters, Finite, Length, Step, Unreplaced, WithoutNul
+from resources.types.timestamp_text import UtcOffset
+
+SUPPLEMENTARY = "Latin1_General_100_CI_AS_SC"
+"""Under it a surrogate pair is one character."""
+
+
+class SqlServerOverflow(OverflowSql):
+    """See `OverflowSql`."""
+
+    system = "sqlserver"
+
+    def plain(self, field: Field, x: str) -> tuple[str, str]:
+        """Money as a decimal."""
+        own = declared(self.system, field.source.type)
+        if "money" in own.name:
+            type_ = f"decimal({own.precision},{own.scale})"
+            return f"CAST({x} AS {type_})", type_
+        return x, field.source.type
+
+    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+        """Of the UTF-16 units of a text Babelfish cannot tell."""
+        match step:
+            case DecimalCast(type) if isinstance(kind, Decimal):
+                whole, scale = type.precision - type.scale, type.scale
+                conditions = []
+                if (kind.precision or 0) - (kind.scale or 0) > whole:
+                    conditions.append(f"ABS({x}) >= 1{'0' * whole}")
+                if (kind.scale or 0) > scale:
+                    unit = f"0.{'0' * (scale - 1)}1" if scale else "1"
+                    conditions.append(f"{x} % {unit} <> 0")
+                return " OR ".join(conditions)
+            case Unreplaced():
+                # half a surrogate pair has no UTF-8 either, and becomes U+FFFD
+                text = f"CAST({utf8(x, variant)} AS nvarchar(max))"
+                return f"CHARINDEX(NCHAR(65533), {text} COLLATE {BINARY}) > 0"
+            case WithoutNul() if variant == "nvarchar":
+                # Babelfish has no such texts
+                return NEVER
+            case WithoutNul():
+                return f"CHARINDEX(NCHAR(0), CAST({x} AS nvarchar(max)) COLLATE {BINARY}) > 0"
+            case Characters(characters):
+                return f"LEN({self._characters(x, variant)} + N'.') - 1 > {characters}"
+            case Length(length, fixed):
+                return f"DATALENGTH({x}) {'<>' if fixed else '>'} {length}"
+            case UtcOffset():
+                text = f"CAST({field.value('source', self.system)} AS nvarchar(34))"
+                return f"RIGHT({text}, 6) <> N'+00:00'"
+            case Finite():
+                return NEVER
+        return None
+
+    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+        """See `OverflowSql`."""
+        match step:
+            case Characters(characters):
+                return f"LEFT({self._characters(x, variant)}, {characters})"
+            case Length(length, fixed=False):
+                return f"SUBSTRING({x}, 1, {length})"
+        return None
+
+    def _characters(self, x: str, variant: str) -> str:
+        """A text of which LEN and LEFT count characters, as Babelfish does anyway."""
+        text = f"CAST({x} AS nvarchar(max))"
+        return text if variant == "nvarchar" else f"{text} COLLATE {SUPPLEMENTARY}"
