@@ -160,7 +160,7 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 "run it again"
             )
         reason = Reason.SOURCE_CHANGED
-    since = None if work.looked_again(hop, name) else decided.since
+    since = None if work.looked_again(hop, attempt.name) else decided.since
     if since is None or reason is not Reason.SOURCE_CHANGED:
         return move(attempt, reason)
     try:

@@ -155,7 +155,7 @@ def store_at(url: str | None) -> Folder | ObjectStore:
     """
     parts = urlsplit(url or "file:")
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Folder(Path(unquote(parts.path) or ".").absolute())
+        return Folder(Path(unquote(parts.path) or ".").absolute(), named=bool(unquote(parts.path)))
     kind = KINDS.get(parts.scheme)
     if kind is None or not parts.netloc:
         known = ", ".join(f"{one}://bucket/prefix" for one in KINDS)

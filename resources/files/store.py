@@ -7,11 +7,11 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
 
-from resources.errors import ConnectionFailed, TableMissing
+from resources.errors import ConnectionFailed, InputError, TableMissing
 from resources.tables import TableRef
 
 SETTLED_SECONDS = 2.0
@@ -72,6 +72,8 @@ class Folder:
     """Folders of this machine."""
 
     root: Path
+    named: bool = field(default=False, compare=False)
+    """Whether a URL names it: nothing outside is reached then, also by absolute names."""
 
     by_contents = False
 
@@ -84,12 +86,48 @@ class Folder:
             raise ConnectionFailed(f"cannot connect to files: there is no folder {self.root}")
         return f"below {self.root}"
 
+    def place(self, table: TableRef) -> Path:
+        """A table's folder; of an absolute one without a URL, it is the root itself.
+
+        Raises:
+            InputError: it is not below the root.
+        """
+        parts = PurePosixPath(table.schema, table.name).parts
+        place = self.root / table.schema
+        outside = self.named and Path(table.schema).is_absolute() and not _below(place, self.root)
+        if ".." in parts or outside:
+            raise InputError(
+                f"{table} should be below {self.root}, without '..': another folder is named by a "
+                "connection, TABLEFERRY_CONNECTION_<NAME>=file:///folder, or absolute where no "
+                "URL says where folders begin"
+            )
+        return place
+
+    def require_within(self, table: TableRef, path: str | Path) -> None:
+        """Refuse what is reached by a link that leads out of the root.
+
+        Raises:
+            InputError: names it.
+        """
+        place = self.place(table)
+        inside = self.named or not Path(table.schema).is_absolute()
+        root = self.root if inside else Path(*before_wildcards((*place.parts, table.name)))
+        if not _below(Path(path), root):
+            raise InputError(
+                f"{table}: {path} is a link out of {root}, to {os.path.realpath(path)}: name the "
+                "folder where it lies"
+            )
+
     def found(self, table: TableRef) -> Iterator[Found]:
-        pattern = self.root / table.schema / table.name
+        pattern = self.place(table) / table.name
         folder = Path(*before_wildcards(pattern.parts))
         if not folder.is_dir():
             raise TableMissing(f"{table}: there is no folder {folder}")
+        straight: set[str] = set()
         for path in glob.glob(str(pattern), recursive=True):
+            if os.path.dirname(path) not in straight or os.path.islink(path):
+                self.require_within(table, path)
+                straight.add(os.path.dirname(path))
             try:
                 status = os.stat(path)
             except FileNotFoundError:
@@ -107,6 +145,10 @@ class Folder:
 
     def settled(self, version: str) -> bool:
         return time.time() - int(version.partition(".")[0]) / 1e9 > SETTLED_SECONDS
+
+
+def _below(path: Path, root: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def _version(status: os.stat_result) -> str:

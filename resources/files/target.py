@@ -7,6 +7,7 @@ import glob
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from resources.connections import connection_url
 from resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
@@ -16,6 +17,7 @@ from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, ra
 from resources.files.load import FileLoad, published_rows, rejected
 from resources.files.object_store import KINDS
 from resources.files.server import FilesServer
+from resources.files.store import Folder
 from resources.files.types import FILE
 from resources.hazards import Hazard
 from resources.keys.range import ROW, KeyRange
@@ -30,6 +32,8 @@ def folder_problem(table: TableRef) -> str | None:
     """Why a table cannot be written to, to be put after its name; None if it can."""
     if table.name != PATTERN or glob.has_magic(table.schema):
         return f"is no folder to write to: it should look like files://folder/ or /{PATTERN}"
+    if ".." in PurePosixPath(table.schema).parts:
+        return "should be below its root, without '..'"
     if (connection_url(table.connection) or "").partition("://")[0].lower() in KINDS:
         return "is in an object store, which is read, never written"
     return None
@@ -228,6 +232,9 @@ class FilesTarget:
         return published_rows(self.resource, plan, key_range)
 
     def _folder(self, table: TableRef) -> ExportFolder:
+        at = self.resource.store
+        if isinstance(at, Folder):
+            at.require_within(table, at.place(table))
         return ExportFolder(self.resource.root, table)
 
 

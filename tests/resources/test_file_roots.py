@@ -1,0 +1,62 @@
+"""Files lie below the root that a URL names, or the working directory; nothing leads out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from resources.errors import InputError
+from resources.files.resource import FilesResource
+from resources.files.target import folder_problem
+from resources.tables import TableRef
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a link out of it and one within, and a file beside it."""
+    (tmp_path / "root" / "in").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    for place in ("root/in", "outside"):
+        (tmp_path / place / "a.csv").write_text("a\n1\n")
+    root = tmp_path / "root"
+    (root / "out").symlink_to(tmp_path / "outside")
+    (root / "one").mkdir()
+    (root / "one" / "a.csv").symlink_to(tmp_path / "outside" / "a.csv")
+    (root / "within").symlink_to(root / "in")
+    monkeypatch.chdir(root)
+    return root
+
+
+def names(resource: FilesResource, reference: str) -> list[str]:
+    return [file.name for file in resource.files(TableRef.parse(f"files://{reference}"))]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_nothing_leads_out_of_the_root(root: Path, named: bool) -> None:
+    resource = FilesResource(url=root.as_uri() if named else None)
+    assert names(resource, "in/*.csv") == names(resource, "within/*.csv") == ["a.csv"]
+    assert names(resource, "i?/**/*.csv") == ["in/a.csv"]
+    for reference in ("../outside/*.csv", "in/../../outside/*.csv", "in/../*.csv"):
+        with pytest.raises(InputError, match=rf"should be below {root}, without '\.\.'"):
+            names(resource, reference)
+    for reference in ("out/*.csv", "one/*.csv", "o*/*.csv", "**/*.csv"):
+        with pytest.raises(InputError, match=rf"is a link out of {root}, to {root.parent}/outside"):
+            names(resource, reference)
+
+
+def test_an_absolute_folder_is_a_root_where_no_url_names_one(root: Path) -> None:
+    outside = root.parent / "outside"
+    assert names(FilesResource(), f"{outside}/*.csv") == ["a.csv"]
+    assert names(FilesResource(), f"{root}/out/*.csv") == ["a.csv"]
+    assert names(FilesResource(url=root.as_uri()), f"{root}/in/*.csv") == ["a.csv"]
+    with pytest.raises(InputError, match="should be below"):
+        names(FilesResource(url=root.as_uri()), f"{outside}/*.csv")
+    with pytest.raises(InputError, match="is a link out of"):
+        names(FilesResource(), f"{root}/one/*.csv")
+
+
+def test_folders_to_write_to_are_below_it_too() -> None:
+    table = TableRef.parse("files://../exports/*.parquet")
+    assert folder_problem(table) == "should be below its root, without '..'"
+    assert folder_problem(TableRef.parse("files://exports/*.parquet")) is None
