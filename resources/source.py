@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resources import catalog
 from resources.artifacts import Artifact
@@ -21,6 +21,9 @@ from resources.tables import Column, TableRef
 from resources.types.conversions import Conversion
 from resources.types.kinds import Kind
 from resources.types.samples import ConstantStyle
+
+if TYPE_CHECKING:  # it takes a tenth of a second to import
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,31 @@ class Source:
             column: whose type the other server has, too.
         """
         return None
+
+    def read_arrow(
+        self,
+        resource: Any,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        sql: str,
+        *,
+        batch_rows: int,
+        snapshot: str | None = None,
+    ) -> AbstractContextManager[pa.RecordBatchReader]:
+        """Stream a key range that is to be loaded as record batches.
+
+        Args:
+            resource: the server.
+            plan: the hop.
+            key_range: the rows to read.
+            sql: the query that selects them.
+            batch_rows: most rows of a batch.
+            snapshot: of `shared_snapshot`.
+        """
+        found: AbstractContextManager[pa.RecordBatchReader] = resource.read_arrow(
+            sql, batch_rows=batch_rows, snapshot=snapshot
+        )
+        return found
 
     def read_bytes(
         self,

@@ -196,7 +196,10 @@ def _export(
 
     @contextmanager
     def batches() -> Iterator[Iterator[pa.RecordBatch]]:
-        with source.read_arrow(sql, batch_rows=batch_rows, snapshot=snapshot) as reader:
+        sending = system(plan.source.system).as_source()
+        with sending.read_arrow(
+            source, plan, attempt.key_range, sql, batch_rows=batch_rows, snapshot=snapshot
+        ) as reader:
             yield (conform(batch, plan, counts) for batch in reader)
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from resources.files.dialect import OF_FILE
 from resources.files.errors import translated
 from resources.files.object_store import ObjectStore
-from resources.files.store import Folder
+from resources.files.store import Store
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb
@@ -33,9 +33,7 @@ _numbers = itertools.count(1)
 
 
 @contextmanager
-def opened(
-    store: Folder | ObjectStore, failures: list[Exception]
-) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(store: Store, failures: list[Exception]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database of its own, which knows the macro that marks files.
 
     Args:

@@ -202,6 +202,8 @@ def _header(file: File) -> tuple[str, tuple[str, ...]]:
         raise file.unreadable("it has no header")
     if not line.endswith(("\n", "\r")):
         raise file.unreadable("its header does not end")
+    if line.count('"') % 2:
+        raise file.unreadable("its header goes on in a second line")
     found = [(one, next(csv.reader([line], delimiter=one))) for one in DELIMITERS]
     delimiter, names = max(found, key=lambda item: len(item[1]))
     require_distinct(file, names)
@@ -213,6 +215,6 @@ def require_distinct(file: File, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         folded = name.casefold()
-        if not name or folded in seen or folded in (FILE, ROW):
+        if not name or "\0" in name or folded in seen or folded in (FILE, ROW):
             raise file.unreadable(f"its column {name!r} should have a name of its own")
         seen.add(folded)

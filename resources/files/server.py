@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from resources.dialects import qualified, quote, string_literal
 from resources.endpoint import BATCH_ROWS, refuse_snapshot
 from resources.errors import InputError, TableferryError, TableMissing
+from resources.files import delimited
+from resources.files import parquet as by_pyarrow
 from resources.files.database import opened
+from resources.files.described import Names, names, text_types
 from resources.files.dialect import OF_FILE
 from resources.files.errors import translated
-from resources.files.folder import (
-    File,
-    FileUnreadable,
-    header,
-    matching,
-    remembered,
-    require_distinct,
-)
-from resources.files.inference import WIDTH, inferred, shape, united
+from resources.files.folder import File, FileUnreadable, matching
+from resources.files.inference import united
+from resources.files.loading import rows, unchanged
 from resources.files.object_store import ObjectStore, store_at
-from resources.files.reading import objects, parquet, reading, row_number
+from resources.files.reading import reading, row_number
 from resources.files.store import Folder
-from resources.files.types import FILE, FILE_TYPE
-from resources.keys.range import ROW
-from resources.retry import is_transient
+from resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
+from resources.keys.range import ROW, KeyRange
+from resources.plan import CopyPlan
 from resources.server import ConnectionSettings, Server
 from resources.tables import Column, TableRef
 
@@ -47,8 +42,9 @@ _listed: dict[tuple[Folder | ObjectStore, TableRef], list[File]] = {}
 """The files of a table when they were last listed."""
 _lock = threading.Lock()
 
-Names = dict[str, str]
-"""The columns of a file: name -> type in the file."""
+_STREAMED = "ferry_rows"
+Stream = Callable[[File, Names], Names]
+"""Makes a file's rows the table `_STREAMED`; tells which of its columns that has."""
 
 
 class FilesServer(Server):
@@ -159,10 +155,10 @@ class FilesServer(Server):
         if not whole:
             raise TableMissing(str(self._why_unreadable(files[0])))
         own: dict[str, tuple[str, list[tuple[File, str]]]] = {}
-        for file, names in whole:
-            for name, type_ in names.items():
+        for file, held in whole:
+            for name, type_ in held.items():
                 own.setdefault(name.casefold(), (name, []))[1].append((file, type_))
-        types = self._inferred(whole) if whole[0][0].format != "parquet" else {}
+        types = text_types(whole) if whole[0][0].format != "parquet" else {}
         found = [Column(FILE, FILE_TYPE, nullable=False, primary_key=1)]
         found.append(Column(ROW, "BIGINT", nullable=False, primary_key=2))
         for folded, (name, seen) in own.items():
@@ -176,15 +172,6 @@ class FilesServer(Server):
                 )
             found.append(Column(name, common))
         return found
-
-    def row_groups(self, file: File) -> list[int]:
-        """The rows of each row group of a Parquet file, as its footer has them.
-
-        Raises:
-            FileUnreadable: it is not whole.
-        """
-        self._names(file)
-        return remembered(file, "row groups", partial(_row_groups, file))
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of a small result."""
@@ -207,9 +194,61 @@ class FilesServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result."""
         refuse_snapshot(self.system, snapshot)
+        with self._streamed(sql, batch_rows) as reader:
+            yield reader
+
+    @contextmanager
+    def read_rows(
+        self, plan: CopyPlan, key_range: KeyRange, sql: str, batch_rows: int
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Stream a range that is to be loaded, as pyarrow reads its file.
+
+        DuckDB reads it for `query` and `read_arrow`, so that what one of them reads wrong is found.
+
+        Args:
+            plan: the hop.
+            key_range: the range.
+            sql: the query that selects it.
+            batch_rows: most rows of a batch.
+        """
+        name = str(key_range.lower)
+        file = next((one for one in self.files_now(plan.source, [name]) if one.name == name), None)
+        if file is not None and file.format == "parquet":
+            columns = unchanged(plan, names(file))
+            if columns is not None:
+                yield rows(file, columns, key_range, batch_rows)
+                return
+        # whatever a condition may name
+        wanted = None if plan.where else {one.source.name.casefold() for one in plan.columns}
+        with self._streamed(sql, batch_rows, (key_range, wanted)) as reader:
+            yield reader
+
+    @contextmanager
+    def _streamed(
+        self,
+        sql: str,
+        batch_rows: int,
+        loading: tuple[KeyRange, Collection[str] | None] | None = None,
+    ) -> Iterator[pa.RecordBatchReader]:
         failures: list[Exception] = []
         with opened(self.store, failures) as database:
-            self._attach(database, sql)
+
+            def stream(file: File, held: Names) -> Names:
+                assert loading is not None
+                key_range, columns = loading
+                wanted = {
+                    name: type_
+                    for name, type_ in held.items()
+                    if columns is None or name.casefold() in columns
+                }
+                if file.format == "parquet":
+                    reader = by_pyarrow.batches(file, wanted, key_range, failures.append)
+                else:
+                    reader = delimited.batches(file, wanted, failures.append)
+                database.register(_STREAMED, reader)
+                return wanted
+
+            self._attach(database, sql, stream if loading else None)
             reader = database.execute(sql).to_arrow_reader(batch_rows)
 
             def batches() -> Iterator[pa.RecordBatch]:
@@ -218,7 +257,9 @@ class FilesServer(Server):
 
             yield pa.RecordBatchReader.from_batches(reader.schema, batches())
 
-    def _attach(self, database: duckdb.DuckDBPyConnection, sql: str) -> None:
+    def _attach(
+        self, database: duckdb.DuckDBPyConnection, sql: str, stream: Stream | None = None
+    ) -> None:
         """Create the views that a query reads.
 
         Raises:
@@ -234,132 +275,76 @@ class FilesServer(Server):
             files = self.files_now(table, selected) if selected else self.files(table)
             wanted = [one for one in files if not selected or one.name in selected]
             if len(selected) == 1 and len(wanted) == 1:
-                self._names(wanted[0])
-            view = self._view(files, wanted)
+                names(wanted[0])
+            view = self._view(files, wanted, stream)
             database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote('files', table.schema)}")
             database.execute(f"CREATE VIEW {qualified(table)} AS {view}")
 
-    def _view(self, files: Sequence[File], wanted: Sequence[File]) -> str:
+    def _view(self, files: Sequence[File], wanted: Sequence[File], stream: Stream | None) -> str:
         """The rows of some files, with the columns of all."""
         columns: dict[str, tuple[str, list[str]]] = {}
         whole = self._readable(files)
-        for _, names in whole:
-            for name, type_ in names.items():
+        for _, held in whole:
+            for name, type_ in held.items():
                 columns.setdefault(name.casefold(), (name, []))[1].append(type_)
-        types = {folded: united(seen) or seen[0] for folded, (_, seen) in columns.items()}
-        nothing = ", ".join(
-            f"CAST(NULL AS {types[folded]}) AS {quote('files', name)}"
-            for folded, (name, _) in columns.items()
-        )
-        nothing = f"{nothing}, " if nothing else ""
+        nothing = {
+            folded: f"CAST(NULL AS {_of_duckdb(united(seen) or seen[0])})"
+            for folded, (_, seen) in columns.items()
+        }
+        of = {file.name: held for file, held in whole}
         selects = [
-            f'SELECT {nothing}CAST(NULL AS VARCHAR) AS "{FILE}", CAST(NULL AS BIGINT) AS "{ROW}" '
-            "WHERE false"
+            self._rows(file, of[file.name], columns, nothing, stream)
+            for file in wanted
+            if file.name in of
         ]
-        of = {file.name: names for file, names in whole}
-        for file in wanted:
-            if file.name not in of:
-                continue
-            here = {name.casefold(): name for name in of[file.name]}
-            shown = [
-                f"{quote('files', here[folded]) if folded in here else 'NULL'} "
-                f"AS {quote('files', name)}"
-                for folded, (name, _) in columns.items()
-            ]
-            shown.append(f'{string_literal("files", file.name)} AS "{FILE}"')
-            row = row_number(file, of[file.name])
-            selects.append(
-                f'SELECT {", ".join(shown)}, {row} AS "{ROW}" FROM {reading(file, of[file.name])}'
-            )
-        return " UNION ALL ".join(selects)
+        shown = [
+            f"{nothing[folded]} AS {quote('files', one)}" for folded, (one, _) in columns.items()
+        ]
+        shown += [f'CAST(NULL AS VARCHAR) AS "{FILE}"', f'CAST(NULL AS BIGINT) AS "{ROW}"']
+        return " UNION ALL ".join(selects or [f"SELECT {', '.join(shown)} WHERE false"])
+
+    def _rows(
+        self,
+        file: File,
+        held: Names,
+        columns: Mapping[str, tuple[str, Sequence[str]]],
+        nothing: Mapping[str, str],
+        stream: Stream | None,
+    ) -> str:
+        """The rows of a file, with the columns of all; those that it lacks are NULL."""
+        if stream is not None and file.format != "ndjson":
+            held, table, row = stream(file, held), _STREAMED, f'"{ROW}"'
+        else:
+            table, row = reading(file, held), row_number(file, held)
+        here = {name.casefold(): name for name, type_ in held.items() if type_ != NOTHING}
+        shown = [
+            f"{quote('files', here[folded]) if folded in here else nothing[folded]} "
+            f"AS {quote('files', name)}"
+            for folded, (name, _) in columns.items()
+        ]
+        shown += [f'{string_literal("files", file.name)} AS "{FILE}"', f'{row} AS "{ROW}"']
+        return f"SELECT {', '.join(shown)} FROM {table}"
 
     def _readable(self, files: Sequence[File]) -> list[tuple[File, Names]]:
         """The files that are whole as far as their headers tell, with their columns."""
         found = []
         for file in files:
             try:
-                found.append((file, self._names(file)))
+                found.append((file, names(file)))
             except FileUnreadable:
                 continue
         return found
 
     def _why_unreadable(self, file: File) -> TableferryError:
         try:
-            self._names(file)
+            names(file)
         except FileUnreadable as error:
             return error
         return file.unreadable("it changed meanwhile")
 
-    def _names(self, file: File) -> Names:
-        """A file's columns.
 
-        Raises:
-            FileUnreadable: it is not whole.
-        """
-        if file.format == "csv":
-            return dict.fromkeys(header(file)[1], "VARCHAR")
-        if file.format == "ndjson":
-            return remembered(file, "keys", partial(self._keys, file))
-        return remembered(file, "columns", lambda: self._described(file))
-
-    def _described(self, file: File) -> Names:
-        try:
-            with opened(self.store, []) as database:
-                rows = database.execute(f"DESCRIBE SELECT * FROM {parquet(file)}").fetchall()
-        except TableferryError as error:
-            raise _of(file, error) from None
-        require_distinct(file, [row[0] for row in rows])
-        return {row[0]: row[1] for row in rows}
-
-    def _keys(self, file: File) -> Names:
-        """The keys of all objects of a file, in the order in which they come first."""
-        sql = (
-            "SELECT key FROM (SELECT unnest(json_keys(json)) AS key, "
-            "generate_subscripts(json_keys(json), 1) AS place, json_type(json) AS kind "
-            f"FROM {objects(file)}) GROUP BY key ORDER BY min(place), key"
-        )
-        try:
-            with opened(self.store, []) as database:
-                names = [row[0] for row in database.execute(sql).fetchall()]
-        except TableferryError as error:
-            raise _of(file, error) from None
-        require_distinct(file, names)
-        return dict.fromkeys(names, "VARCHAR")
-
-    def _inferred(self, whole: Sequence[tuple[File, Names]]) -> dict[str, str]:
-        """The types of the columns of text files, by folded name, from all of their values."""
-        shapes: dict[str, list[tuple[int, ...]]] = {}
-        for file, names in whole:
-            try:
-                figures = remembered(file, "shapes", partial(self._shapes, file, names))
-            except TableferryError as error:
-                if is_transient(error):
-                    raise
-                continue  # what cannot be read is refused when its range is
-            for number, name in enumerate(names):
-                own = figures[number * WIDTH : (number + 1) * WIDTH]
-                shapes.setdefault(name.casefold(), []).append(own)
-        return {name: inferred(figures) for name, figures in shapes.items()}
-
-    def _shapes(self, file: File, names: Names) -> tuple[int, ...]:
-        selected = ", ".join(one for name in names for one in shape(quote("files", name)))
-        with opened(self.store, []) as database:
-            row = database.execute(f"SELECT {selected} FROM {reading(file, names)}").fetchone()
-        assert row is not None
-        return row
-
-
-def _row_groups(file: File) -> list[int]:
-    try:
-        with file.store.open(file.path, scattered=True) as stream:
-            footer = pq.read_metadata(stream)
-    except TableferryError as error:
-        raise _of(file, error) from None
-    except (pa.ArrowException, OSError) as error:
-        raise file.unreadable(error) from None
-    return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-
-
-def _of(file: File, error: TableferryError) -> TableferryError:
-    """What fails for good is the file's fault."""
-    return error if is_transient(error) else file.unreadable(error)
+def _of_duckdb(type_: str) -> str:
+    """A type of ours in which DuckDB holds a column's values."""
+    if UNREADABLE in type_:
+        return type_.partition(UNREADABLE)[2].partition(" IN ")[0]
+    return "TIMESTAMP WITH TIME ZONE" if type_ == INSTANT_NS else type_

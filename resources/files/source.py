@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import cast
+from typing import Any, cast
+
+import pyarrow as pa
 
 from resources.connections import connection_url
 from resources.dialects import filtered, predicate, qualified, string_literal
-from resources.endpoint import Endpoint
+from resources.endpoint import Endpoint, refuse_snapshot
 from resources.errors import InputError, TableferryError
+from resources.files.described import row_groups, text_shapes
 from resources.files.folder import COMPRESSIONS, FORMATS, File, FileUnreadable, content_hash
 from resources.files.object_store import store_at
 from resources.files.server import FilesServer
-from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, from_text, read, text_type
+from resources.files.store import Folder
+from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, LIKE, in_any_notation, read, text_type
 from resources.fingerprint import SourceFingerprint
-from resources.keys.range import KeyRange
+from resources.keys.range import KeyKind, KeyRange
+from resources.plan import CopyPlan
 from resources.refusals import MARK, SHOWN, Where
 from resources.retry import is_transient
 from resources.source import Source
 from resources.tables import Column, TableRef
 from resources.types.conversions import holds
-from resources.types.kinds import Decimal, Integer, Kind
+from resources.types.kinds import Decimal, Integer, Kind, Timestamp
 
+KEY_KIND: KeyKind = "file"
 KEY = Column(FILE, FILE_TYPE, nullable=False)
 
 
@@ -33,8 +40,10 @@ class FilesSource(Source):
     own_key = FILE
 
     def require_installed(self, table: TableRef) -> None:
-        """An object store needs a package that not everybody installs."""
-        store_at(connection_url(table.connection))
+        """An object store needs a package; a folder is below its root."""
+        at = store_at(connection_url(table.connection))
+        if isinstance(at, Folder):
+            at.place(table)
 
     def own_ranges(
         self,
@@ -48,13 +57,13 @@ class FilesSource(Source):
         found: list[KeyRange] = []
         for file in resource.files(table):
             if rows is None or file.format != "parquet":
-                found.append(KeyRange("file", file.name))
+                found.append(KeyRange(KEY_KIND, file.name))
                 continue
             try:
-                found += stretches(file.name, resource.row_groups(file), rows)
+                found += stretches(file.name, row_groups(file), rows)
             except FileUnreadable:
                 before = [one for one in known if one.lower == file.name]
-                found += before or [KeyRange("file", file.name)]
+                found += before or [KeyRange(KEY_KIND, file.name)]
         return found
 
     def require_cuttable(self, table: TableRef) -> None:
@@ -94,8 +103,10 @@ class FilesSource(Source):
         condition = filtered(predicate(KEY, key_range, "files"), where)
         try:
             hashed = content_hash(file)
+            if file.format == "csv":
+                text_shapes(file)
             if file.format == "parquet" and where is None:
-                rows = _within(sum(resource.row_groups(file)), key_range)
+                rows = _within(sum(row_groups(file)), key_range)
             else:
                 sql = f"SELECT count(*) FROM {qualified(table)} WHERE {condition}"
                 rows = int(resource.query(sql)[0][0])
@@ -107,17 +118,44 @@ class FilesSource(Source):
         place = ":".join(f"{one}" for one in key_range.rows or ())
         return SourceFingerprint(rows, ":".join(filter(None, ("file", place, f"{rows}", hashed))))
 
+    def read_arrow(
+        self,
+        resource: Any,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        sql: str,
+        *,
+        batch_rows: int,
+        snapshot: str | None = None,
+    ) -> AbstractContextManager[pa.RecordBatchReader]:
+        """pyarrow reads what is loaded, and DuckDB what is counted and digested.
+
+        Of a folder that a hop before has filled, DuckDB reads all: by its reading the files, which
+        pyarrow wrote, were compared with where their rows come from.
+        """
+        if key_range.kind != KEY_KIND:
+            return super().read_arrow(
+                resource, plan, key_range, sql, batch_rows=batch_rows, snapshot=snapshot
+            )
+        refuse_snapshot(resource.system, snapshot)
+        found: AbstractContextManager[pa.RecordBatchReader] = resource.read_rows(
+            plan, key_range, sql, batch_rows
+        )
+        return found
+
     def declared(self, column: Column, type_: str) -> Column:
         """Texts are read as what is declared; other files declare their types themselves."""
         if not column.type.endswith(FROM_TEXT):
             return super().declared(column, type_)
         try:
-            return Column(column.name, from_text(type_), column.nullable)
+            return Column(column.name, in_any_notation(type_), column.nullable)
         except InputError as error:
             raise InputError(f"column {column.name!r}: {error}") from None
 
     def kept(self, column: Column, kind: Kind | None) -> Column:
         """Texts and numbers are read as before, whatever later files would make of them all."""
+        if column.type.startswith(LIKE) and isinstance(kind, Timestamp):
+            return Column(column.name, column.type.removeprefix(LIKE), column.nullable)
         guessed = read(column.type).kind
         type_ = text_type(kind) if kind is not None and guessed is not None else None
         if type_ is not None and not column.type.endswith(FROM_TEXT):
@@ -156,11 +194,11 @@ def stretches(name: str, groups: Sequence[int], rows: int) -> Iterator[KeyRange]
             cuts.append(at)
         at += group
     if len(cuts) == 1:
-        yield KeyRange("file", name)
+        yield KeyRange(KEY_KIND, name)
         return
     for first, past in pairwise([*cuts, None]):
         assert first is not None
-        yield KeyRange("file", name, rows=(first, past))
+        yield KeyRange(KEY_KIND, name, rows=(first, past))
 
 
 def _within(total: int, key_range: KeyRange) -> int:

@@ -1,7 +1,9 @@
 """What the columns of files hold, in DuckDB's types.
 
-A field of a text file is declared as `<type> FROM TEXT`: the type that its texts are read as. A
-text that does not say a value of the type exactly is refused by name; the empty text is NULL.
+A field of a text file has the type `<type> FROM TEXT`: what its texts were taken for. A text that
+is not how such a value is written is refused by name; the empty text is NULL. Where the transfer
+declares the type, it is `<type> IN ANY NOTATION FROM TEXT`: `007` is an integer then, and `TRUE` a
+boolean, as long as the value is exact.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 import pyarrow as pa
 
 from resources.errors import InputError
+from resources.files.notations import INSTANT, NOTATIONS, is_canonical, is_written
 from resources.types import declared as reader
 from resources.types.export import Export, Refusal
 from resources.types.kinds import (
@@ -41,7 +44,14 @@ LONGEST_NAME = 400
 """UTF-16 code units of a file's name, so that any target has an index on it."""
 
 FROM_TEXT = " FROM TEXT"
+ANY_NOTATION = " IN ANY NOTATION"
+MIXED = f"VALUES OF SEVERAL KINDS{FROM_TEXT}"
+"""Of JSON: strings in some objects and numbers in others, say, of which texts could be alike."""
+UNREADABLE = " READ AS "
+"""Between the type that a Parquet file declares and the one that DuckDB makes of it."""
 TEXT = f"VARCHAR{FROM_TEXT}"
+LIKE = "VARCHAR LIKE "
+"""Texts of a type's values in several forms, of which the values would not tell which."""
 
 INTEGERS = {
     "TINYINT": signed(8),
@@ -72,25 +82,17 @@ of those whose infinities wrap around in Arrow."""
 LAST_MICROSECOND = 106_751_982 * MICROSECONDS_PER_DAY - 1
 """Of 294246, the last year that has all of its microseconds in 64 bits; the last number of these is
 infinity to DuckDB."""
-INSTANT = "TIMESTAMP WITH TIME ZONE"
-CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6}0*)?)?"
-TEXTS = {
-    **dict.fromkeys(INTEGERS, r"-?\d+"),
-    "BOOLEAN": "(?i)true|false|t|f|1|0",
-    "FLOAT": r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i)nan|-?inf|-?infinity",
-    "DOUBLE": r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i)nan|-?inf|-?infinity",
-    "DATE": r"\d{4}-\d{2}-\d{2}",
-    "TIME": CLOCK,
-    "TIMESTAMP": rf"\d{{4}}-\d{{2}}-\d{{2}}([ T]{CLOCK})?",
-    INSTANT: rf"\d{{4}}-\d{{2}}-\d{{2}}[ T]{CLOCK}(Z|[+-]\d{{2}}(:?\d{{2}})?)",
-    "UUID": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-}
-"""How a text writes a value of a type. DuckDB's own casts round, or drop what they do not know."""
+INSTANT_NS = "TIMESTAMP_NS WITH TIME ZONE"
+"""What DuckDB has no name for, and reads as `INSTANT`, without the digits behind the sixth."""
+NOTHING = "NOTHING"
+"""Of a Parquet column without a value."""
 
 
 def read(declared: str) -> ColumnType:
     """Read a type as DuckDB prints it."""
-    type_ = declared.removesuffix(FROM_TEXT)
+    if UNREADABLE in declared:
+        return ColumnType(declared, None)
+    type_ = bare(declared)
     if type_.endswith("[]"):
         item = type_.removesuffix("[]")
         return ColumnType(type_, Array(read(item).kind or Text()), item)
@@ -120,26 +122,42 @@ def _kind(name: str) -> Kind | None:
             return Binary()
         case "DATE":
             return DATES
-        case "TIME":
+        case "TIME" | "TIME_NS":
             return Time(6, midnight=True)
         case "TIMESTAMP" | "TIMESTAMP_S" | "TIMESTAMP_MS" | "TIMESTAMP_NS":
             digits = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(name, 6)
             return Timestamp(digits, -(2**63), 2**63 - 1)
-        case "TIMESTAMP WITH TIME ZONE":
+        case "TIMESTAMP WITH TIME ZONE" | "TIMESTAMP_NS WITH TIME ZONE":
             return Timestamp(6, -(2**63), 2**63 - 1, "utc")
         case "UUID":
             return Uuid()
     return None
 
 
+def bare(declared: str) -> str:
+    """A type without how texts write it."""
+    if declared.startswith(LIKE):
+        return "VARCHAR"
+    return declared.removesuffix(FROM_TEXT).removesuffix(ANY_NOTATION)
+
+
+def taken_as_text(declared: str) -> bool:
+    """Whether texts stay what they are."""
+    return declared.endswith(FROM_TEXT) and bare(declared) == "VARCHAR"
+
+
 def value(declared: str, x: str) -> str:
     """SQL of a field's value, in its type; files may have it in a narrower one, or as a text."""
     type_ = read(declared)
-    if declared == TEXT:
+    if taken_as_text(declared):
         return x
     if declared.endswith(FROM_TEXT):
-        return f"CAST(nullif({x}, '') AS {declared.removesuffix(FROM_TEXT)})"
+        return f"CAST(nullif({x}, '') AS {bare(declared)})"
     match type_.kind:
+        case Timestamp() if type_.name == INSTANT_NS:
+            return f"CAST(CAST({x} AS TIMESTAMP) AS {INSTANT})"
+        case Time():
+            return f"CAST({x} AS TIME)"
         case Decimal() if type_.name == "HUGEINT":
             return f"CAST({x} AS DECIMAL(38,0))"
         case Timestamp(zone="none"):
@@ -157,9 +175,23 @@ def export(declared: str) -> Export | Refusal:
     if type_.item is not None:
         item = export(type_.item)
         json = "CAST(to_json({}) AS VARCHAR)"
-        if isinstance(item, Refusal) or isinstance(item.kind, Time | Uuid | Binary | Array):
+        kinds = Time | Uuid | Binary | Array
+        if isinstance(item, Refusal) or isinstance(item.kind, kinds) or item.refuse:
             return Refusal("an array of such items", json, "JSON")
         return Export(Array(item.kind), x, None, json)
+    if UNREADABLE in declared:
+        own, _, other = declared.partition(UNREADABLE)
+        other, _, file = other.partition(" IN ")
+        return Refusal(f"of type {own} in {file}, of which DuckDB would make {other}")
+    if declared == MIXED:
+        return Refusal(
+            "of several kinds of JSON values: strings in some objects, and numbers, booleans or "
+            "nested values in others",
+            "{}",
+            "its texts, in which the string '1' and the number 1 are alike",
+        )
+    if isinstance(kind, Decimal) and (kind.precision or 0) > MOST_DIGITS:
+        return Refusal("of more digits than can be read")
     if kind is None:
         if type_.name.startswith("ENUM") or type_.name == "JSON":
             return Export(Text(), "CAST({} AS VARCHAR)", None, "CAST({} AS VARCHAR)")
@@ -167,12 +199,19 @@ def export(declared: str) -> Export | Refusal:
             json = "CAST(to_json({}) AS VARCHAR)"
             return Refusal("of a composite type", json, "JSON")
         return Refusal("of a type we do not know", "CAST({} AS VARCHAR)", "what DuckDB prints")
-    if declared.endswith(FROM_TEXT) and declared != TEXT:
-        refuse = f"{{}} <> '' AND NOT {is_written('{}', declared.removesuffix(FROM_TEXT))}"
-        reason, cast = f"is no {declared.removesuffix(FROM_TEXT)}", "VARCHAR"
-    elif type_.name == "TIMESTAMP_NS":
+    if declared.endswith(FROM_TEXT) and not taken_as_text(declared):
+        type_text = bare(declared)
+        written = is_written if declared.endswith(f"{ANY_NOTATION}{FROM_TEXT}") else is_canonical
+        refuse = f"{{}} <> '' AND NOT {written('{}', type_text)}"
+        reason, cast = f"is no {type_text}", "VARCHAR"
+        if written is is_canonical:
+            reason += ", or not as one is written by itself: declare the type to take it as one"
+    elif type_.name in ("TIMESTAMP_NS", INSTANT_NS):
         refuse, reason = "epoch_ns({}) % 1000 <> 0", "has more than 6 decimals of a second"
         cast = "TIMESTAMP"
+    elif type_.name == "TIME_NS":
+        refuse, cast = "CAST(CAST({} AS TIME) AS TIME_NS) <> {}", "TIME"
+        reason = "has more than 6 decimals of a second"
     else:
         refuse, reason, cast = "", "", ""
     if isinstance(kind, Uuid):
@@ -191,17 +230,6 @@ def export(declared: str) -> Export | Refusal:
     )
 
 
-def is_written(x: str, type_: str) -> str:
-    """The condition that a text is exactly a value of a type, as texts write it."""
-    found = read(type_)
-    pattern = TEXTS.get(found.name)
-    if isinstance(found.kind, Decimal):
-        pattern = rf"-?\d+(\.\d{{0,{found.kind.scale}}}0*)?"
-    if pattern is None:
-        return "true"
-    return f"(regexp_full_match({x}, '{pattern}') AND TRY_CAST({x} AS {type_}) IS NOT NULL)"
-
-
 def from_text(type_: str) -> str:
     """The declared type of a text file's column.
 
@@ -211,8 +239,8 @@ def from_text(type_: str) -> str:
     found = read(type_)
     if found.name == "VARCHAR":
         return TEXT
-    if found.name not in TEXTS and found.name != "DECIMAL":
-        known = ", ".join(["VARCHAR", "DECIMAL(p,s)", *TEXTS])
+    if found.name not in NOTATIONS and found.name != "DECIMAL":
+        known = ", ".join(["VARCHAR", "DECIMAL(p,s)", *NOTATIONS])
         raise InputError(f"{type_!r} is no type that texts are read as; there are {known}")
     if isinstance(found.kind, Decimal):
         precision, scale = found.kind.precision or 0, found.kind.scale or 0
@@ -220,6 +248,16 @@ def from_text(type_: str) -> str:
             raise InputError(f"{type_!r} should have 1 to 38 digits")
         return f"DECIMAL({precision},{scale}){FROM_TEXT}"
     return f"{found.name}{FROM_TEXT}"
+
+
+def in_any_notation(type_: str) -> str:
+    """The same for a type that the transfer declares, which tells how texts are meant.
+
+    Raises:
+        InputError: no text is read as such a type.
+    """
+    found = from_text(type_)
+    return found if found == TEXT else f"{bare(found)}{ANY_NOTATION}{FROM_TEXT}"
 
 
 def text_type(kind: Kind) -> str | None:

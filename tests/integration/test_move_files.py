@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -59,6 +60,12 @@ CORPUS: dict[str, tuple[pa.DataType, list[Any]]] = {
     ),
     "clock": (pa.time64("us"), [dt.time.min, dt.time.max, dt.time(12), None]),
     "items": (pa.list_(pa.int32()), [[], [1, None, 3], [2**31 - 1], [0]]),
+    "i16": (pa.int16(), [-(2**15), 2**15 - 1, 0, None]),
+    "u8": (pa.uint8(), [255, 0, 1, None]),
+    "u32": (pa.uint32(), [2**32 - 1, 0, 1, None]),
+    "cents": (pa.decimal256(9, 2), [*map(Decimal, ("-9999999.99", "0.01", "1.50")), None]),
+    "kind": (pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a", None]),
+    "nothing": (pa.null(), [None] * 4),
 }
 
 
@@ -174,6 +181,63 @@ def test_tables_of_transactional_targets(ferry: Maker, tmp_path: Path, hop: str)
     assert invoke("check", one.table)[0] == 0
 
 
+def test_what_the_readers_do_not_read_alike_is_refused(
+    ferry: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the types of the footer before anything moves; by the digest if a value is read wrong."""
+    nanos = pa.array([1, 1000], pa.int64()).cast(pa.timestamp("ns", "UTC"))
+    wide = pa.array([Decimal("1.11e49"), Decimal(0)], pa.decimal256(50, 0))
+    parquet(tmp_path / "in" / "a.parquet", {"id": [1, 2], "at": nanos, "number": wide})
+    one = declared(ferry, f"{tmp_path}/in/*.parquet")
+    code, output = invoke("run", one.table)
+    assert code == 2 and "decimal256(50, 0) in a.parquet" in output
+    assert "exclude: [number]" in output
+    one = declared(ferry, f"{tmp_path}/in/*.parquet", exclude="[number]")
+    view = one.run()
+    assert not view.good and not one.moved(view)
+    assert "column 'at', key 'a.parquet': value '1970-01-01 00:00:00.000000001'" in view.errors[0]
+    assert "has more than 6 decimals of a second" in view.errors[0]
+    parquet(
+        tmp_path / "in" / "a.parquet", {"id": [1, 2], "at": nanos.take([1, 1]), "number": [1, 2]}
+    )
+
+    def misread(file: Any, field: pa.Field, array: pa.Array) -> pa.Array:
+        return pc.add(array, 1) if field.name == "id" else array.cast(field.type)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("resources.files.parquet._converted", misread)
+        view = reopened(one).run()
+    assert not view.good and not one.moved(view) and "FAILED" in view.errors[0]
+    view = one.run()
+    assert view.good, view.errors
+    shown = held(one, "id, toString(at)")
+    assert shown == [(number, "1970-01-01 00:00:00.000001") for number in (1, 2)]
+
+
+TEXTS = """id,big,exp,mixed,zip,flag,at,amount
+1,123456789012345678901234567890123456789012,1E5,12345678901234567890,007,TRUE,2024-02-29,1.50
+2,1,1e400,1e5, 7,true,2024-01-01,2.25
+"""
+
+
+@pytest.mark.parametrize("hop", ["clickhouse://warehouse.{t}", "postgres://public.{t}_copy"])
+def test_texts_arrive_as_they_are(ferry: Maker, tmp_path: Path, hop: str) -> None:
+    """Numbers are numbers only where they give the same text back; odd files are refused alone."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text(TEXTS, encoding="utf-8")
+    (folder / "b.csv").write_text('id,zip\n3, "x"\n', encoding="utf-8")
+    one = declared(ferry, f"{folder}/*.csv", f"['{hop}']")
+    view = one.run()
+    assert one.moved(view) == ["a.csv"]
+    assert "b.csv cannot be read: column 'zip' of row 1 is 'x' to one reader" in view.errors[0]
+    found = held(one, "id, big, exp, mixed, zip, flag, at, amount", hop)
+    rows = [line.split(",") for line in TEXTS.splitlines()[1:]]
+    assert [[str(value) for value in row] for row in found] == rows
+    assert isinstance(found[0][0], int) and isinstance(found[0][6], dt.date)
+    assert isinstance(found[0][7], Decimal)
+
+
 def test_it_moves_is_skipped_and_follows_its_files(ferry: Maker, folder: Path) -> None:
     one = declared(ferry, f"{folder}/*.parquet")
     assert one.run().good
@@ -254,7 +318,7 @@ def test_csv_by_name_with_types_of_all_files_together(ferry: Maker, tmp_path: Pa
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "1.csv").write_text(
-        'id,amount,zip,note\n1,1.50,007,"a ""b"",\nc"\n2,,100,""\n', encoding="utf-8"
+        'id,amount,zip,note\n1,1.5,007,"a ""b"",\nc"\n2,,100,""\n', encoding="utf-8"
     )
     (folder / "2.csv").write_text("\ufeffzip;id\n12a;3\n", encoding="utf-8")
     with gzip.open(folder / "3.csv.gz", "wt", encoding="utf-8") as stream:
@@ -294,7 +358,7 @@ def test_objects_of_ndjson(ferry: Maker, tmp_path: Path) -> None:
     )
     view = one.run()
     problems = "\n".join(view.errors)
-    assert "3.ndjson" in problems and "12345678901234567890.5 has too many digits" in problems
+    assert "3.ndjson" in problems and "'12345678901234567890.5' is no DECIMAL(9,2)" in problems
     assert "4.ndjson cannot be read" in problems
     assert one.moved(view) == ["in [x]/1.ndjson", "in [x]/2.ndjson.gz"]
     assert held(one, "id, toString(amount), note, tags, toString(flag)") == [

@@ -161,7 +161,7 @@ def test_objects_move_are_skipped_and_followed(ferry: Maker, lake: Lake) -> None
 
 
 def test_texts_packed_or_not(ferry: Maker, lake: Lake) -> None:
-    lake.put("in/texts/1.csv", b'id,amount,note\n1,1.50,"a ""b"",\nc"\n2,,""\n')
+    lake.put("in/texts/1.csv", b'id,amount,note\n1,1.5,"a ""b"",\nc"\n2,,""\n')
     lake.put("in/texts/2.csv.gz", gzip.compress("note;id\nä😀;3\n".encode()))
     lake.put("in/texts/3.csv.zst", zstd.compress(b"id,amount\n4,-3.125\n"))
     lake.put("in/texts/4.csv.gz", gzip.compress(b"id\n5\n")[:-6])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from resources.dialects import predicate
 from resources.errors import InputError
 from resources.files.exports import covered, file_name, overlap, range_of
-from resources.files.inference import inferred, united
+from resources.files.inference import WIDTH, inferred, shape_of, united
 from resources.files.source import stretches
 from resources.files.types import from_text
 from resources.keys.range import KeyRange
@@ -118,8 +118,7 @@ def test_integers_unite_in_the_narrowest_that_holds_all() -> None:
 
 
 def test_texts_without_values_are_texts() -> None:
-    nothing = (0,) * 9 + (None, None)
-    assert inferred([nothing]) == "VARCHAR FROM TEXT"  # type: ignore[list-item]
+    assert inferred([shape_of((0,) * WIDTH)]) == "VARCHAR FROM TEXT"
 
 
 def test_declared_types_are_read() -> None:
