@@ -166,6 +166,8 @@ error that names table, column, key and value.
 - **Into PostgreSQL** no value has more than six decimals of a second, and no text a NUL character:
   what has is refused, unless `clamp` cuts the decimals. Text keeps its declared length, as varchar,
   also where its source pads it.
+- **Out of files**, see [what Parquet's types become](files.md#what-parquets-types-become) and
+  [what texts become](files.md#what-texts-become).
 - **Into files** (Parquet, by DuckDB's names of types): integers of their own size and sign,
   decimals of up to 38 digits, the years from 4713 BC to 294246, six decimals of a second, instants
   with an offset of +00:00, uuids, bytes, and arrays of all but times, uuids, bytes and arrays;
