@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 
@@ -13,6 +14,7 @@ from resources.dialects import quote
 from resources.files.database import opened as database_of
 from resources.files.folder import File, FileUnreadable, header, opened
 from resources.files.reading import LONGEST, reading
+from resources.files.store import Folder
 from resources.keys.range import ROW
 from resources.refusals import SHOWN
 
@@ -34,7 +36,7 @@ def batches(
         first = 1
         try:
             for batch in _texts(file):
-                numbers = pa.array(np.arange(first, first + batch.num_rows))
+                numbers = pa.arange(first, first + batch.num_rows)
                 arrays = [batch.column(name) for name in names]
                 yield pa.RecordBatch.from_arrays([*arrays, numbers], schema=schema)
                 first += batch.num_rows
@@ -48,8 +50,8 @@ def batches(
 def _texts(file: File) -> Iterator[pa.RecordBatch]:
     delimiter, names = header(file)
     try:
-        with opened(file) as stream:
-            yield from pc.open_csv(
+        with _stream(file) as stream:
+            reader = pc.open_csv(
                 stream,
                 # the first line is the header; a row has to fit into a block
                 pc.ReadOptions(column_names=names, skip_rows=1, block_size=LONGEST),
@@ -66,8 +68,42 @@ def _texts(file: File) -> Iterator[pa.RecordBatch]:
                     quoted_strings_can_be_null=False,
                 ),
             )
+            try:
+                yield from reader
+            finally:
+                # its thread reads ahead, and must not be waited for by one that holds Python's lock
+                if isinstance(stream, _Ending):
+                    stream.ended = True
+                    with suppress(pa.ArrowException):
+                        for _ in reader:
+                            pass
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise file.unreadable(str(error)[:SHOWN]) from None
+
+
+@contextmanager
+def _stream(file: File) -> Iterator[Any]:
+    """A file's bytes, unpacked; of this machine's files without Python."""
+    if isinstance(file.store, Folder):
+        with pa.OSFile(file.path) as raw:
+            yield pa.CompressedInputStream(raw, file.compression) if file.compression else raw
+    else:
+        with opened(file) as stream:
+            yield _Ending(stream)
+
+
+class _Ending(io.RawIOBase):
+    """A stream that can be made to end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
+        self._stream, self.ended = stream, False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return b"" if self.ended else self._stream.read(size)
 
 
 def require_alike(file: File, rows: int, total: object) -> None:
@@ -86,7 +122,7 @@ def require_alike(file: File, rows: int, total: object) -> None:
     with database_of(file.store, failures) as database:
         database.register("ferry_other", batches(file, names, failures.append))
         sql = f"SELECT count(*), {row_hashes(names)} FROM ferry_other"
-        if database.execute(sql).fetchone() == (rows, total):
+        if database.execute(sql).fetchall() == [(rows, total)]:
             return
     raise _difference(file, names) or file.unreadable("two readers find other rows in it")
 
@@ -109,7 +145,9 @@ def _difference(file: File, names: Collection[str]) -> FileUnreadable | None:
 
         def asked(sql: str) -> tuple[Any, ...] | None:
             database.register("ferry_other", batches(file, names, failures.append))
-            return database.execute(sql).fetchone()
+            # all of it: what is under way would be waited for when the next one is registered
+            found = database.execute(sql).fetchall()
+            return found[0] if found else None
 
         hashes = f"SELECT {ROW}, {_hash(names)} AS h FROM"
         found = asked(

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -119,7 +118,7 @@ def _rows(
                         else _converted(file, schema.field(name), batch.column(name))
                         for name in names
                     ]
-                    numbers = pa.array(np.arange(first, first + batch.num_rows))
+                    numbers = pa.arange(first, first + batch.num_rows)
                     rows = pa.RecordBatch.from_arrays([*arrays, numbers], schema=schema)
                     skipped = min(batch.num_rows, max(0, low - first))
                     kept = batch.num_rows if past is None else max(0, past - first - skipped)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -231,6 +232,7 @@ class FilesServer(Server):
         loading: tuple[KeyRange, Collection[str] | None] | None = None,
     ) -> Iterator[pa.RecordBatchReader]:
         failures: list[Exception] = []
+        ended = threading.Event()
         with opened(self.store, failures) as database:
 
             def stream(file: File, held: Names) -> Names:
@@ -245,7 +247,8 @@ class FilesServer(Server):
                     reader = by_pyarrow.batches(file, wanted, key_range, failures.append)
                 else:
                     reader = delimited.batches(file, wanted, failures.append)
-                database.register(_STREAMED, reader)
+                rows = takewhile(lambda _: not ended.is_set(), reader)
+                database.register(_STREAMED, pa.RecordBatchReader.from_batches(reader.schema, rows))
                 return wanted
 
             self._attach(database, sql, stream if loading else None)
@@ -255,7 +258,14 @@ class FilesServer(Server):
                 with translated(failures):
                     yield from reader
 
-            yield pa.RecordBatchReader.from_batches(reader.schema, batches())
+            try:
+                yield pa.RecordBatchReader.from_batches(reader.schema, batches())
+            finally:
+                # threads of DuckDB's that are left would call Python after its end
+                ended.set()
+                with suppress(pa.ArrowException, OSError):
+                    for _ in reader if loading else ():
+                        pass
 
     def _attach(
         self, database: duckdb.DuckDBPyConnection, sql: str, stream: Stream | None = None
