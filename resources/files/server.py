@@ -247,8 +247,9 @@ class FilesServer(Server):
                     reader = by_pyarrow.batches(file, wanted, key_range, failures.append)
                 else:
                     reader = delimited.batches(file, wanted, failures.append)
-                rows = takewhile(lambda _: not ended.is_set(), reader)
-                database.register(_STREAMED, pa.RecordBatchReader.from_batches(reader.schema, rows))
+                until = takewhile(lambda _: not ended.is_set(), reader)
+                whole = pa.RecordBatchReader.from_batches(reader.schema, until)
+                database.register(_STREAMED, whole)
                 return wanted
 
             self._attach(database, sql, stream if loading else None)
@@ -263,7 +264,7 @@ class FilesServer(Server):
             finally:
                 # threads of DuckDB's that are left would call Python after its end
                 ended.set()
-                with suppress(pa.ArrowException, OSError):
+                with suppress(Exception):
                     for _ in reader if loading else ():
                         pass
 

@@ -331,3 +331,18 @@ def test_columns_of_folders_names_are_not_made_up(tmp_path: Path) -> None:
     (tmp_path / "a.csv").rename(tmp_path / "year=2024" / "a.csv")
     reader.table = replace(reader.table, name="**/*.csv")
     assert reader.types() == {"a": "BIGINT FROM TEXT"}
+
+
+@pytest.mark.timeout(120)
+def test_readers_that_are_not_read_to_the_end_hold_nobody_up(tmp_path: Path) -> None:
+    """DuckDB's threads call Python, whose lock the thread that ends a query may hold."""
+    reader = Reader(tmp_path, a_csv="a,b\n" + "1,x\n" * 100_000, b_csv='a,b\n1, "x"\n')
+    plan = reader.plan()
+    key_range = KeyRange("file", "a.csv")
+    sql = plan.select(key_range, "arrow")
+    for _ in range(20):
+        opened = FilesSource().read_arrow(reader.resource, plan, key_range, sql, batch_rows=1000)
+        with opened as stream:
+            assert stream.read_next_batch().num_rows
+        with pytest.raises(TableferryError, match="to one reader"):
+            reader.rows(plan, "b.csv")
