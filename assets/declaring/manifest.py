@@ -104,8 +104,8 @@ class Transfer(Section):
     """How the table is cut into key ranges, the unit of work, retry, proof and commit. Of Parquet
     files `rows` alone, by whole row groups; without it each file is a range."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
-    """Integer, date, timestamp, uuid or text column that the ranges are cut by; of a composite
-    primary key the first. Of files, and with `ranges: {by: ctid}`, none."""
+    """Integer (or decimal of scale 0), date, timestamp, uuid or text column that the ranges are
+    cut by; of a composite primary key the first. Of files, and with `ranges: {by: ctid}`, none."""
     write: WriteMode = "replace"
     """What a range's new rows do to those that are in the target."""
     on_missing: MissingPolicy = "keep"

@@ -7,9 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from resources.clickhouse.nullable import declared_type
+from resources.clickhouse.types import MOST_DIGITS, read
 from resources.keys.range import Bound, KeyKind
 from resources.system import Dialect
 from resources.tables import Column
+from resources.types.kinds import Decimal
+
+BITS = {9: 32, 18: 64, 38: 128, MOST_DIGITS: 256}
+"""Of a decimal, by the most digits that fit."""
+
+
+def _decimal(number: int, precision: int) -> str:
+    """A whole number to compare a decimal with: a constant of more than 64 bits would be a float,
+    and one as wide as the column is what its index serves."""
+    digits = max(precision, len(str(abs(number))))
+    bits = next(bits for most, bits in BITS.items() if digits <= most)
+    return f"toDecimal{bits}('{number}', 0)"
 
 
 class ClickHouseDialect(Dialect):
@@ -42,6 +55,9 @@ class ClickHouseDialect(Dialect):
             return f"toDateTime64('{text}', 6, 'UTC')"
         if isinstance(bound, dt.date):
             return f"toDate32('{bound.isoformat()}')"
+        kind = read(column.type).kind
+        if isinstance(bound, int) and isinstance(kind, Decimal):
+            return _decimal(bound, kind.precision or MOST_DIGITS)
         return super().bound(bound, column)
 
     def exact_sum(self, number: str) -> str:

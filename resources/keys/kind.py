@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import uuid
 
 from resources import registry
 from resources.errors import InputError
 from resources.keys.range import Bound, KeyKind
 from resources.tables import Column
-from resources.types.kinds import Date, Integer, Text, Timestamp, Uuid
+from resources.types.kinds import Date, Decimal, Integer, Text, Timestamp, Uuid
 from resources.types.type_map import ColumnType
 
 LARGEST = {3: 255, 5: 2**15 - 1, 10: 2**31 - 1, 19: 2**63 - 1, 20: 2**64 - 1}
 """By digits: the largest bound of a range, so that its literal has the column's own type."""
 
 DEFAULT_DIGITS = 10
+MOST_DIGITS = 38
+"""Of a decimal that is a key: what every system has room for."""
+DECIMAL_DIGITS = (18, MOST_DIGITS)
+"""To which those of a decimal are rounded up: `LARGEST` has none of them, and a column that gets
+more digits keeps the names of its ranges."""
 _EPOCH = dt.datetime(1, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -35,6 +41,14 @@ def key_kind(column: Column, system: str) -> tuple[KeyKind, int]:
     match own.types.read(column.type):
         case ColumnType(kind=Integer(high=high)):
             return "integer", len(str(high))
+        case ColumnType(kind=Decimal(int() as precision, 0)) if precision <= MOST_DIGITS:
+            return "integer", next(digits for digits in DECIMAL_DIGITS if precision <= digits)
+        case ColumnType(kind=Decimal() as kind):
+            whole = own.types.decimal(MOST_DIGITS, 0)
+            raise _no_key(
+                f"{column.name!r} is of type {column.type}, {_no_integer(kind)}",
+                f", or a decimal of scale 0 and up to {MOST_DIGITS} digits, such as {whole}",
+            )
         case ColumnType(kind=Date()):
             return "date", DEFAULT_DIGITS
         case ColumnType(kind=Timestamp()):
@@ -43,10 +57,21 @@ def key_kind(column: Column, system: str) -> tuple[KeyKind, int]:
             return "uuid", DEFAULT_DIGITS
         case ColumnType(name, Text()) if name in own.dialect.ordered_texts:
             return "text", DEFAULT_DIGITS
-    raise InputError(
-        f"the key {column.name!r} is of type {column.type}; "
-        "a key should be an integer, date, timestamp, uuid or text column"
+    raise _no_key(f"{column.name!r} is of type {column.type}")
+
+
+def _no_key(what: str, also: str = "") -> InputError:
+    return InputError(
+        f"the key {what}; a key should be an integer, date, timestamp, uuid or text column{also}"
     )
+
+
+def _no_integer(kind: Decimal) -> str:
+    if kind.precision is None:
+        return "which declares no digits, so that it may hold fractions"
+    if kind.scale:
+        return "which may hold fractions"
+    return f"which may have more than {MOST_DIGITS} digits"
 
 
 def is_text_key(column: Column, system: str) -> bool:
@@ -107,7 +132,7 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
         if kind == "integer":
             if isinstance(value, bool):
                 raise ValueError
-            return value if isinstance(value, int) else int(str(value))
+            return value if isinstance(value, int) else _whole(value)
         if kind == "uuid":
             return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))
         if kind == "timestamp":
@@ -117,6 +142,12 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
         return value if isinstance(value, dt.date) else dt.date.fromisoformat(str(value)[:10])
     except (ValueError, OverflowError):  # in UTC, the first day may be before the first year
         raise InputError(f"{value!r} should be a key of kind {kind}") from None
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, decimal.Decimal) and value.is_finite() and value == int(value):
+        return int(value)
+    return int(str(value))
 
 
 def _naive(value: object) -> dt.datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import string
 import uuid
 from dataclasses import dataclass
 from typing import Literal
@@ -35,7 +36,10 @@ _STRETCH = re.compile(r"#(\d{10,})\.\.(\d{10,})?$")
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f%]|\.\.\.")
 """What a file's name has percent-encoded in a partition key: Dagster keeps `...` to itself."""
 
-_MARK = re.compile(r"(e\d\d|-([a-z]\d+)?):")
+LETTERS = string.ascii_lowercase[::-1] + string.ascii_uppercase[::-1]
+"""By digits, the letter in the mark of a negative number: those of longer ones come earlier."""
+
+_MARK = re.compile(r"(e\d\d|-([a-zA-Z]\d+)?):")
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ def _mark(lower: int | None, upper: int | None, width: int) -> str:
         return "-" if upper is not None and upper < 0 else ""
     digits = len(str(abs(lower)))
     if lower < 0:
-        return f"-{chr(ord('z') - digits)}{10**digits - 1 + lower:0{digits}d}"
+        return f"-{LETTERS[digits]}{10**digits - 1 + lower:0{digits}d}"
     return f"e{digits - 1:02d}" if digits > width else ""
 
 

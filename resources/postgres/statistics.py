@@ -9,8 +9,10 @@ from resources.endpoint import Endpoint
 from resources.keys.range import KeyKind
 from resources.keys.statistics import BUCKETS
 from resources.keys.text import LONGEST
+from resources.postgres.types import read
 from resources.registry import system
 from resources.tables import Column, TableRef
+from resources.types.kinds import Decimal
 
 EXACT_BYTES = 256 << 20
 """Tables of up to this size are read whole: sorting the keys of 2 M rows takes about a second."""
@@ -39,6 +41,9 @@ def quantiles(
     ranked = f'{shown} COLLATE "C"' if kind == "text" else key
     if kind in FINITE:
         condition += f" AND {FINITE[kind].format(key=key)}"
+    if isinstance(read(column.type).kind, Decimal):
+        # NaN is above all numbers, and so in the open range at the upper end
+        condition += f" AND {key} <> 'NaN'"
     size, sampled = endpoint.query(
         # a partitioned table's rows are in its partitions; a view has no size
         "SELECT coalesce(sum(pg_catalog.pg_relation_size(relid)), 0)::bigint,"

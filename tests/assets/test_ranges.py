@@ -124,6 +124,16 @@ def test_a_name_is_read_back_as_the_same_range(
         assert found is not None and by_name[found].contains(key)
 
 
+@given(st.lists(st.integers(1 - 10**38, 10**38 - 1), max_size=60), st.integers(1, 20))
+@example([1 - 10**38, -(10**26), -(10**25), -(10**12), 0, 10**20, 10**38 - 1], 1)
+def test_decimals_of_38_digits_are_cut_as_integers_are(keys: list[int], rows: int) -> None:
+    ranges = plan_ranges(statistics_of(keys), {"rows": rows}, "integer", 38)
+    edges = [bound for r in ranges for bound in (r.lower, r.upper) if bound is not None]
+    assert_partition(ranges, [*keys, *edges], nullable=False)
+    for key_range in ranges:
+        assert KeyRange.parse(key_range.name, "integer", 38) == key_range
+
+
 @given(st.lists(KEYS["integer"], min_size=1, max_size=40), st.data())
 def test_a_table_with_names_of_the_first_releases_goes_on_with_such(
     keys: list[int], data: st.DataObject
@@ -585,13 +595,19 @@ def test_a_spec_that_does_not_fit_is_refused(
         ("sqlserver", "datetimeoffset(3)", ("timestamp", 10)),
         ("sqlserver", "uniqueidentifier", ("uuid", 10)),
         ("clickhouse", "DateTime64(6, 'UTC')", ("timestamp", 10)),
+        ("postgres", "numeric(9,0)", ("integer", 18)),
+        ("postgres", "numeric(3,-2)", ("integer", 18)),
+        ("sqlserver", "decimal(38,0)", ("integer", 38)),
+        ("clickhouse", "Nullable(Decimal(19, 0))", ("integer", 38)),
     ],
 )
 def test_key_kinds(system: Any, type_: str, expected: tuple[str, int]) -> None:
     assert key_kind(Column("k", type_), system) == expected
 
 
-@pytest.mark.parametrize("type_", ["enum", "jsonb", "numeric(10,2)", "boolean"])
+@pytest.mark.parametrize(
+    "type_", ["enum", "jsonb", "numeric(10,2)", "numeric", "numeric(39,0)", "boolean"]
+)
 def test_other_keys_are_refused(type_: str) -> None:
     with pytest.raises(
         InputError, match="should be an integer, date, timestamp, uuid or text column"
