@@ -76,6 +76,17 @@ class TypeRefused(ColumnsRefused):
     """
 
 
+class NamesClash(ColumnsRefused):
+    """Columns get names that the target does not tell apart.
+
+    `renames` has a free name for each that would have to give way, by its name in the source.
+    """
+
+    def __init__(self, tables: str, problems: Mapping[str, str], renames: Mapping[str, str]):
+        self.renames = dict(renames)
+        super().__init__(tables, problems)
+
+
 class SchemaDrift(TableferryError):
     """The source or the target changed since the plan. The message shows the difference."""
 

@@ -225,8 +225,11 @@ class Source:
 
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
-    ) -> dict[str, tuple[int, int]]:
-        """Digits before and behind the point that undeclared decimals have now, by column name."""
+    ) -> dict[str, tuple[int, int, bool]]:
+        """Digits before and behind the point that undeclared decimals have now, by column name.
+
+        And whether there are values that are no numbers: NaN or infinities.
+        """
         return {}
 
     def shared_snapshot(

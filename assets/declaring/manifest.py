@@ -73,6 +73,20 @@ def _place(info: ValidationInfo) -> Place | None:
     return sending.place if sending is not None else None
 
 
+UNDECIDED = "decide"
+"""`key: {decide: [columns]}`: what `ferry init` writes where it takes somebody to choose."""
+
+
+def _undecided(choices: object) -> str:
+    if not isinstance(choices, list) or not choices:
+        return (
+            "is to be decided, and no column of this table can be it: add an identity column, or "
+            "make a view that has such a column the source"
+        )
+    names = ", ".join(map(str, choices))
+    return f"is to be decided: write one of these columns in its place: {names}"
+
+
 HopsInput = Annotated[list[str | HopSpec], Field(min_length=1)]
 
 
@@ -208,6 +222,8 @@ class Transfer(Section):
                     "tables without one; ranges by key are better where there is one"
                 )
             return place.column.name
+        if isinstance(value, dict) and set(value) == {UNDECIDED}:
+            raise ValueError(_undecided(value[UNDECIDED]))
         if value not in ("", None):
             if own not in (None, value):
                 raise ValueError("is not needed: each file is a range")

@@ -132,9 +132,8 @@ def _decimals(transfer: Transfer, session: Session) -> Found:
         if column.name not in transfer.columns and column.name not in transfer.exclude
     ]
     types = decimal_types(source, transfer.source, columns, transfer.hops[0].to.system)
-    for name, declared in types.items():
+    for name, fitting in types.items():
         yield (
             ("source",),
-            f"all values of {name!r} now fit into {declared}: columns: {{{name}: {{type: "
-            f'"{declared}"}}}}',
+            f'columns: {{{name}: {{type: "{fitting.type}"}}}}: {fitting.held}',
         )

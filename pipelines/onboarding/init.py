@@ -20,7 +20,7 @@ from pipelines.onboarding.proposal import Open, propose
 from pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
 from resources.catalog import Listed
 from resources.connections import system_of, url_variable
-from resources.errors import InputError
+from resources.errors import ConnectionFailed, InputError, TableferryError
 from resources.registry import system
 from resources.tables import TableRef
 
@@ -119,9 +119,12 @@ def init(
             f"{of} has no catalog of tables that could be listed; write the transfer's file "
             "yourself, see docs/files.md"
         )
-    if connection not in servers.endpoints or not servers.endpoints[connection].addressed:
-        raise InputError(f"{url_variable(connection)} is not set; --from {connection} needs it")
     templates = [_template(text) for text in to]
+    needed = {connection: f"--from {connection}"}
+    needed |= {one.connection: f"--to {one.connection}" for one in templates}
+    for name, option in needed.items():
+        if name not in servers.endpoints or not servers.endpoints[name].addressed:
+            raise InputError(f"{url_variable(name)} is not set; {option} needs it")
     result = Result()
     chosen: list[TableRef] = []
     for one in _matching(source.tables(servers.endpoints[connection], connection), tables):
@@ -139,7 +142,12 @@ def init(
     known = load_transfers(output)
     taken = _taken(known)
     for table in chosen:
-        result.declared.append(_declare(table, hops[table], servers, output, known, taken))
+        try:
+            result.declared.append(_declare(table, hops[table], servers, output, known, taken))
+        except ConnectionFailed:
+            raise
+        except TableferryError as error:
+            result.left_out.append((str(table), " ".join(str(error).split())))
     if any(one.written for one in result.declared):
         _write_new(output / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
         _write_new(output / DEFAULTS, DEFAULTS_TEXT)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assets.planning.columns import as_source
 from assets.planning.resolve import Servers
 from resources.catalog import TableSize
-from resources.errors import ColumnsRefused, InputError
+from resources.endpoint import Endpoint
+from resources.errors import ColumnsRefused, InputError, NamesClash
 from resources.keys.kind import is_text_key, key_kind
 from resources.plan import CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
 from resources.target import TargetOptions
 from resources.types.advice import choices
-from resources.types.planner import plan_copy
-from resources.types.scan import decimal_types
+from resources.types.planner import ColumnOverride, plan_copy, require_distinct
+from resources.types.scan import Fitting, decimal_types
 
 USUAL_ROWS = 250_000
 RANGE_BYTES = 64 << 20
@@ -61,8 +63,10 @@ class Proposal:
     size: TableSize
     key: str | None
     why_key: str
-    keys: tuple[Column, ...]
+    keys: tuple[Choice, ...]
     """Other columns that could be the key."""
+    by_blocks: bool
+    """The table has no such column at hand, and is cut by its blocks instead."""
     range_rows: int
     types: Mapping[str, tuple[str, ...]]
     """By column: its type in the source, and in each target that it gets to."""
@@ -88,13 +92,12 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
     size = source.size(endpoint, table)
     leading = source.leading(endpoint, table)
     key, why, keys = choose_key(columns, leading, table.system)
-    found: list[Open] = []
-    if key is None:
-        choosable = tuple(Choice(one.name, _described(one, leading)) for one in keys)
-        found.append(Open("key", why, choosable))
-    plans, refused, clashes = _plans(table, columns, hops, key, servers)
+    others = tuple(Choice(one.name, _described(one, leading)) for one in keys if one.name != key)
+    by_blocks = key is None and _has_blocks(endpoint, table)
+    found = [] if key is not None or by_blocks else [Open("key", why, others)]
+    plans, refused, renames, clashes = _plans(table, columns, hops, key, servers)
     found += clashes
-    digits: dict[str, str] = {}
+    digits: dict[str, Fitting] = {}
     first = {one.name for number, one, _ in refused if number == 1}
     if first and size.bytes is not None and size.bytes <= SCANNED_BYTES:
         asked = [column for column in columns if column.name in first]
@@ -102,7 +105,10 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
     for number, column, reason in refused:
         here = table if number == 1 else hops[number - 2]
         measured = digits.get(column.name) if number == 1 else None
-        found.append(_open_column(column, here.system, hops[number - 1].system, reason, measured))
+        rename = renames.pop(column.name, None)
+        target = hops[number - 1].system
+        found.append(_open_column(column, here.system, target, reason, measured, rename))
+    found += [_open_name(column, renames) for column in columns if column.name in renames]
     found += _targets(plans, servers)
     types = {column.name: (column.type, *_on_the_way(column.name, plans)) for column in columns}
     changed = [one.name for one in columns if _tells_changes(one, table.system)]
@@ -112,7 +118,8 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
         size,
         key,
         why,
-        tuple(one for one in keys if one.name != key),
+        others,
+        by_blocks,
         range_rows(size),
         types,
         next((name for name in changed if name in leading), next(iter(changed), None)),
@@ -138,12 +145,11 @@ def choose_key(
         Its name or None, why, and all columns that could be it.
     """
     composite = sum(1 for column in columns if column.primary_key) > 1
-    # a text that is no whole primary key is rather what rows have in common
     possible = [
         one
         for one in columns
         if not one.generated and _orderable(one, of)
-        if not is_text_key(one, of) or (one.primary_key and not composite)
+        if one.primary_key == 1 or not is_text_key(one, of)
     ]
     primary = sorted(
         (one for one in possible if one.primary_key), key=lambda one: one.primary_key or 0
@@ -151,17 +157,20 @@ def choose_key(
     by_name = {one.name: one for one in possible}
     indexed = [by_name[name] for name in leading if name in by_name]
     keys = tuple(dict.fromkeys([*primary, *indexed, *possible]))
-    if primary and primary[0].primary_key == 1:
+    # a text that is no whole primary key is rather what many rows have in common
+    shared = composite and bool(primary) and is_text_key(primary[0], of)
+    if primary and primary[0].primary_key == 1 and not shared:
         why = "the first column of the primary key" if composite else "the primary key"
         return primary[0].name, why, keys
     for one in indexed:
-        if not one.nullable:
+        if not one.nullable and not is_text_key(one, of):
             return one.name, "an index begins with it, and it is NOT NULL", keys
     if not possible:
         return None, "there is no integer, date, timestamp or uuid column", keys
     if any(column.primary_key for column in columns):
         names = ", ".join(one.name for one in columns if one.primary_key)
-        return None, f"the primary key ({names}) begins with a column that cannot be cut", keys
+        begins = "a text, which many rows may share" if shared else "a column that cannot be cut"
+        return None, f"the primary key ({names}) begins with {begins}", keys
     return None, "there is no primary key, nor an index that begins with a NOT NULL column", keys
 
 
@@ -182,51 +191,102 @@ def _round(rows: int) -> int:
     return next(found for found in (unit, unit * 5 // 2, unit * 5, unit * 10) if found >= rows)
 
 
+def _has_blocks(endpoint: Endpoint, table: TableRef) -> bool:
+    """Whether a table can be cut by where its rows are stored."""
+    source = system(table.system).as_source()
+    if source.place is None:
+        return False
+    try:
+        source.blocks(endpoint, table)
+    except InputError:
+        return False
+    return True
+
+
 def _plans(
     table: TableRef,
     columns: Sequence[Column],
     hops: Sequence[TableRef],
     key: str | None,
     servers: Servers,
-) -> tuple[list[CopyPlan], list[tuple[int, Column, str]], list[Open]]:
-    """The hops without the columns that cannot travel; those, as hop, column, reason; and what
-    stands against a hop as a whole, for example two names that are one to its target."""
+) -> tuple[list[CopyPlan], list[tuple[int, Column, str]], dict[str, str], list[Open]]:
+    """The hops without the columns that cannot travel, and renamed where a target would not tell
+    names apart; the former, as hop, column, reason; the new names; and what stands against a hop
+    as a whole."""
     plans: list[CopyPlan] = []
     refused: list[tuple[int, Column, str]] = []
+    renames: dict[str, str] = {}
     here, found = table, list(columns)
     for number, to in enumerate(hops, start=1):
         types = system(to.system).types
         version = servers.endpoint(to).ping() if types.by_release else None
         without: set[str] = set()
+        names = _free_names(here, found, to)
+        renamed = {name: ColumnOverride(rename=new) for name, new in names.items()}
         while True:
             left = [column for column in found if column.name not in without]
             if not left:
-                return plans, refused, []
+                return plans, refused, renames, []
             # which one it is decides over no type
             of = key if key in {one.name for one in left} else left[0].name
             try:
-                plan = plan_copy(here, found, to, key=of, exclude=without, target_version=version)
+                plan = plan_copy(
+                    here,
+                    found,
+                    to,
+                    key=of,
+                    overrides={n: one for n, one in renamed.items() if n not in without},
+                    exclude=without,
+                    target_version=version,
+                )
             except ColumnsRefused as error:
-                by_name = {column.name: column for column in found}
+                before = {new: name for name, new in renames.items()}
+                by_name = {
+                    column.name: replace(column, name=before.get(column.name, column.name))
+                    for column in found
+                }
                 refused += [(number, by_name[name], why) for name, why in error.problems.items()]
                 without |= set(error.problems)
             except InputError as error:
-                return plans, refused, [Open(str(to), str(error))]
+                return plans, refused, renames, [Open(str(to), str(error))]
             else:
                 break
         plans.append(plan)
+        renames |= names
         here, found = to, as_source(plan)
-    return plans, refused, []
+    return plans, refused, renames, []
+
+
+def _free_names(source: TableRef, columns: Sequence[Column], target: TableRef) -> dict[str, str]:
+    """Other names for the columns whose own the target does not tell from those of others."""
+    try:
+        require_distinct(source, target, {column.name: column.name for column in columns})
+    except NamesClash as error:
+        return error.renames
+    return {}
+
+
+def _open_name(column: Column, renames: Mapping[str, str]) -> Open:
+    new = renames[column.name]
+    choice = Choice(f"{{rename: {json.dumps(new, ensure_ascii=False)}}}", "its name in all targets")
+    why = "a target would not tell its name from another column's"
+    return Open(column.name, why, (choice,), column=True)
 
 
 def _open_column(
-    column: Column, source: str, target: str, reason: str, measured: str | None
+    column: Column,
+    source: str,
+    target: str,
+    reason: str,
+    measured: Fitting | None,
+    rename: str | None,
 ) -> Open:
     possible = choices(source, column, target) if "of type" in reason else []
     if measured:
-        known = [one for one in possible if one[0] != measured]
-        possible = [(measured, "all values now fit into it"), *known]
-    found = [Choice(f'{{type: {{{target}: "{type_}"}}}}', held) for type_, held in possible]
+        known = [one for one in possible if one[0] != measured.type]
+        possible = [(measured.type, measured.held), *known]
+    name = f"rename: {json.dumps(rename, ensure_ascii=False)}, " if rename else ""
+    found = [Choice(f'{{{name}type: {{{target}: "{type_}"}}}}', held) for type_, held in possible]
     why = reason.partition(": ")[2].partition(";")[0] if "of type" in reason else reason
     return Open(column.name, f"{column.type} to {target}: {why}", tuple(found), column=True)
 

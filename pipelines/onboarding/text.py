@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
+from assets.declaring.manifest import UNDECIDED
 from assets.declaring.variables import escaped
 from pipelines.onboarding.proposal import Open, Proposal
 from resources.registry import system
@@ -94,19 +95,30 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
 
 def _key(proposal: Proposal) -> Iterator[str]:
     undecided = next((one for one in proposal.open if one.what == "key"), None)
-    if undecided is None:
-        others = ", ".join(f"{scalar(one.name)} ({one.type})" for one in proposal.keys[:5])
+    place = system(proposal.source.system).as_source().place
+    if undecided is not None:
+        yield f"# DECIDE: the column that ranges are cut by; {undecided.why}."
+        yield from _choices_of_key(proposal)
+        names = ", ".join(scalar(escaped(one.yaml)) for one in undecided.choices)
+        yield f"key: {{{UNDECIDED}: [{names}]}}"
+    elif proposal.by_blocks and place is not None:
+        yield f"# The table is cut by its blocks: {proposal.why_key}."
+        if proposal.keys:
+            yield "# An update stores a row elsewhere, and its range is moved again. Where a column"
+            yield "# below is better, write it, and `ranges: {rows: ...}`:"
+            yield from _choices_of_key(proposal)
+        yield f"ranges: {{by: {place.column.name}, count: {_number_of_ranges(proposal)}}}"
+    else:
+        others = [f"{scalar(one.yaml)} ({one.meaning})" for one in proposal.keys[:5]]
         yield f"# The ranges are cut by this column: {proposal.why_key}."
         if others:
-            yield f"# It could also be {others}."
+            yield f"# It could also be {'; '.join(others)}."
         yield f"key: {block(proposal.key or '')}"
-        return
-    yield f"# DECIDE: the column that ranges are cut by; {undecided.why}."
-    for choice in undecided.choices:
+
+
+def _choices_of_key(proposal: Proposal) -> Iterator[str]:
+    for choice in proposal.keys:
         yield f"# key: {block(choice.yaml)}  # {choice.meaning}"
-    if (place := system(proposal.source.system).as_source().place) is not None:
-        yield "# Or none: cut the table by its blocks instead, with this in the place of `ranges`."
-        yield f"# ranges: {{by: {place.column.name}, count: {_number_of_ranges(proposal)}}}"
 
 
 def _number_of_ranges(proposal: Proposal) -> int:
@@ -122,7 +134,8 @@ def _ranges(proposal: Proposal) -> Iterator[str]:
         of = f" of {size.bytes // size.rows:,} bytes, {per_range / 2**20:,.1f} MiB per range"
     ranges = "one range" if number == 1 else f"{number:,} ranges"
     yield f"# About {size.rows:,} rows{of}: {ranges}, and room to grow."
-    yield f"ranges: {{rows: {rows}}}"
+    if not proposal.by_blocks:
+        yield f"ranges: {{rows: {rows}}}"
 
 
 def _decisions(found: Sequence[Open]) -> Iterator[str]:

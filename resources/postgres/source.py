@@ -111,8 +111,8 @@ class PostgresSource(Source):
 
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
-    ) -> dict[str, tuple[int, int]]:
-        """Of bare numeric columns, by one scan. NaN and the infinities do not count."""
+    ) -> dict[str, tuple[int, int, bool]]:
+        """Of bare numeric columns, by one scan."""
         types = system("postgres").types
         bare = [
             column.name
@@ -126,11 +126,12 @@ class PostgresSource(Source):
             finite = f"FILTER (WHERE abs({column}) < 'Infinity')"
             expressions.append(f"length(trunc(max(abs({column})) {finite})::text)")
             expressions.append(f"max(scale(trim_scale({column}))) {finite}")
+            expressions.append(f"bool_or(abs({column}) >= 'Infinity')")
         if not bare:
             return {}
         row = endpoint.query(f"SELECT {', '.join(expressions)} FROM {qualified(table)}")[0]
-        found = zip(bare, row[::2], row[1::2], strict=True)
-        return {name: (whole, scale) for name, whole, scale in found if whole is not None}
+        found = zip(bare, row[::3], row[1::3], row[2::3], strict=True)
+        return {name: (whole, *rest) for name, whole, *rest in found if whole is not None}
 
     def shared_snapshot(
         self,

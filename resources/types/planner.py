@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 
 from resources.dialects import quote
-from resources.errors import ColumnsRefused, InputError, TypeRefused
+from resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
 from resources.formats import format_of
 from resources.plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
 from resources.refusals import Where
@@ -70,7 +72,8 @@ def plan_copy(
     Raises:
         TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
         ColumnsRefused: named columns do not exist, or options do not fit their columns.
-        InputError: two columns get the same name, the key is excluded, or one of the systems does
+        NamesClash: columns get names that the target does not tell apart.
+        InputError: the key is excluded, or one of the systems does
             not take its part.
     """
     text_format = format_of("text", source, target)
@@ -103,7 +106,7 @@ def plan_copy(
             refused[column.name] = str(error)
     if refused:
         raise refusal(f"{source} -> {target}", refused)
-    _check_names(source, target, plans)
+    require_distinct(source, target, {plan.source.name: plan.target.name for plan in plans})
     by_source = {plan.source.name: plan for plan in plans}
     keys = sorted((plan.source.primary_key or 0, plan.target.name) for plan in plans)
     primary_key = tuple(name for position, name in keys if position)
@@ -276,16 +279,40 @@ def _target_type(source: str, column: Column, target: str, override: ColumnOverr
     return type_or_none
 
 
-def _check_names(source: TableRef, target: TableRef, plans: Sequence[ColumnPlan]) -> None:
-    seen: dict[str, str] = {}
-    for plan in plans:
-        name = _system(target.system).dialect.folded(plan.target.name)
-        if name in seen:
-            raise InputError(
-                f"{source} -> {target}: columns {seen[name]!r} and {plan.source.name!r} would both "
-                f"be named {plan.target.name!r}; rename one of them"
-            )
-        seen[name] = plan.source.name
+def require_distinct(source: TableRef, target: TableRef, names: Mapping[str, str]) -> None:
+    """Look for columns whose names the target does not tell apart.
+
+    Args:
+        source: the table to read.
+        target: the table to write.
+        names: of the columns, in the target by those in the source.
+
+    Raises:
+        NamesClash: there are such columns.
+    """
+    folded = _system(target.system).dialect.folded
+    taken = {folded(name) for name in names.values()}
+    first: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    renames: dict[str, str] = {}
+    for column, name in names.items():
+        if (other := first.setdefault(folded(name), column)) == column:
+            continue
+        numbered = (f"{name}_{number}" for number in count(2))
+        free = next(one for one in numbered if folded(one) not in taken)
+        taken.add(folded(free))
+        renames[column] = free
+        problems[column] = (
+            f"columns {other!r} and {column!r} would both be named {name!r}; rename one of them: "
+            f"columns: {{{_yaml(column)}: {{rename: {_yaml(free)}}}}}"
+        )
+    if problems:
+        raise NamesClash(f"{source} -> {target}", problems, renames)
+
+
+def _yaml(text: str) -> str:
+    """A text as a quoted value of YAML."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _list(names: Collection[str]) -> str:

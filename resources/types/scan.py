@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from resources.endpoint import Endpoint
 from resources.registry import system as _system
 from resources.tables import Column, TableRef
 
 
+@dataclass(frozen=True)
+class Fitting:
+    """A type that holds all numbers of a column as it is now."""
+
+    type: str
+    not_numbers: bool
+    """The column has NaN or infinities, too, which no decimal holds."""
+
+    @property
+    def held(self) -> str:
+        """What fits into it."""
+        if self.not_numbers:
+            return (
+                "all numbers now fit into it; NaN and infinities, which are among the values, are "
+                "refused by name, or become NULL with on_overflow: null"
+            )
+        return "all values now fit into it"
+
+
 def decimal_types(
     endpoint: Endpoint, table: TableRef, columns: Sequence[Column], target: str
-) -> dict[str, str]:
+) -> dict[str, Fitting]:
     """The smallest decimal types that hold what bare numeric columns hold now.
 
     They are suggestions for `columns: {x: {type: ...}}`, to be rounded up by who knows the data: a
-    later value that does not fit is refused by name. NaN and the infinities do not count.
+    later value that does not fit is refused by name.
 
     Args:
         endpoint: the source.
@@ -33,7 +53,7 @@ def decimal_types(
     types = _system(target).types
     source = _system(table.system).as_source()
     return {
-        name: types.decimal(whole + scale, scale)
-        for name, (whole, scale) in source.digits(endpoint, table, columns).items()
+        name: Fitting(types.decimal(whole + scale, scale), not_numbers)
+        for name, (whole, scale, not_numbers) in source.digits(endpoint, table, columns).items()
         if whole + scale <= types.most_digits
     }

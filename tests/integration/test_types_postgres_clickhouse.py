@@ -300,11 +300,14 @@ def test_enums_domains_generated_and_identity_columns(source, target):
 def test_a_scan_finds_the_digits_of_a_bare_numeric(source):
     def found(target):
         columns = source.resource.columns(source.table)
-        return decimal_types(source.resource, source.table, columns, target)
+        scanned = decimal_types(source.resource, source.table, columns, target)
+        return {name: (one.type, one.not_numbers) for name, one in scanned.items()}
 
     source.fill("numeric", ["12345.5", "-0.00070", "NaN", "-Infinity", None])
-    assert found("clickhouse") == {"x": "Decimal(9, 4)"}
-    assert found("sqlserver") == {"x": "decimal(9,4)"}
+    assert found("clickhouse") == {"x": ("Decimal(9, 4)", True)}
+    assert found("sqlserver") == {"x": ("decimal(9,4)", True)}
+    source.fill("numeric", ["12345.5", "-0.00070", None])
+    assert found("sqlserver") == {"x": ("decimal(9,4)", False)}
     source.fill("numeric", ["NaN", "1e50"])
     assert found("sqlserver") == {}
     source.fill("numeric", [])
