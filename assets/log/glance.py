@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from assets.declaring.names import check_job_name, move_job_name
+from assets.log import answers
 from assets.log.committed import Committed
 from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord, says_source_is_newer
 
@@ -66,6 +68,14 @@ WHERE tags.key = ?
 _LATEST = """
 SELECT event FROM event_logs WHERE asset_key = ? AND dagster_event_type = ?
 ORDER BY id DESC LIMIT 20
+"""
+
+
+# the latter is what Dagster's pages start for assets that somebody chose
+_RUNS = r"""
+SELECT status, pipeline_name, run_body FROM runs_file.runs
+WHERE pipeline_name IN (?, ?) OR pipeline_name LIKE '\_\_ASSET\_JOB%' ESCAPE '\'
+ORDER BY id DESC LIMIT 2000
 """
 
 
@@ -174,6 +184,14 @@ class Glance:
                     )
         return None
 
+    @_seen
+    def unanswered(self, transfer: str, targets: frozenset[str], wanted: Collection[str]) -> bool:
+        """Whether the newest run for one of the wanted targets failed: see `answers`."""
+        jobs = [move_job_name(transfer), check_job_name(transfer)]
+        found = self.connection.execute(_RUNS, jobs)
+        runs = ((status, _targets(transfer, targets, job, body)) for status, job, body in found)
+        return answers.unanswered(runs, wanted)
+
     def _newest(self, asset: str) -> list[tuple[str, str, int]]:
         """Range, kind of event and its storage id."""
         self._require_unwiped(asset)
@@ -194,6 +212,40 @@ class Glance:
                 yield RangeRecord.stored(text)
 
 
+def _targets(transfer: str, targets: frozenset[str], job: str, body: str) -> frozenset[str]:
+    """Those for which a run's success answers."""
+    run = json.loads(body)
+    ops = (run["run_config"] or {}).get("ops") or {}
+    about = answers.covered(
+        transfer,
+        targets,
+        job,
+        {json.dumps(one["path"]) for one in _members(run["asset_selection"])},
+        {json.dumps(one["asset_key"]["path"]) for one in _members(run["asset_check_selection"])},
+        some_ranges=any((op.get("config") or {}).get("ranges") for op in ops.values()),
+    )
+    return about[1] if about else frozenset()
+
+
+def _members(stored: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
+    return stored["__frozenset__"] if stored else ()
+
+
+def opened(home: Path) -> closing[sqlite3.Connection]:
+    """The event log of a home with its runs, to be read; whoever opens it closes it.
+
+    Raises:
+        sqlite3.Error: they are not there.
+    """
+    connection = _open(home / INDEX)
+    try:
+        connection.execute("ATTACH DATABASE ? AS runs_file", [_uri(home / RUNS)])
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return closing(connection)
+
+
 def glance(home: Path) -> closing[sqlite3.Connection] | None:
     """The event log of a home, to be read; None if Dagster has to be asked.
 
@@ -211,14 +263,18 @@ def glance(home: Path) -> closing[sqlite3.Connection] | None:
         with closing(_open(home / INDEX)) as slots:
             if slots.execute("SELECT 1 FROM concurrency_slots WHERE run_id IS NOT NULL").fetchone():
                 return None
-        return closing(_open(home / INDEX))
+        return opened(home)
     except (OSError, ValueError, sqlite3.Error):
         return None
 
 
 def _open(file: Path) -> sqlite3.Connection:
     # one that is there: `mode=rw` makes none, and may read what a writer has left in the log
-    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
+    return sqlite3.connect(_uri(file), uri=True, timeout=30)
+
+
+def _uri(file: Path) -> str:
+    return f"{file.absolute().as_uri()}?mode=rw"
 
 
 def _marks(values: Collection[object]) -> str:

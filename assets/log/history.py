@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,8 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
-from assets.declaring.names import check_job_name, move_job_name
+from assets.declaring.names import check_job_name
+from assets.log import answers
 from assets.log.records import NOT_COMMITTED, ROWS_SINCE, RangeRecord, State
 from assets.running.runs import RANGE_END, RANGE_START
 from checks.whole_table import WHOLE_TABLE_CHECKS
@@ -127,6 +128,26 @@ def unanswered(runs: Sequence[PastRun]) -> list[PastRun]:
     return found
 
 
+def is_unanswered(
+    instance: dg.DagsterInstance, transfer: Transfer, targets: Collection[dg.AssetKey]
+) -> bool:
+    """Whether the newest run for one of these targets failed, whatever became of its ranges."""
+    everything = frozenset(asset_key(hop.to) for hop in transfer.hops)
+
+    def runs() -> Iterator[tuple[str, frozenset[dg.AssetKey]]]:
+        cursor: str | None = None
+        for _ in range(MOST_RUNS_READ // PAGE):
+            page = instance.get_runs(limit=PAGE, cursor=cursor)
+            for run in page:
+                if about := covered(run, transfer, everything):
+                    yield run.status.value, about[1]
+            if len(page) < PAGE:
+                return
+            cursor = page[-1].run_id
+
+    return answers.unanswered(runs(), targets)
+
+
 def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
     """The checks that failed in a run, one line each: target, range, check, what was found.
 
@@ -167,16 +188,14 @@ def covered(
     Returns:
         None if it is another's.
     """
-    checks = {key.asset_key for key in run.asset_check_selection or ()}
-    selected = frozenset(run.asset_selection or ()) & targets
-    if run.job_name == check_job_name(transfer.transfer):
-        # a look at some of the ranges answers for nothing
-        return "check", frozenset() if _checked_ranges(run) else targets
-    if run.job_name == move_job_name(transfer.transfer) or selected or checks & targets:
-        if not selected and (run.asset_selection or checks):
-            return "check", frozenset(checks & targets)
-        return "move", selected or targets
-    return None
+    return answers.covered(
+        transfer.transfer,
+        targets,
+        run.job_name,
+        frozenset(run.asset_selection or ()),
+        {key.asset_key for key in run.asset_check_selection or ()},
+        some_ranges=bool(_checked_ranges(run)),
+    )
 
 
 def _past_run(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from assets.asset_keys import asset_key, stored_key
+from assets.declaring.manifest import Transfer
 from assets.log.committed import Committed, WrittenColumns
 from assets.log.glance import Glance
 from assets.log.records import RangeRecord
@@ -77,3 +78,14 @@ def committed_schema(log: Log, table: TableRef) -> WrittenColumns | None:
     from assets.log import ledger
 
     return ledger.committed_schema(log, asset_key(table))
+
+
+def unanswered(log: Log, transfer: Transfer, tables: Sequence[TableRef]) -> bool:
+    """Whether the newest run for one of these targets failed, whatever became of its ranges."""
+    if isinstance(log, Glance):
+        targets = [stored_key(hop.to) for hop in transfer.hops]
+        wanted = [stored_key(table) for table in tables]
+        return log.unanswered(transfer.transfer, frozenset(targets), wanted)
+    from assets.log import history
+
+    return history.is_unanswered(log, transfer, [asset_key(table) for table in tables])

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assets.declaring.manifest import ONLY_SHOWN, Transfer
-from assets.log.reading import Log, committed, newest_ids, partitions
+from assets.log.reading import Log, committed, newest_ids, partitions, unanswered
 from assets.log.records import Reason, State
 from assets.planning.decisions import decisions
 from assets.planning.hazards import require_harmless
@@ -177,6 +177,9 @@ def _look(
     todo = wanted & stale
     if todo != wanted:
         todo |= wanted & unsettled(log, transfer, hops)
+    if not todo and unanswered(log, transfer, [one.spec.to for one in hops]):
+        # a run that died or was stopped has left staging tables, and no success since
+        todo = wanted or set(planned.ranges)
     growth = planned.growth
     gone = {one.name for one in (*growth.retire, *growth.remove)}
     order = [one for one in partitions(log, transfer.partitions_name) if one not in gone]

@@ -1,8 +1,6 @@
 """The event log as the record of what is committed, on a real Dagster instance."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 from assets.declaring.manifest import Transfer
 from assets.log import ledger, reading
 from assets.log.committed import Committed, WrittenColumns
-from assets.log.glance import INDEX, Glance
+from assets.log.glance import Glance, opened
 from assets.log.records import DataVersion, RangeRecord, Reason, State
 from assets.log.writer import Writer
 from assets.planning.decisions import Decision, decide
@@ -51,7 +49,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterIns
 def assert_seen_at_a_glance(instance: dg.DagsterInstance) -> None:
     """Whatever is in the log: its file is read without Dagster as the ledger reads it."""
     everything = {"a", "b", "c", *reading.newest_ids(instance, TABLE)}
-    with closing(sqlite3.connect(Path(instance.root_directory) / INDEX)) as connection:
+    with opened(Path(instance.root_directory)) as connection:
         for ask in (
             lambda log: reading.newest_ids(log, TABLE),
             lambda log: reading.records(log, TABLE, everything),
@@ -62,6 +60,7 @@ def assert_seen_at_a_glance(instance: dg.DagsterInstance) -> None:
             lambda log: reading.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
             lambda log: list(reading.partitions(log, str(PARTITIONS.name))),
             lambda log: columns_of(reading.committed_schema(log, TABLE)),
+            lambda log: reading.unanswered(log, TRANSFER, [TABLE]),
         ):
             assert ask(Glance(connection)) == ask(instance)
         records = Glance(connection).records(ASSET.to_string())

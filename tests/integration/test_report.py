@@ -19,6 +19,7 @@ from pipelines.reporting.collect import report
 from pipelines.reporting.html import render
 from pipelines.reporting.report import HopEntry
 from tests.integration.conftest import QUIET, Ferry
+from tests.integration.crashing import Command, crash, reopen, staging_tables
 from tests.integration.webui import browser, until
 from tests.pipelines.sample_report import sample
 
@@ -73,6 +74,25 @@ def test_a_damaged_range_is_in_every_form_of_the_report(
     rows = pq.read_table(path).to_pylist()
     assert [row["key"] for row in rows] == [str(number) for number in range(1, 31)]
     assert {(row["kind"], row["column"]) for row in rows} == {("different", "name")}
+
+
+def test_a_run_that_was_killed_over_unchanged_ranges_is_mended_by_the_next(
+    ferry: Callable[..., Ferry], tmp_path: Path
+) -> None:
+    one = ferry(
+        "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']", *TABLE, ranges="{rows: 50}"
+    )
+    assert one.run().good
+    crash(Command(tmp_path), one.table, "after_load:2", "--force", "--profile", "safe")
+    assert staging_tables(one, "clickhouse"), "which only a run or `ferry clean` drops"
+    reopen(one)
+    assert not report(one.session, one.table).passed
+    mending = one.run()
+    assert mending.good and one.moved(mending) == [], mending.errors
+    assert report(one.session, one.table).problems == ()
+    assert staging_tables(one, "clickhouse") == staging_tables(one, "sqlserver") == []
+    again = one.run()
+    assert again.good and not again.run_ids, "there is nothing left to do"
 
 
 def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) -> None:

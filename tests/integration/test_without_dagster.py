@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from assets.log.reading import Log
+from assets.log.reading import Log, unanswered
 from pipelines.cli import main
 from pipelines.command import known, runner, running
 from pipelines.command.session import Session
@@ -97,6 +97,11 @@ def test_a_failed_range_is_found_alike(ferry: Make) -> None:
     assert_found_alike(one, "unchanged", "source_changed")
     assert_found_alike(one, failed=True)
     assert one.run(failed=True).errors == view.errors
+    transfer = one.session.transfer(one.table)
+    with one.session.glance() as seen:
+        assert seen is not None
+        assert unanswered(seen, transfer, [transfer.hops[0].to])
+    assert unanswered(one.session.instance, transfer, [transfer.hops[0].to])
 
 
 def test_what_an_incremental_transfer_goes_on_from_is_found_alike(ferry: Make) -> None:
