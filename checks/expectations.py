@@ -32,6 +32,7 @@ from resources.errors import InputError
 from resources.keys.range import KeyRange
 from resources.own_names import own_prefix
 from resources.plan import CopyPlan
+from resources.words import counted
 
 CHECK_NAME = "expectations"
 MAX_ROWS = 250_000
@@ -294,7 +295,7 @@ def _on_server(
             rows += batch.num_rows
             few = batch.slice(0, EXAMPLES - len(examples))
             examples += [shown(row) for row in few.to_pylist()]
-    observed = f"{rows} row" if rows == 1 else f"{rows or 'no'} rows"
+    observed = counted(rows, "row") if rows else "no rows"
     return _outcome(spec, not rows, observed=observed, unexpected=rows, examples=examples)
 
 

@@ -158,7 +158,7 @@ class Verdict:
             return f"{head}: {self.note}"
         rows = self.source.get("rows"), self.target.get("rows")
         if rows[0] != rows[1]:
-            return f"{head}: {rows[0]} rows in source, {rows[1]} in target"
+            return f"{head}: {_rows(rows[0] or 0)} in source, {rows[1]} in target"
         if self.differences is not None and not self.passed:
             return f"{head}: {self.differences.summary()}"
         where = "" if rows[0] is None else f"{_rows(rows[0])} on both sides, "

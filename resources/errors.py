@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 
 class TableferryError(Exception):
@@ -131,6 +132,17 @@ class StatementFailed(TableferryError):
         """`code` is the server's own: an error number, or SQLSTATE on PostgreSQL; None where the
         connection broke. `transient` says that trying again may help."""
         super().__init__(f"{system}: {reason}" if code is None else f"{system} ({code}): {reason}")
+
+
+@contextmanager
+def concerning(what: str) -> Iterator[None]:
+    """Name what a statement was for, where the server says only what it could not do."""
+    try:
+        yield
+    except StatementFailed as error:
+        if not str(error).startswith(what):
+            error.args = (f"{what}: {error}",)
+        raise
 
 
 def causes(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:

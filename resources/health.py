@@ -14,6 +14,7 @@ from resources.endpoint import Endpoint
 from resources.errors import TableferryError
 from resources.tables import TableRef
 from resources.tls import Certificate
+from resources.words import counted
 
 State = Literal["ok", "note", "warning", "problem"]
 
@@ -175,7 +176,7 @@ def privileges(user: str, missing: Sequence[str], looked_at: int) -> Iterator[Fi
         missing: the statements that would grant it.
         looked_at: how many tables were looked at.
     """
-    tables = "1 table" if looked_at == 1 else f"{looked_at} tables"
+    tables = counted(looked_at, "table")
     if missing:
         says = f"{user} lacks what the transfers of {tables} need; as an administrator:"
         yield Finding("privileges", "problem", says, tuple(missing))

@@ -223,6 +223,10 @@ class Source:
         one may stand for another row in the other."""
         return ""
 
+    def remarks(self, endpoint: Endpoint, table: TableRef) -> Iterator[str]:
+        """What a plan should say about a table."""
+        yield from ()
+
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:

@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets.log.history import failed_checks
 from assets.running.runs import RANGE_END, RANGE_START
+from resources.words import counted
 from sensors.channels import Alert, Kind, channels, send
 
 STATUS = dg.DefaultSensorStatus.RUNNING if channels() else dg.DefaultSensorStatus.STOPPED
@@ -37,7 +38,9 @@ def check_alert(context: dg.RunStatusSensorContext) -> None:
     run = context.dagster_run
     failed = failed_checks(context.instance, run.run_id)
     if failed:
-        alert = _alert(run, "check_failed", f"succeeded, but {len(failed)} checks failed", failed)
+        alert = _alert(
+            run, "check_failed", f"succeeded, but {counted(len(failed), 'check')} failed", failed
+        )
         context.log.error(alert.text)
         send(alert)
 

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.asset_keys import asset_key
 from assets.declaring.manifest import Transfer
+from assets.declaring.names import about
 from assets.log.records import NOT_COMMITTED
 from assets.planning.resolve import Servers, connections_of
 from assets.planning.transfer_plan import apply_growth, plan_growth
@@ -56,7 +57,7 @@ def first_ranges_sensor(transfers: Mapping[str, Transfer]) -> dg.SensorDefinitio
                 apply_growth(plan, servers, instance)
             except TableferryError as error:
                 failed[name] = str(error)
-                context.log.warning(f"{name}: {error}")
+                context.log.warning(about(name, str(error)))
             else:
                 cut[name] = len(plan.ranges)
                 unproven += _unproven(transfer, len(plan.ranges))

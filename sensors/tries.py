@@ -11,6 +11,7 @@ from assets.declaring.manifest import Transfer
 from assets.declaring.names import move_job_name
 from assets.log.ledger import records
 from resources.errors import TableferryError
+from resources.words import counted
 from sensors.channels import Alert, send
 
 MOST_TRIES = 3
@@ -55,7 +56,7 @@ def written(tries: Mapping[str, Tries]) -> str:
 
 def told(transfer: Transfer, names: list[str], context: dg.SensorEvaluationContext) -> bool:
     """Send the alert that ranges are given up; one that nobody took is tried again next time."""
-    text = f"{transfer.transfer}: {len(names)} ranges given up after {MOST_TRIES} tries"
+    text = f"{transfer.transfer}: {counted(len(names), 'range')} given up after {MOST_TRIES} tries"
     errors = {
         name: f"{hop.to} {name}: {record.error}"
         for hop in transfer.hops

@@ -6,6 +6,11 @@ CODE_LOCATION = "tableferry"
 """Dagster's name of the code location, in workspace.yaml, `ferry dev` and the runs of commands."""
 
 
+def about(transfer: str, text: str) -> str:
+    """What is said of a transfer, with its name in front, once."""
+    return text if text.startswith(f"{transfer}: ") else f"{transfer}: {text}"
+
+
 def move_job_name(transfer: str) -> str:
     """Name of the job that moves a transfer; its op already has the transfer's own name."""
     return f"move_{transfer}"

@@ -29,6 +29,7 @@ from assets.log.records import (
 )
 from assets.log.together import COMING, together
 from checks.verdict import Verdict
+from resources.words import counted
 
 
 class EventLogger(Protocol):
@@ -186,9 +187,9 @@ class Writer:
             unseen: how many the run has not compared.
             problem: why not.
         """
-        parts = [f"{failed} of {ranges} ranges failed"] if failed else []
+        parts = [f"{failed} of {counted(ranges, 'range')} failed"] if failed else []
         if unseen > 0:
-            parts.append(f"not compared: {unseen} of {ranges} ranges; {problem}")
+            parts.append(f"not compared: {unseen} of {counted(ranges, 'range')}; {problem}")
         self._log(
             dg.AssetCheckEvaluation(
                 asset_key=self._asset,

@@ -13,8 +13,10 @@ from assets.planning.increments import increment, intact, now
 from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
 from assets.planning.transfer_plan import TransferPlan
 from checks.counts import count_by_range
+from resources.errors import concerning
 from resources.markers import Marker, Published
 from resources.plan import CopyPlan
+from resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
 """What is moved only if a comparison shows that it differs."""
@@ -48,7 +50,8 @@ def decisions(
 
     Takes a constant number of queries, however many ranges there are.
     """
-    found = _each_alone(plan, hop, servers, log, force=force)
+    with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
+        found = _each_alone(plan, hop, servers, log, force=force)
     if plan.transfer.write != "swap":
         return found
     reasons = {name: one.reason for name, one in found.items()}
@@ -269,9 +272,9 @@ def _moved(markers: Mapping[str, Marker] | None, name: str, committed: DataVersi
 
 def _row_count_differs(found: int, expected: int) -> Decision:
     if not found:
-        return Decision(Reason.TARGET_MISSING, f"all {expected:,} rows missing")
+        return Decision(Reason.TARGET_MISSING, f"all {counted(expected, 'row')} missing")
     if found < expected:
-        detail = f"{expected - found:,} of {expected:,} rows missing"
+        detail = f"{expected - found:,} of {counted(expected, 'row')} missing"
     else:
-        detail = f"{found - expected:,} rows more than the source's {expected:,}"
+        detail = f"{counted(found - expected, 'row')} more than the source's {expected:,}"
     return Decision(Reason.ROW_COUNT_DIFFERS, detail)

@@ -27,7 +27,7 @@ from resources.dialects import filtered, qualified
 from resources.digest.fields import all_fields, with_columns
 from resources.digest.measure import check_figures
 from resources.endpoint import Endpoint
-from resources.errors import InputError, RowsHidden, StatementFailed
+from resources.errors import InputError, RowsHidden, StatementFailed, concerning
 from resources.keys.range import ROW
 from resources.plan import CopyPlan, WireFormat
 from resources.registry import system
@@ -187,16 +187,18 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     """
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
-    columns = source_columns(transfer, servers.endpoint(transfer.source))
-    _require_rows_shown(transfer, servers)
-    _require_filter(transfer, servers)
+    with concerning(f"{transfer.transfer}: {transfer.source}"):
+        columns = source_columns(transfer, servers.endpoint(transfer.source))
+        _require_rows_shown(transfer, servers)
+        _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
     if transfer.only is not None:
         exclude |= {column.name for column in columns} - set(transfer.only)
     hops: list[Hop] = []
     for number, spec in enumerate(transfer.hops, start=1):
-        existing = target_columns(servers.endpoint(spec.to), spec.to)
+        with concerning(f"{transfer.transfer}: {spec.to}"):
+            existing = target_columns(servers.endpoint(spec.to), spec.to)
         without = exclude if number == 1 else set()
         if number == 1 and existing:
             columns = kept_columns(transfer, columns, existing)
@@ -214,7 +216,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
             publish_audit=transfer.publish_audit,
         )
-        servers.target(spec.to).require(plan, options)
+        with concerning(f"{transfer.transfer}: {spec.to}"):
+            servers.target(spec.to).require(plan, options)
         if transfer.incremental:
             watermark_column(plan, transfer)
         hops.append(

@@ -22,7 +22,7 @@ from assets.planning.ranges import (
     top_bound,
 )
 from assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
-from resources.errors import InputError, TableMissing
+from resources.errors import InputError, TableMissing, concerning
 from resources.fingerprint import SourceFingerprint
 from resources.fingerprints import fingerprints
 from resources.keys.kind import key_kind
@@ -146,15 +146,16 @@ def fingerprints_of(
     snapshot: str | None = None,
 ) -> dict[str, SourceFingerprint]:
     """The fingerprints of a transfer's source rows, by range name, as it declares them."""
-    return fingerprints(
-        servers.endpoint(transfer.source),
-        first.plan,
-        ranges,
-        "watermark" if transfer.watermark else transfer.fingerprint,
-        snapshot=snapshot,
-        watermark_column=transfer.watermark,
-        greatest=transfer.incremental is not None,
-    )
+    with concerning(f"{transfer.transfer}: {transfer.source}"):
+        return fingerprints(
+            servers.endpoint(transfer.source),
+            first.plan,
+            ranges,
+            "watermark" if transfer.watermark else transfer.fingerprint,
+            snapshot=snapshot,
+            watermark_column=transfer.watermark,
+            greatest=transfer.incremental is not None,
+        )
 
 
 def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:
@@ -203,7 +204,8 @@ def _growth(
     """
     known = known_ranges(transfer, hops, log)
     cuts, cut_by = in_use(transfer, hops, known, published)
-    growth = _grown(transfer, hops, servers, cuts)
+    with concerning(f"{transfer.transfer}: {transfer.source}"):
+        growth = _grown(transfer, hops, servers, cuts)
     if cut_by:
         growth = relative_to(known, cuts, growth, cut_by)
     require_agreement(transfer, hops, growth, published)

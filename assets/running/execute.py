@@ -42,6 +42,7 @@ from resources.errors import StatementFailed, TableferryError
 from resources.postgres.position import Position
 from resources.postgres.snapshots import Snapshot
 from resources.target import Target
+from resources.words import counted
 
 
 def execute(
@@ -292,7 +293,7 @@ def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
     for reason in reasons.values():
         counts[reason] = counts.get(reason, 0) + 1
     parts = ", ".join(f"{number} {reason}" for reason, number in sorted(counts.items()))
-    return f"{asset.to_user_string()}: {len(reasons)} ranges: {parts or 'none'}"
+    return f"{asset.to_user_string()}: {counted(len(reasons), 'range')}: {parts or 'none'}"
 
 
 def _stale_sources(

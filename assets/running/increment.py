@@ -14,6 +14,7 @@ from checks.reconcile import reconcile
 from checks.verdict import CHECK_NAMES, Verdict
 from resources.digest.measure import DIGEST, ROWS
 from resources.errors import TableferryError
+from resources.words import counted
 
 
 class RangeDiffers(TableferryError):
@@ -58,7 +59,7 @@ def with_whole_range(
         if one.check == CHECK_NAMES["count"]:
             found.append(with_extra_rows(count, extra) if extra else count)
         else:
-            note = f"{moved} rows with {since}; of all, keys and watermarks agree"
+            note = f"{counted(moved or 0, 'row')} with {since}; of all, keys and watermarks agree"
             metadata = {**one.metadata, "rows_with": since}
             found.append(replace(one, note=note if one.passed else one.note, metadata=metadata))
     rows = int(whole.source[ROWS])

@@ -25,6 +25,10 @@ from resources.wire_loads import wrong_loads
 from resources.wires import wrong_values
 
 NOT_AVAILABLE = "not available"
+UNREACHABLE = (
+    "is the server up, are host, port, database and login those of its URL, does a firewall or a "
+    "list of allowed addresses stand between, and does the server offer the TLS that is asked for?"
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class ServerHealth:
         """For people."""
         if self.error is not None:
             yield self.error
-            yield f"  {'problem':<8} reachable: see docs/troubleshooting.md#connecting"
+            yield f"  {'problem':<8} reachable: {UNREACHABLE}"
             return
         name = "" if self.name == self.address.partition(" ")[0] else f"{self.name}: "
         yield f"{name}{self.address}: {self.version}"

@@ -9,6 +9,7 @@ from typing import cast
 
 import click
 
+from assets.declaring.names import about
 from checks.verdict import LEVELS, Level
 from pipelines.command.moving import run
 from pipelines.command.plugins import Commands
@@ -286,7 +287,7 @@ def report(
         Path(output).write_text(text, encoding="utf-8")
     else:
         click.echo(text, nl=False)
-    end([f"{transfer}: {problem.text}" for problem in found.problems])
+    end([about(transfer, problem.text) for problem in found.problems])
 
 
 @main.command()

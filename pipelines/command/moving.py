@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assets.declaring.names import about
 from assets.declaring.profiles import PROFILES
 from pipelines.command.shell import (
     RANGE_HELP,
@@ -99,7 +100,7 @@ def run(
             show_ranges(console(), "run", view, wide=wide)
         end(view.errors)
     found = list(several.each(names, move))
-    errors = [f"{one.view.transfer}: {line}" for one in found for line in one.view.errors]
+    errors = [about(one.view.transfer, line) for one in found for line in one.view.errors]
     if every and session.declared.invalid:
         files = ", ".join(file.path.name for file in session.declared.invalid)
         errors.append(f"not run, because they are invalid: {files}")

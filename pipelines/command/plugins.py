@@ -6,6 +6,8 @@ before it is needed.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
@@ -28,6 +30,18 @@ LOCAL_STACK = "tableferry.local_stack"
 class Commands(click.Group):
     """A group's own commands, and those that other distributions add to it."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; where its output cannot be written, that is said in one line."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if not _output_is_stuck():
+                raise
+            click.echo(f"ferry: standard output: {error.strerror}", err=True)
+            # what is left of it would be tried again, and complained of, when the process ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *entry_points(group=COMMANDS).names})
 
@@ -42,6 +56,16 @@ class Commands(click.Group):
                 f"`ferry {cmd_name}` comes with {DISTRIBUTIONS[cmd_name]}: install it"
             )
         return None
+
+
+def _output_is_stuck() -> bool:
+    """Whether standard output takes no more: what failed before may not be in its buffer still."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def start_local_stack() -> Mapping[str, str]:

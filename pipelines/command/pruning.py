@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pipelines.command.shell import as_json, print_json, user_errors
+from resources.words import counted
 
 
 def age(text: str) -> float:
@@ -63,8 +64,8 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
         return
     done = "would be deleted" if dry_run else "deleted"
     click.echo(
-        f"{len(found.forgotten)} runs {done}; kept are {found.recent} that are younger than {keep} "
-        f"and {len(reasons)} that are needed"
+        f"{counted(len(found.forgotten), 'run')} {done}; kept are {found.recent} that are younger "
+        f"than {keep} and {len(reasons)} that are needed"
     )
     for run_id, why in reasons:
         click.echo(f"  kept {run_id[:8]}: {why}")

@@ -30,6 +30,7 @@ from pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, 
 from pipelines.command.session import Session
 from pipelines.command.views import CheckView, PlannedRange, PlanView
 from resources.errors import InputError, TableferryError
+from resources.registry import system
 from resources.tables import TableRef
 
 __all__ = ["check", "clean", "differences", "plan", "run", "status", "waits_for"]
@@ -54,6 +55,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
         [
             *notes_of(planned),
             *_elsewhere(planned.transfer, servers),
+            *_remarks(planned.transfer.source, servers),
             *order_notes(planned.hops, servers),
             *_refusals(planned, instance),
             *hazard_notes(planned.hops),
@@ -70,6 +72,10 @@ def _refusals(planned: TransferPlan, instance: dg.DagsterInstance) -> Iterator[s
         if why := refusal(hop.plan, hop.existing, before, policy):
             yield f"a run will be refused: {why}"
         yield from notes_of_dropped(hop.plan, hop.existing, before, policy)
+
+
+def _remarks(source: TableRef, servers: Servers) -> Iterator[str]:
+    yield from system(source.system).as_source().remarks(servers.endpoint(source), source)
 
 
 def _elsewhere(transfer: Transfer, servers: Servers) -> Iterator[str]:

@@ -17,6 +17,7 @@ from pipelines.command.range_views import TransferView
 from pipelines.command.render import number, shown
 from pipelines.command.session import Session
 from resources.errors import InputError, TableferryError
+from resources.words import counted
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ class OneOfSeveral:
 
     @property
     def rows(self) -> int:
-        """That were moved: into every target."""
-        moved = (one for one in self.view.ranges if one.state is State.COMMITTED)
-        return sum(one.rows_of_move or 0 for one in moved)
+        """That were moved; those of a range count once, whatever the hops that it went through."""
+        rows: dict[str, int] = {}
+        for one in self.view.ranges:
+            if one.state is State.COMMITTED:
+                rows[one.range] = max(rows.get(one.range, 0), one.rows_of_move or 0)
+        return sum(rows.values())
 
 
 def chosen(
@@ -111,7 +115,10 @@ def show_summary(out: Console, found: Sequence[OneOfSeveral]) -> None:
     out.print(Listing(columns, rows), soft_wrap=plain)
     good = sum(one.view.good for one in found)
     total = sum(one.rows for one in found)
-    line = f"{good} of {len(found)} transfers are well; {total:,} rows moved"
+    transfers = counted(len(found), "transfer")
+    line = (
+        f"{good} of {transfers} {'is' if good == 1 else 'are'} well; {counted(total, 'row')} moved"
+    )
     out.print(Text(line, style="bold"), soft_wrap=plain)
 
 

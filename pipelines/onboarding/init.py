@@ -117,7 +117,7 @@ def init(
     if system(of).by_path:
         raise InputError(
             f"{of} has no catalog of tables that could be listed; write the transfer's file "
-            "yourself, see docs/files.md"
+            'yourself: its source is a folder, such as source: "files://landing/orders/"'
         )
     templates = [_template(text) for text in to]
     needed = {connection: f"--from {connection}"}

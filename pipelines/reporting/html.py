@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from pipelines.reporting.markdown import to_markdown
 from pipelines.reporting.report import RangeEntry, Report, moment
+from resources.words import counted
 
 SCHEMA_VERSION = 2
 """Counted up when a field of the JSON report changes its meaning or goes away; see
@@ -86,7 +87,7 @@ def breakable(text: str) -> Markup:
 
 def count(number: int | None, noun: str) -> str:
     """E.g. `1 row`, `2,000 rows`."""
-    return f"{number or 0:,} {noun}{'' if number == 1 else 's'}"
+    return counted(number or 0, noun)
 
 
 def plain(value: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from assets.log.check_records import CheckRecord
 from pipelines.reporting.report import HopEntry, Report
+from resources.words import counted
 
 
 class Markdown(str):
@@ -22,8 +23,9 @@ def _report(report: Report) -> Iterator[str]:
     yield f"# {inline(report.transfer)}: {'passed' if report.passed else 'NOT PASSED'}"
     yield ""
     yield (
-        f"{counts['ranges']} ranges, {counts['rows']} rows, {counts['checks']} checks, "
-        f"{counts['failed_checks']} failed, {counts['warnings']} warnings. "
+        f"{counted(counts['ranges'], 'range')}, {counted(counts['rows'], 'row')}, "
+        f"{counted(counts['checks'], 'check')}, {counts['failed_checks']} failed, "
+        f"{counted(counts['warnings'], 'warning')}. "
         f"Made {report.created_at}."
     )
     if report.problems:
@@ -102,7 +104,7 @@ def _evidence(where: str, check: CheckRecord) -> Iterator[str]:
     if check.differences:
         yield ""
         yield (
-            f"{check.differing_rows} rows differ; the first of them, "
+            f"{_differing(check.differing_rows or 0)}; the first of them, "
             f"named by their {inline(check.rows_named_by)}:"
         )
         names = check.named_by
@@ -111,6 +113,10 @@ def _evidence(where: str, check: CheckRecord) -> Iterator[str]:
         for found in check.differences:
             what = found.kind.replace("_", " ")
             yield row(*found.row.values(), what, found.column, found.source, found.target)
+
+
+def _differing(rows: int) -> str:
+    return f"{counted(rows, 'row')} {'differs' if rows == 1 else 'differ'}"
 
 
 def row(*cells: object) -> str:

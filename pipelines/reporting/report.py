@@ -292,10 +292,11 @@ def _problems(report: Report) -> Iterator[Problem]:
     if not any(hop.ranges for hop in report.hops):
         yield Problem("No key range is known: nothing was moved yet.")
     if report.refused:
-        yield Problem(f"The transfer cannot run as its tables are now: {report.refused}.")
+        refused = report.refused.removesuffix(".")
+        yield Problem(f"The transfer cannot run as its tables are now: {refused}.")
     for run in report.runs:
         if run.unanswered:
-            reason = f": {run.error.splitlines()[0]}" if run.error else ""
+            reason = f": {run.error.splitlines()[0].removesuffix('.')}" if run.error else ""
             yield Problem(
                 f"Run {run.run_id[:8]} of {moment(run.started_at)} {run.outcome}{reason}. None has "
                 "succeeded since.",
@@ -308,7 +309,9 @@ def _problems(report: Report) -> Iterator[Problem]:
             )
         for check in hop.checks:
             if check.outcome == "failed":
-                yield Problem(f"{hop.target} as a whole: {check.summary}.", anchor(number))
+                yield Problem(
+                    f"{hop.target} as a whole: {check.summary.removesuffix('.')}.", anchor(number)
+                )
         if hop.unchecked and all(entry.committed for entry in hop.ranges) and hop.ranges:
             yield Problem(
                 f"{hop.target} as a whole: no verdict of {', '.join(hop.unchecked)} about the "

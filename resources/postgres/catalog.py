@@ -50,6 +50,15 @@ WHERE i.indrelid = {table}::regclass AND i.indisprimary AND i.indisvalid
         WHERE a.attrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
 """
 
+CHILDREN_SQL = """
+WITH RECURSIVE children AS (
+    SELECT i.inhrelid AS oid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent
+    WHERE i.inhparent = {table}::regclass AND c.relkind <> 'p'
+    UNION SELECT i.inhrelid FROM pg_inherits i JOIN children c ON c.oid = i.inhparent
+)
+SELECT oid::regclass::text FROM children ORDER BY 1
+"""
+
 ORDERED_SQL = """
 SELECT c.relkind IN ('v', 'f') OR EXISTS (
     SELECT FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
@@ -107,6 +116,11 @@ def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     }
     found = endpoint.query(HIDDEN_SQL.format(**names))
     return rows_hidden(str(found[0][0])) if found else None
+
+
+def children(endpoint: Endpoint, table: TableRef) -> list[str]:
+    """The tables that inherit from a table, whose rows are read with its own; no partitions."""
+    return [name for (name,) in endpoint.query(CHILDREN_SQL.format(table=_literal(table)))]
 
 
 def serves_order(endpoint: Endpoint, table: TableRef, key: Column) -> bool:

@@ -29,7 +29,10 @@ SELECT a.attname,
     END,
     NOT a.not_null, a.attgenerated <> '', a.attidentity <> '',
     (SELECT array_position(i.indkey::int2[], a.attnum) + 1 - array_lower(i.indkey::int2[], 1)
-     FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisprimary),
+     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+     -- one does not hold for the rows of tables that inherit from its own
+     WHERE i.indrelid = a.attrelid AND i.indisprimary AND (c.relkind = 'p' OR NOT EXISTS (
+        SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid))),
     -- with its schema, as no session of ours looks into any but pg_catalog
     CASE WHEN n.nspname <> 'pg_catalog' THEN format_type(a.typid, a.typmod) END,
     -- the database's own is resolved only where it is the order of bytes

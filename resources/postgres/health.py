@@ -101,13 +101,22 @@ def _start(plain: socket.socket) -> bool:
     return plain.recv(1) == b"S"
 
 
+def _reader(use: Use) -> Iterator[str]:
+    """The statements that make a role that may read the sources, and nothing else."""
+    yield "CREATE ROLE ferry LOGIN PASSWORD '...';"
+    for schema in dict.fromkeys(one.schema for one in use.reads):
+        yield f"GRANT USAGE ON SCHEMA {quote('postgres', schema)} TO ferry;"
+    for table in use.reads:
+        yield f"GRANT SELECT ON {qualified(table)} TO ferry;"
+
+
 def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     user, superuser = resource.query(
         "SELECT current_user::text, rolsuper FROM pg_roles WHERE rolname = current_user"
     )[0]
     if superuser and not use.writes:
         says = f"{user} is a superuser; a role that may only read is enough"
-        yield Finding("privileges", "note", says, ("docs/operations.md has the statements.",))
+        yield Finding("privileges", "note", says, tuple(_reader(use)))
     to = quote("postgres", user)
     # what is written may not be there yet, and is then the login's own
     reads = [one for one in use.reads if one not in use.writes]

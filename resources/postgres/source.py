@@ -109,6 +109,16 @@ class PostgresSource(Source):
         at = position(endpoint.query)
         return at.history if at else ""
 
+    def remarks(self, endpoint: Endpoint, table: TableRef) -> Iterator[str]:
+        """That other tables inherit from it."""
+        if names := catalog.children(endpoint, table):
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+            yield (
+                f"{table}: the rows of {shown}, which inherit from it, are moved with its own; a "
+                "primary key of it does not hold for them, so that the target gets none (a view of "
+                "ONLY its own rows, and a transfer for each other table, would keep theirs)"
+            )
+
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:

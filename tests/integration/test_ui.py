@@ -362,7 +362,7 @@ def test_a_failed_range_is_found_understood_and_repaired_by_a_second_person(
     shown = page.see("1 failed", "4 / 6 Passed")
     assert shown.count("4 / 6 Passed") == 2, "what the tables' own checks found still holds"
     page.go(f"{PAGE}?view=checks&checkDetail=checksum")
-    page.see("not compared: 1 of 1 ranges", "'time_hour'", "5556")
+    page.see("not compared: 1 of 1 range", "'time_hour'", "5556")
     page.go(f"{PAGE}?view=partitions")
     page.see("Failed (1)", "Materialized (6)")
     its_run = f"a[href*='{failed.run_id}']"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoints
 from pathlib import Path
@@ -351,3 +353,20 @@ def test_shells_have_their_completion(shell: str) -> None:
     environment = {"_FERRY_COMPLETE": f"{shell}_source"}
     done = CliRunner().invoke(main, [], env=environment, prog_name="ferry")
     assert "_FERRY_COMPLETE=" in done.output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["schema"]])
+def test_output_that_cannot_be_written_is_said_in_one_line(
+    arguments: list[str], surroundings: Path
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pipelines.cli", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ferry: standard output: No space left on device"
+    assert "Traceback" not in ended.stderr

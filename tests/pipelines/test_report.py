@@ -12,11 +12,13 @@ import dagster as dg
 import jsonschema
 import pytest
 
+from assets.declaring.names import about
 from assets.log.history import PastRun, unanswered
 from pipelines.reporting.collect import _checked_url
 from pipelines.reporting.html import breakable, render
 from pipelines.reporting.report import Report, RunEntry, Suite
 from resources.errors import InputError
+from resources.words import counted
 from tests.pipelines.sample_report import MOVED, NAMES, NASTY, REFUSED, SUITE, a_range, sample
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "report.schema.json"
@@ -98,6 +100,17 @@ def test_expectations_are_summed_up_over_the_ranges() -> None:
         ("no order without a price", 0, 1, 2),
     ]
     assert isinstance(found[0], Suite)
+
+
+def test_a_sentence_ends_once_and_a_number_goes_with_its_word() -> None:
+    runs = [
+        replace(run, unanswered=True, error="The process of this run is gone.")
+        for run in sample().runs[:1]
+    ]
+    gone = [one.text for one in replace(sample(), runs=tuple(runs)).problems if "gone" in one.text]
+    assert gone and "gone. None" in gone[0]
+    assert counted(1, "row") == "1 row" and counted(2000, "row") == "2,000 rows"
+    assert about("orders", "orders: no") == about("orders", "no") == "orders: no"
 
 
 def past(run_id: str, outcome: str, *targets: str) -> PastRun:

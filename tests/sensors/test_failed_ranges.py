@@ -284,7 +284,7 @@ def test_a_range_that_is_given_up_is_told_once(
     ticks.evaluate()
     (alert,) = told
     assert (alert.kind, alert.errors) == ("ranges_given_up", [NAMES[1]])
-    assert alert.text == f"orders: 1 ranges given up after {MOST_TRIES} tries"
+    assert alert.text == f"orders: 1 range given up after {MOST_TRIES} tries"
     ticks.record(State.COMMITTED, NAMES[1])
     ticks.evaluate()
     assert json.loads(ticks.cursor or "") == {}, "it may fail anew"
