@@ -14,6 +14,7 @@ from resources.errors import SchemaDrift, StatementFailed, TableMissing
 from resources.plan import ColumnPlan, CopyPlan
 from resources.registry import system
 from resources.tables import Column, TableRef
+from resources.types.planner import compatible
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -53,6 +54,17 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
                 raise
         notes.append(f"{table}: added column {column.name!r} ({column.type})")
     return notes
+
+
+def misfits(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
+    """Columns that a target has, and that cannot hold what is planned for them; and why."""
+    there = actual or {}
+    return [
+        f"{plan.target}: column {column.name!r} {why}"
+        for column in plan.target_columns
+        if column.name in there
+        if (why := compatible(plan.target.system, column, there[column.name]))
+    ]
 
 
 def dropped_columns(

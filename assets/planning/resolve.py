@@ -189,7 +189,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     _require_distinct(transfer, servers)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         columns = source_columns(transfer, servers.endpoint(transfer.source))
-        _require_rows_shown(transfer, servers)
+    _require_rows_shown(transfer, servers)
+    with concerning(f"{transfer.transfer}: {transfer.source}"):
         _require_filter(transfer, servers)
     source, key = transfer.source, transfer.key
     exclude = set(transfer.exclude)
@@ -268,7 +269,9 @@ def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
     if transfer.row_security == "apply":
         return
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
-        if why := system(table.system).hidden(servers.endpoint(table), table):
+        with concerning(f"{transfer.transfer}: {table}"):
+            why = system(table.system).hidden(servers.endpoint(table), table)
+        if why:
             raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
 
 

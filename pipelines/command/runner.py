@@ -13,7 +13,7 @@ from assets.declaring.names import check_job_name, compare_op_name
 from assets.log import ledger
 from assets.log.command_runs import carry_out
 from assets.planning.decisions import decisions
-from assets.planning.drift import notes_of_dropped, refusal
+from assets.planning.drift import misfits, notes_of_dropped, refusal
 from assets.planning.hazards import hazard_notes
 from assets.planning.key_order import order_notes
 from assets.planning.resolve import Servers, require_servers, resolve_hops
@@ -71,6 +71,11 @@ def _refusals(planned: TransferPlan, instance: dg.DagsterInstance) -> Iterator[s
         before = ledger.committed_schema(instance, hop.asset)
         if why := refusal(hop.plan, hop.existing, before, policy):
             yield f"a run will be refused: {why}"
+        for why in misfits(hop.plan, hop.existing):
+            yield (
+                f"a run will be refused: {why}; change it there, or drop the table, which the next "
+                "run makes anew"
+            )
         yield from notes_of_dropped(hop.plan, hop.existing, before, policy)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from assets.declaring.manifest import Transfer
 from assets.declaring.yaml_lines import Location
 from assets.log.ledger import committed_schema
-from assets.planning.drift import refusal
+from assets.planning.drift import misfits, new_columns, refusal
 from assets.planning.resolve import Hop, resolve_hops, with_wires
 from assets.planning.transfer_plan import require_cuts
 from checks.expectations import validate_suite
@@ -20,7 +20,6 @@ from resources.errors import (
     TypeRefused,
 )
 from resources.keys.kind import key_kind
-from resources.types.planner import compatible
 from resources.types.scan import decimal_types
 
 Found = Iterator[tuple[Location, str]]
@@ -97,12 +96,10 @@ def _differences(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str
     drifted = refusal(hop.plan, hop.existing, before, policy)
     if drifted:
         yield drifted
-    for planned in hop.plan.target_columns:
-        if planned.name not in hop.existing:
-            if not drifted and policy != "add_columns":
-                yield f"{target} lacks the column {planned.name}"
-        elif reason := compatible(target.system, planned, hop.existing[planned.name]):
-            yield f"{target}: column {planned.name!r} {reason}"
+    if not drifted and policy != "add_columns":
+        lacking = new_columns(hop.plan, hop.existing)
+        yield from (f"{target} lacks the column {column.name}" for column in lacking)
+    yield from misfits(hop.plan, hop.existing)
 
 
 def _column(transfer: Transfer, name: str) -> Location:

@@ -49,6 +49,15 @@ def test_they_are_cut_compared_and_grow_on_every_system(
         checked = CliRunner().invoke(main, ["check", one.table, "--level", level])
         assert checked.exit_code == 0, checked.output
     servers = one.session.servers
+    servers.endpoints["clickhouse"].execute(
+        f"ALTER TABLE warehouse.{one.table} UPDATE note = 'damaged' WHERE note = 'n5' "
+        "SETTINGS mutations_sync = 2"
+    )
+    differing = CliRunner().invoke(main, ["diff", one.table, "--range", str(far + 5)])
+    assert differing.exit_code == 1 and "damaged" in differing.stdout, differing.output
+    assert str(far + 5) in differing.stdout
+    repaired = one.run(force=True)
+    assert repaired.good, repaired.errors
     for system, schema in (("sqlserver", "dbo"), ("clickhouse", "warehouse")):
         table = TableRef(system, schema, one.table)
         endpoint = servers.endpoints[system]

@@ -131,6 +131,11 @@ def test_a_run_that_drift_will_stop_is_foretold(ferry: Callable[..., Ferry]) -> 
     assert "refused" not in command("plan", one.table).output
     assert command("validate").exit_code == 0, command("validate").output
     assert one.run().good
+    one.source("ALTER TABLE {t} ALTER COLUMN more TYPE text")
+    refusal = f"clickhouse://warehouse.{one.table}: column 'more' is "
+    assert f"a run will be refused: {refusal}" in command("plan", one.table).output
+    assert refusal in command("validate", one.table).output
+    assert command("run", one.table).exit_code in (1, 2)
 
 
 def test_a_check_without_its_tables_says_which(ferry: Callable[..., Ferry]) -> None:

@@ -244,6 +244,9 @@ def test_executing_checks_compares_and_moves_nothing(ui: Shown, page: Browser) -
         whole = name in ("total_rows", "schema")
         assert len(ranges) == (1 if whole else 8), f"{name} of the table, or of each range and all"
         assert not [one for one in found if one["status"] == "SKIPPED"], "no empty rows"
+    page.open(f"{PAGE}?view=checks&checkDetail=checksum")
+    until("*Execute all*", lambda: page.can_press("Execute all"))
+    assert page.buttons("Execute") == [False], "of one check, as the guide says"
 
 
 def test_a_backfill_of_all_moves_what_changed_and_skips_the_rest(ui: Shown, page: Browser) -> None:
@@ -338,13 +341,16 @@ def test_a_failed_check_shows_the_rows_that_differ(
     page.do(lambda: page.click(row), until_seen=lambda: page.shows("differing_rows"))
     shown = page.see(CONCLUSION, "differing_rows", "missing in target", "10103")
     tail = ui.session.servers.endpoints["postgres"].query(
-        f"SELECT tailnum FROM {NAME} WHERE id = 10100"
+        f"SELECT tailnum FROM public.{NAME} WHERE id = 10100"
     )[0][0]
     assert f"'{tail}'" in shown
     assert f"'{tail} '" in shown, "the blank at the end is seen"
     assert "NULL" in shown
     page.picture(pictures / "checks.png")
     assert (pictures / "checks.png").stat().st_size < MOST_BYTES
+    page.open(f"{PAGE}?view=checks")
+    compared = ui.outcome(page, lambda: page.press("Execute all"))
+    assert compared is dg.DagsterRunStatus.FAILURE, "as the command ends with 1"
     moved = ui.outcome(page, lambda: materialize(page, NAME, THIRD))
     assert moved is dg.DagsterRunStatus.SUCCESS
     assert ui.target("count()", 10103) == 1

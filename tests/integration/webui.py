@@ -231,6 +231,15 @@ class Browser:
         """Whether there is what `press` would click."""
         return self._button(text, inside) is not None
 
+    def buttons(self, text: str) -> list[bool]:
+        """Of each button with exactly this text, whether it can be pressed."""
+        find = """
+            return [...document.querySelectorAll("button")]
+                .filter(e => e.innerText.trim() === arguments[0]).map(e => !e.disabled);
+        """
+        found: list[bool] = self._driver.execute_script(find, text)
+        return found
+
     def _button(self, text: str, inside: str) -> Any:
         find = """
             const [text, inside] = arguments;
