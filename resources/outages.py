@@ -71,6 +71,12 @@ def seconds_away(error: ConnectionFailed) -> float | None:
         return now - outage.since
 
 
+def forget() -> None:
+    """Begin anew: what was found out before a run says nothing of it."""
+    with _lock:
+        _outages.clear()
+
+
 def back(address: str) -> None:
     """Note that a server was reached."""
     with _lock:

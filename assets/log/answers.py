@@ -46,19 +46,19 @@ def covered(
     return None
 
 
-def unanswered(runs: Iterable[tuple[str, Set[Asset]]], wanted: Collection[Asset]) -> bool:
-    """Whether the failure of a run for one of these targets still stands.
+def unanswered(runs: Iterable[tuple[str, str, Set[Asset]]], wanted: Collection[Asset]) -> bool:
+    """Whether the failure of a run that moves rows of one of these targets still stands.
 
     Args:
-        runs: how each ended, and the targets that it covers, the newest first; they are read as
-            far as need be.
+        runs: how each ended, what it does (`move` or `check`), and the targets that it covers, the
+            newest first; they are read as far as need be.
         wanted: the targets.
     """
     answered: set[Asset] = set()
-    for status, targets in runs:
+    for status, kind, targets in runs:
         if status == SUCCEEDED:
             answered |= targets
-        elif status in FAILED and (targets & set(wanted)) - answered:
+        elif kind == "move" and status in FAILED and (targets & set(wanted)) - answered:
             return True
         if answered >= set(wanted):
             return False

@@ -189,7 +189,7 @@ class Glance:
         """Whether the newest run for one of the wanted targets failed: see `answers`."""
         jobs = [move_job_name(transfer), check_job_name(transfer)]
         found = self.connection.execute(_RUNS, jobs)
-        runs = ((status, _targets(transfer, targets, job, body)) for status, job, body in found)
+        runs = ((status, *_covered(transfer, targets, job, body)) for status, job, body in found)
         return answers.unanswered(runs, wanted)
 
     def _newest(self, asset: str) -> list[tuple[str, str, int]]:
@@ -212,8 +212,10 @@ class Glance:
                 yield RangeRecord.stored(text)
 
 
-def _targets(transfer: str, targets: frozenset[str], job: str, body: str) -> frozenset[str]:
-    """Those for which a run's success answers."""
+def _covered(
+    transfer: str, targets: frozenset[str], job: str, body: str
+) -> tuple[str, frozenset[str]]:
+    """What a run does to the transfer, and the targets for which its success answers."""
     run = json.loads(body)
     ops = (run["run_config"] or {}).get("ops") or {}
     about = answers.covered(
@@ -224,7 +226,7 @@ def _targets(transfer: str, targets: frozenset[str], job: str, body: str) -> fro
         {json.dumps(one["asset_key"]["path"]) for one in _members(run["asset_check_selection"])},
         some_ranges=any((op.get("config") or {}).get("ranges") for op in ops.values()),
     )
-    return about[1] if about else frozenset()
+    return about or ("", frozenset())
 
 
 def _members(stored: dict[str, Any] | None) -> Iterable[dict[str, Any]]:

@@ -134,13 +134,13 @@ def is_unanswered(
     """Whether the newest run for one of these targets failed, whatever became of its ranges."""
     everything = frozenset(asset_key(hop.to) for hop in transfer.hops)
 
-    def runs() -> Iterator[tuple[str, frozenset[dg.AssetKey]]]:
+    def runs() -> Iterator[tuple[str, str, frozenset[dg.AssetKey]]]:
         cursor: str | None = None
         for _ in range(MOST_RUNS_READ // PAGE):
             page = instance.get_runs(limit=PAGE, cursor=cursor)
             for run in page:
                 if about := covered(run, transfer, everything):
-                    yield run.status.value, about[1]
+                    yield run.status.value, *about
             if len(page) < PAGE:
                 return
             cursor = page[-1].run_id

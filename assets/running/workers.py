@@ -45,6 +45,7 @@ def run_ranges(
     """
 
     _share_arenas()
+    outages.forget()
 
     def outcomes_of(name: str) -> list[Outcome]:
         outcomes: list[Outcome] = []

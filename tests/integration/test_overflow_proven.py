@@ -60,7 +60,8 @@ def damaged(hop: Hop, one: Ferry, column: str, value: str, key: int) -> None:
     name = qualified(table)
     if table.system == "files":
         files = Path(hop.spec.to.schema).glob("*.parquet")
-        file = max(files, key=lambda path: path.stat().st_size)
+        has_row = f"SELECT 1 FROM '{{}}' WHERE id = {key}"
+        file = next(path for path in files if duckdb.sql(has_row.format(path)).fetchone())
         duckdb.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM '{file}'")
         duckdb.execute(f"UPDATE t SET {column} = {value} WHERE id = {key}")
         duckdb.execute(f"COPY t TO '{file}'")

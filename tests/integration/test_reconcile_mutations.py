@@ -304,7 +304,7 @@ def seen(
     with graph(stack, folder, PAIRS, table, declared, without=["raw", "raw0"]) as hops:
         listed = ", ".join(map(str, ROWS_OF_EACH))
         next(iter(hops.values())).source.endpoint.execute(
-            f"INSERT INTO {table} SELECT {KEYS} * number + i, {values} "
+            f"INSERT INTO public.{table} SELECT {KEYS} * number + i, {values} "
             f"FROM generate_series(0, {len(CLAIMS)}) number, unnest(ARRAY[{listed}]) i"
         )
         for hop in hops.values():

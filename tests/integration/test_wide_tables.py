@@ -50,14 +50,15 @@ def test_both_sides_agree_and_one_damaged_value_is_found(
     name = table_name()
     with graph(stack, tmp_path, pairs, name, declared) as hops:
         first = next(iter(hops.values())).source.endpoint
-        first.execute(f"INSERT INTO {name} SELECT i, {values} FROM generate_series(1, {ROWS}) i")
+        rows = f"SELECT i, {values} FROM generate_series(1, {ROWS}) i"
+        first.execute(f"INSERT INTO public.{name} {rows}")
         for hop in hops.values():
             hop.move(EVERYTHING)
             for level in get_args(Level):
                 (verdict,) = hop.verdicts(level, [EVERYTHING]).values()
                 assert verdict.passed, (hop.name, level, verdict.disagreeing)
                 assert verdict.source["rows"] == ROWS
-        first.execute(f"UPDATE {name} SET {DAMAGED} = 'damaged' WHERE id = 2")
+        first.execute(f"UPDATE public.{name} SET {DAMAGED} = 'damaged' WHERE id = 2")
         for pair, hop in hops.items():
             if pair[0] == "postgres":
                 (verdict,) = hop.verdicts("checksum", [EVERYTHING]).values()
