@@ -112,13 +112,13 @@ def require_no_dropped(
             f"{gone}: rows without a value have no place in {', '.join(map(repr, required))}, "
             "which cannot be NULL there; drop the column there, or let it be NULL"
         )
-    if policy == "add_columns" and (new := _gained(plan, committed)):
-        first, old = new[0], dropped[0]
+    if policy == "add_columns" and (renamed := _perhaps_renamed(plan, dropped, committed)):
+        old, new = renamed
         raise SchemaDrift(
-            f"{gone}, and has {', '.join(map(repr, new))} now: if that is a column renamed, the "
+            f"{gone}, and has {new!r} of the type of {old!r} now: if that is {old!r} renamed, the "
             "rows that move would lose their old values. To go on filling the old column, declare "
-            f"columns: {{{first}: {{rename: {old}}}}}; to take the new one for another, drop "
-            f"{names} in {plan.target}; to leave it out, exclude: [{first}]"
+            f"columns: {{{new}: {{rename: {old}}}}}; to take the new one for another, drop {old!r} "
+            f"in {plan.target}; to leave it out, exclude: [{new}]"
         )
     kept = f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
     note = f"{plan.source} no longer has {names}: {kept}"
@@ -131,10 +131,17 @@ def require_no_dropped(
     return [note]
 
 
-def _gained(plan: CopyPlan, committed: WrittenColumns) -> list[str]:
-    """Columns of the source that the target was not written from when it was committed last."""
-    before = {column.name for column in committed.columns}
-    return [one.source.name for one in plan.columns if one.target.name not in before]
+def _perhaps_renamed(
+    plan: CopyPlan, dropped: Sequence[str], committed: WrittenColumns
+) -> tuple[str, str] | None:
+    """A column that was left behind, and one of its type that came in the same change."""
+    before = {column.name: column.description or "" for column in committed.columns}
+    new = [one.source for one in plan.columns if one.target.name not in before]
+    for old in dropped:
+        for column in new:
+            if before[old].endswith(f" {column.type}"):
+                return old, column.name
+    return None
 
 
 def require_no_new(
