@@ -154,7 +154,7 @@ def summarise(
                 key.name,
                 ranges=len(ranges),
                 failed=sum(not one.verdict.passed for one in ranges),
-                warning=all(one.warning for one in ranges),
+                warning=all(one.warning for one in ranges if not one.verdict.passed),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Callable, Iterator
 from urllib.parse import quote, urlsplit
 
@@ -89,7 +90,8 @@ class Adverse:
 
 @pytest.fixture
 def adverse(stack: Servers) -> Iterator[Adverse]:
-    database, role = own("adverse"), own("adverse")
+    # a name of its own in each test: connections to one that was dropped may still be kept
+    database = role = f"{own('adverse')}_{uuid.uuid4().hex[:8]}"
     admin = urlsplit(stack.postgres_url)
     looking.ask_postgres(
         stack.postgres_url,

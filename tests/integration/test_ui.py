@@ -250,6 +250,28 @@ def test_executing_checks_compares_and_moves_nothing(ui: Shown, page: Browser) -
     assert page.buttons("Execute") == [False], "of one check, as the guide says"
 
 
+def test_a_source_that_is_newer_is_a_warning_on_the_page_of_a_check(
+    ui: Shown, page: Browser
+) -> None:
+    ui.source(f"UPDATE {NAME} SET distance = distance + 1 WHERE id = 5557")
+    page.open(f"/assets/sqlserver/dbo/{NAME}?view=checks")
+    page.see("checksum")
+    run = ui.ended(ui.launched(page, lambda: page.press("Execute all")))
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    page.open(f"/assets/sqlserver/dbo/{NAME}?view=checks&checkDetail=checksum")
+    page.see("1 of 7 ranges failed")
+    key = dg.AssetCheckKey(SQLSERVER, "checksum")
+    storage = ui.session.instance.event_log_storage
+    found = [
+        one.evaluation
+        for one in storage.get_asset_check_execution_history(key, limit=20)
+        if one.run_id == run.run_id and one.evaluation and not one.evaluation.passed
+    ]
+    assert {one.severity for one in found} == {dg.AssetCheckSeverity.WARN}
+    assert any("BEHIND: the source has changed since" in str(one.description) for one in found)
+    ui.source(f"UPDATE {NAME} SET distance = distance - 1 WHERE id = 5557")
+
+
 def test_a_backfill_of_all_moves_what_changed_and_skips_the_rest(ui: Shown, page: Browser) -> None:
     ui.source(f"UPDATE {NAME} SET tailnum = 'FILLED' WHERE id = 12345")
     known = {one.backfill_id for one in ui.session.instance.get_backfills()}
