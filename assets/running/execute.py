@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -33,16 +34,18 @@ from assets.running.processes import (
     this_process,
 )
 from assets.running.runs import FORCE, PROFILE
-from assets.running.source_state import SourceState
+from assets.running.source_state import MOST_READINGS, SourceState
 from assets.running.swap import promote
 from assets.running.work import Earlier, Outcome, Work
 from assets.running.workers import run_ranges
 from assets.verifying.whole_tables import check_whole_tables
-from resources.errors import StatementFailed, TableferryError
+from resources.errors import SourceMoved, StatementFailed, TableferryError
 from resources.postgres.position import Position
 from resources.postgres.snapshots import Snapshot
 from resources.target import Target
 from resources.words import counted
+
+logger = logging.getLogger(__name__)
 
 
 def execute(
@@ -276,11 +279,20 @@ def _swap(
     """Hop by hop: a later hop reads the table that the one before has put in its place."""
     done: list[Outcome] = []
     for hop in hops:
-        outcomes = run_ranges(work, (hop,), reasons)
-        if all(outcome.good for outcome in outcomes) and any(
-            outcome.record.state is State.SHADOWED for outcome in outcomes
-        ):
-            outcomes = promote(work, hop, known, outcomes)
+        for reading in range(MOST_READINGS):
+            outcomes = run_ranges(work, (hop,), reasons)
+            if not all(outcome.good for outcome in outcomes) or not any(
+                outcome.record.state is State.SHADOWED for outcome in outcomes
+            ):
+                break
+            try:
+                outcomes = promote(work, hop, known, outcomes)
+            except SourceMoved as error:
+                if reading == MOST_READINGS - 1:
+                    raise
+                logger.warning("%s; all are gathered again", error)
+            else:
+                break
         done += outcomes
         if not all(outcome.good for outcome in outcomes):
             break

@@ -213,15 +213,18 @@ class SourceState:
             reading.snapshot.require_unmoved()
 
     def require_one_state(self) -> None:
-        """Make sure that the source was not stored otherwise between one range and another.
+        """Make sure that all ranges since the last call were read in one state of the source.
 
         Raises:
-            SourceMoved: it was.
+            SourceMoved: it was stored otherwise meanwhile.
         """
-        if self.snapshot is not None and self._shared and self._shared.moves > self._moves:
+        if self.snapshot is None or self._shared is None:
+            return
+        before, self._moves = self._moves, self._shared.moves
+        if before < self._moves:
             raise SourceMoved(
                 f"{self._plan.transfer.source} was truncated, rewritten, altered or replaced while "
-                "its ranges were gathered; run it again"
+                "its ranges were gathered"
             )
 
     def _require_same_columns(self, snapshot: Snapshot) -> None:

@@ -9,12 +9,35 @@ What the catalog says of a table as of a snapshot is compared with what it says 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from resources.dialects import string_literal
 from resources.tables import TableRef
 
-Storage = Mapping[str, str]
-"""By the name of each relation that is read: what changes when it is stored or read otherwise."""
+
+@dataclass(frozen=True)
+class StoredRelation:
+    """What the catalog says of a relation, as of a snapshot or now."""
+
+    stored: str
+    """Where its rows are."""
+    written: str
+    """The transactions that have written what the catalog has of it."""
+    privileges: str
+    """What roles may do with it, which is written to the same rows of the catalog."""
+
+    def is_as(self, other: StoredRelation) -> bool:
+        """Whether nothing was altered between the two.
+
+        A GRANT tells nothing of rows, and databases run it for all tables after each deployment.
+        """
+        return self.stored == other.stored and (
+            self.written == other.written or self.privileges != other.privileges
+        )
+
+
+Storage = Mapping[str, StoredRelation]
+"""By the name of each relation that is read."""
 
 STORAGE_SQL = """
 WITH RECURSIVE below(oid) AS (
@@ -32,40 +55,44 @@ WITH RECURSIVE below(oid) AS (
     ) more
 )
 SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
-    concat_ws(' ', c.oid, c.relfilenode, c.xmin, n.xmin,
-        -- a partition has the columns of its table
-        CASE WHEN NOT c.relispartition THEN (
-            SELECT hashtextextended(string_agg(concat_ws(' ', a.attnum, a.xmin, labels.made), ','
-                ORDER BY a.attnum), 0)
-            FROM pg_attribute a
-            LEFT JOIN LATERAL (
-                SELECT string_agg(e.xmin::text, ' ' ORDER BY e.oid) AS made
-                FROM pg_type t
-                CROSS JOIN LATERAL (VALUES (t.oid), (t.typelem), (t.typbasetype)) named(oid)
-                JOIN pg_enum e ON e.enumtypid = named.oid
-                WHERE t.oid = a.atttypid
-            ) labels ON true
-            WHERE a.attrelid = c.oid AND a.attnum > 0
-        ) END,
-        CASE WHEN c.relkind = 'v' THEN (
-            SELECT string_agg(concat_ws(' ', w.xmin, p.oid, p.xmin), ',' ORDER BY w.oid, p.oid)
-            FROM pg_rewrite w
-            LEFT JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
-                AND d.refclassid = 'pg_proc'::regclass
-            LEFT JOIN pg_proc p ON p.oid = d.refobjid
-            WHERE w.ev_class = c.oid
-        ) END)
+    concat_ws(' ', c.oid, c.relfilenode),
+    concat_ws(' ', c.xmin, n.xmin, attributes.written, rules.written),
+    concat_ws(' ', c.relacl, n.nspacl, attributes.privileges, rules.privileges)
 FROM below
 -- one by one: all of a large catalog would be read else
 CROSS JOIN LATERAL (SELECT p.xmin, p.* FROM pg_class p WHERE p.oid = below.oid OFFSET 0) c
 JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (
+    SELECT hashtextextended(string_agg(concat_ws(' ', a.attnum, a.xmin, labels.written), ','
+            ORDER BY a.attnum), 0) AS written,
+        string_agg(a.attacl::text, ' ' ORDER BY a.attnum) AS privileges
+    FROM pg_attribute a
+    LEFT JOIN LATERAL (
+        SELECT string_agg(e.xmin::text, ' ' ORDER BY e.oid) AS written
+        FROM pg_type t
+        CROSS JOIN LATERAL (VALUES (t.oid), (t.typelem), (t.typbasetype)) named(oid)
+        JOIN pg_enum e ON e.enumtypid = named.oid
+        WHERE t.oid = a.atttypid
+    ) labels ON true
+    -- a partition has the columns of its table
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT c.relispartition
+) attributes
+CROSS JOIN LATERAL (
+    SELECT string_agg(concat_ws(' ', w.xmin, p.oid, p.xmin), ',' ORDER BY w.oid, p.oid) AS written,
+        string_agg(p.proacl::text, ' ' ORDER BY w.oid, p.oid) AS privileges
+    FROM pg_rewrite w
+    LEFT JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+        AND d.refclassid = 'pg_proc'::regclass
+    LEFT JOIN pg_proc p ON p.oid = d.refobjid
+    WHERE w.ev_class = c.oid AND c.relkind = 'v'
+) rules
 """
 """Of a table, its partitions and heirs, and what lies below a view. A row of the catalog has
 another `xmin` after each statement that changes it, also where a later one has changed it back. No
 function looks anything up by name: that would be answered as of now, whatever the snapshot."""
 
 
-def storage(ask: Callable[[str], list[tuple[str, str]]], table: TableRef) -> Storage:
+def storage(ask: Callable[[str], list[tuple[str, str, str, str]]], table: TableRef) -> Storage:
     """How a table and what it consists of is stored; empty if it does not exist.
 
     Args:
@@ -73,10 +100,15 @@ def storage(ask: Callable[[str], list[tuple[str, str]]], table: TableRef) -> Sto
         table: what is read.
     """
     schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
-    return dict(ask(STORAGE_SQL.format(schema=schema, name=name)))
+    found = ask(STORAGE_SQL.format(schema=schema, name=name))
+    return {relation: StoredRelation(*said) for relation, *said in found}
 
 
 def moved(then: Storage, now: Storage) -> str:
     """The first relations that are not as they were, for a message; '' if all are."""
-    names = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    names = [
+        name
+        for name in sorted({*then, *now})
+        if name not in then or name not in now or not now[name].is_as(then[name])
+    ]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -134,6 +134,7 @@ def test_a_standby_is_read_and_what_it_lacks_is_noticed(
     declared = {
         "source": f"there://{table}",
         "ranges": "{bounds: [1, 51]}",
+        "parallel": "{export: 1, load: 1}",
         "fingerprint": "row_version",
     }
 

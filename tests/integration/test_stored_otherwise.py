@@ -263,9 +263,8 @@ def test_a_swap_is_of_one_state(
 
     monkeypatch.setattr(moving, "reached", reached)
     view = one.run()
-    assert not view.good and "run it again" in " ".join(view.errors)
-    assert copied(one) == []
-    assert one.run().good
+    assert view.good, view.errors
+    assert seen.count("before_export") > 3, "the first range was gathered again"
     assert copied(one) == [(7, "new"), (77, "new")]
 
 
@@ -289,7 +288,14 @@ def test_who_joins_a_snapshot_knows_what_it_shows(ferry: Make) -> None:
             ]
     # what changes neither rows nor columns does not count
     with server.snapshot(table) as held:
-        one.source("ANALYZE {t}", "VACUUM {t}", "CREATE INDEX ON {t} (note)", FILL)
+        one.source(
+            "ANALYZE {t}",
+            "VACUUM {t}",
+            "CREATE INDEX ON {t} (note)",
+            FILL,
+            "GRANT SELECT, INSERT ON {t} TO PUBLIC",
+            "GRANT SELECT (id) ON {t} TO PUBLIC",
+        )
         held.check()
     with server.shared_snapshot(table) as shared:
         assert isinstance(shared, SharedSnapshot)
