@@ -36,10 +36,10 @@ $(INSTALLED): pyproject.toml local/pyproject.toml bench/pyproject.toml constrain
 	@touch $@
 
 demo: install ## Move the demo's data through three databases, and show what arrived
-	@$(BIN)/python -m pipelines.command.demo
+	@$(BIN)/python -m tableferry.pipelines.command.demo
 
 dev: install ## Open Dagster's user interface (DAGSTER_PORT=3000)
-	@if $(NO_SERVERS) && [ -z "$${TABLEFERRY_TRANSFERS:-}" ]; then $(BIN)/python -m pipelines.command.demo --prepare; fi
+	@if $(NO_SERVERS) && [ -z "$${TABLEFERRY_TRANSFERS:-}" ]; then $(BIN)/python -m tableferry.pipelines.command.demo --prepare; fi
 	@exec $(BIN)/ferry dev --port $(DAGSTER_PORT)
 
 env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
@@ -75,6 +75,7 @@ lint: install ## Check style and types
 	@$(BIN)/ruff check $(CHECKED)
 	@$(BIN)/ruff format --check --quiet $(CHECKED) \
 		|| { echo "Not formatted: make format" >&2; exit 1; }
+	@mkdir -p build/types && ln -sfn ../.. build/types/tableferry
 	@$(BIN)/mypy
 
 format: install ## Format the code
@@ -103,7 +104,7 @@ image: ## Build the image, by docker, podman or buildah (IMAGE=tableferry:local)
 
 test-image: install ## Move rows in the image, as its own user on a read-only root
 	@if $(NO_SERVERS); then \
-		$(BIN)/python -m pipelines.command.demo --prepare >/dev/null; eval "$$($(BIN)/ferry local env)"; \
+		$(BIN)/python -m tableferry.pipelines.command.demo --prepare >/dev/null; eval "$$($(BIN)/ferry local env)"; \
 	fi; docker/image test
 
 bench: install ## Measure, with what it is compared to (results in .benchmarks/; ARGS="--suite standard")

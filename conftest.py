@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import pipelines.cli  # noqa: F401 (it sets thresholds, too, when it is first imported)
+import tableferry.pipelines.cli  # noqa: F401 (it sets thresholds, too, when it is first imported)
 from tests import servers
 
 if TYPE_CHECKING:

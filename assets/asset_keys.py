@@ -13,9 +13,9 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from resources.connections import system_of
-from resources.errors import InputError
-from resources.tables import TableRef
+from tableferry.resources.connections import system_of
+from tableferry.resources.errors import InputError
+from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:
     import dagster as dg

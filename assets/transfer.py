@@ -7,22 +7,22 @@ from typing import Any
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.code_references import code_reference
-from assets.declaring.manifest import Transfer
-from assets.declaring.yaml_lines import Location, YamlFile
-from assets.planning.resolve import Servers, checks_of, connections_of, resolve_hops
-from assets.running.caller import Caller
-from assets.running.execute import check_tables, execute
-from assets.running.launches import backfill_policy
-from assets.running.work import Outcome
-from assets.verifying.on_demand import closing_line, summarise, verify
-from assets.verifying.unproven import explain_unproven
-from assets.verifying.whole_tables import whole_table_specs
-from checks.expectations import CHECK_NAME as EXPECTATIONS
-from checks.verdict import VALUES_COMPARED
-from resources.errors import TableferryError
-from resources.tables import TableRef
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.code_references import code_reference
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.yaml_lines import Location, YamlFile
+from tableferry.assets.planning.resolve import Servers, checks_of, connections_of, resolve_hops
+from tableferry.assets.running.caller import Caller
+from tableferry.assets.running.execute import check_tables, execute
+from tableferry.assets.running.launches import backfill_policy
+from tableferry.assets.running.work import Outcome
+from tableferry.assets.verifying.on_demand import closing_line, summarise, verify
+from tableferry.assets.verifying.unproven import explain_unproven
+from tableferry.assets.verifying.whole_tables import whole_table_specs
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.verdict import VALUES_COMPARED
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.tables import TableRef
 
 CHECK_DESCRIPTIONS = {
     "row_count": "The range has as many rows in the target as in the source.",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checks.limits import FILTERED
-from checks.verdict import CHECK_NAMES, Verdict
-from resources.digest.fields import Side
-from resources.digest.measure import ROWS, Grouped, measure
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.keys.sql import MOST_RANGES
-from resources.plan import CopyPlan
+from tableferry.checks.limits import FILTERED
+from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.digest.fields import Side
+from tableferry.resources.digest.measure import ROWS, Grouped, measure
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.sql import MOST_RANGES
+from tableferry.resources.plan import CopyPlan
 
 
 def count_by_range(

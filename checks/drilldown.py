@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from checks.checksum import Digests, both_sides, bucket
-from checks.expectations import CHECK_NAME as EXPECTATIONS
-from checks.limits import limits
-from checks.verdict import Differences, Sink, Verdict
-from resources.digest.fields import Side, observed
-from resources.digest.measure import Grouped
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
+from tableferry.checks.checksum import Digests, both_sides, bucket
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.limits import limits
+from tableferry.checks.verdict import Differences, Sink, Verdict
+from tableferry.resources.digest.fields import Side, observed
+from tableferry.resources.digest.measure import Grouped
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
 
 BUCKETS = 1024
 """A range is bisected into this many at once: of a million rows, about a thousand are read."""
@@ -97,7 +97,7 @@ def rows_that_differ(
 ) -> Differences:
     """As `drill_down`, of the rows that meet a condition on each side."""
     # polars takes half a second to import, and most runs have nothing to drill into
-    from checks.rowhash import compare_rows
+    from tableferry.checks.rowhash import compare_rows
 
     groups = {side: Grouped(bucket(digests, side, BUCKETS), where[side]) for side in SIDES}
     own, other = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)

@@ -22,17 +22,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from checks.checksum import in_sample
-from checks.verdict import Verdict
-from resources.dialects import predicate, qualified, quote
-from resources.digest.fields import identity_fields
-from resources.digest.probe import dialect
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.own_names import own_prefix
-from resources.plan import CopyPlan
-from resources.words import counted
+from tableferry.checks.checksum import in_sample
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.dialects import predicate, qualified, quote
+from tableferry.resources.digest.fields import identity_fields
+from tableferry.resources.digest.probe import dialect
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"
 MAX_ROWS = 250_000

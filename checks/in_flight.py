@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from checks.checksum import Digests
-from resources.delimited import Framing
-from resources.digest.expressions import RowDigest
-from resources.digest.fields import observed
-from resources.digest.measure import DIGEST, ROWS, Taken
-from resources.endpoint import Endpoint
-from resources.plan import CopyPlan, WireFormat
+from tableferry.checks.checksum import Digests
+from tableferry.resources.delimited import Framing
+from tableferry.resources.digest.expressions import RowDigest
+from tableferry.resources.digest.fields import observed
+from tableferry.resources.digest.measure import DIGEST, ROWS, Taken
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.plan import CopyPlan, WireFormat
 
 FLOWN = "the rows as they streamed"
 
@@ -71,7 +71,7 @@ class Flight:
     def watched(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, each digested before it is passed on."""
         # polars takes half a second to import
-        from resources.digest.client import digests, total
+        from tableferry.resources.digest.client import digests, total
 
         columns = self.digest.fields
         positions = [self._names.index(field.name) for field in columns]
@@ -86,7 +86,7 @@ class Flight:
 
     def _arrays(self, item: Any) -> Sequence[pa.Array | pa.ChunkedArray]:
         """The columns of a batch, or of rows of text."""
-        from resources.digest import text_rows
+        from tableferry.resources.digest import text_rows
 
         if self._wire == "arrow":
             columns: Sequence[pa.Array] = item.columns

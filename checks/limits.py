@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from checks.verdict import Level, Verdict
-from resources.digest.fields import fields, not_compared, relaxed_fields
-from resources.plan import CopyPlan
+from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
+from tableferry.resources.plan import CopyPlan
 
 NAMED = 6
 """Columns that one line names; the metadata has all."""

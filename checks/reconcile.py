@@ -7,16 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from checks.checksum import Digests, both_sides, disagreeing, in_sample
-from checks.drilldown import rows_that_differ
-from checks.limits import with_limits
-from checks.verdict import CHECK_NAMES, Level, Verdict
-from resources.digest.fields import Field, Side, fields, observed
-from resources.digest.measure import CHANGED, ROWS, Figures, Grouped, Taken, empty, measure
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.keys.sql import MOST_RANGES
-from resources.plan import CopyPlan
+from tableferry.checks.checksum import Digests, both_sides, disagreeing, in_sample
+from tableferry.checks.drilldown import rows_that_differ
+from tableferry.checks.limits import with_limits
+from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
+from tableferry.resources.digest.fields import Field, Side, fields, observed
+from tableferry.resources.digest.measure import (
+    CHANGED,
+    ROWS,
+    Figures,
+    Grouped,
+    Taken,
+    empty,
+    measure,
+)
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.sql import MOST_RANGES
+from tableferry.resources.plan import CopyPlan
 
 DIGESTED = ("in_flight", "checksum")
 """Levels that compare sums of digests."""
@@ -229,7 +237,7 @@ def _by_rows(
     snapshot: str | None,
 ) -> Verdict:
     # polars takes half a second to import, and most runs need no rows
-    from checks.rowhash import compare_rows
+    from tableferry.checks.rowhash import compare_rows
 
     began = time.monotonic()
     where: dict[Side, str] = {

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from checks.checksum import both_sides
-from checks.counts import count_by_range
-from checks.limits import with_limits
-from checks.verdict import Verdict
-from resources.dialects import filtered, qualified, quote
-from resources.digest.fields import Side
-from resources.digest.measure import ROWS, Grouped, measure
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.keys.sql import MOST_RANGES, range_number
-from resources.own_names import own_prefix
-from resources.plan import CopyPlan
-from resources.registry import system as _system
-from resources.tables import Column
-from resources.types.planner import compatible
+from tableferry.checks.checksum import both_sides
+from tableferry.checks.counts import count_by_range
+from tableferry.checks.limits import with_limits
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.dialects import filtered, qualified, quote
+from tableferry.resources.digest.fields import Side
+from tableferry.resources.digest.measure import ROWS, Grouped, measure
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.sql import MOST_RANGES, range_number
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.registry import system as _system
+from tableferry.resources.tables import Column
+from tableferry.resources.types.planner import compatible
 
 TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA = "total_rows", "unique_key", "no_stray_rows", "schema"
 WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 
 import dagster as dg
 
-from assets.declaring.manifest import Transfer
-from assets.declaring.transfer_files import TransferFolder
-from assets.planning.resolve import Servers
-from pipelines import event_log
-from pipelines.command.session import Session
-from pipelines.definitions import build
-from resources.endpoint import Endpoint
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.transfer_files import TransferFolder
+from tableferry.assets.planning.resolve import Servers
+from tableferry.pipelines import event_log
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.definitions import build
+from tableferry.resources.endpoint import Endpoint
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:

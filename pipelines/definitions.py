@@ -7,18 +7,18 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from assets.declaring.transfer_files import TransferFolder, load_transfers
-from assets.running.caller import Caller
-from assets.transfer import Origin, source_asset, transfer_assets
-from pipelines.jobs import check_job, move_job
-from pipelines.schedules import check_schedule, transfer_schedule
-from pipelines.settings import resources, transfers_folder, transfers_link
-from sensors.alerts import check_alert, failure_alert
-from sensors.failed_ranges import failed_ranges_sensor
-from sensors.first_ranges import first_ranges_sensor
-from sensors.invalid_files import invalid_definitions
-from sensors.new_ranges import new_ranges_sensor
-from sensors.reaper import reaper
+from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.assets.running.caller import Caller
+from tableferry.assets.transfer import Origin, source_asset, transfer_assets
+from tableferry.pipelines.jobs import check_job, move_job
+from tableferry.pipelines.schedules import check_schedule, transfer_schedule
+from tableferry.pipelines.settings import resources, transfers_folder, transfers_link
+from tableferry.sensors.alerts import check_alert, failure_alert
+from tableferry.sensors.failed_ranges import failed_ranges_sensor
+from tableferry.sensors.first_ranges import first_ranges_sensor
+from tableferry.sensors.invalid_files import invalid_definitions
+from tableferry.sensors.new_ranges import new_ranges_sensor
+from tableferry.sensors.reaper import reaper
 
 logger = logging.getLogger(__name__)
 

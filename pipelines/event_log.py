@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from resources.errors import InputError, causes
+from tableferry.resources.errors import InputError, causes
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -68,7 +68,7 @@ def make() -> Path:
 
 def open_to_record() -> dg.DagsterInstance:
     """The instance, made on first use."""
-    from assets.log.instance import open_instance
+    from tableferry.assets.log.instance import open_instance
 
     return open_instance(make())
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import check_job_name, compare_op_name, move_job_name
-from assets.planning.resolve import Servers, connections_of, resolve_hops
-from assets.running.caller import Caller
-from assets.verifying.on_demand import closing_line, not_committed, verify
-from assets.verifying.whole_tables import check_whole_tables
-from checks.verdict import LEVELS
-from resources.errors import TableferryError
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import check_job_name, compare_op_name, move_job_name
+from tableferry.assets.planning.resolve import Servers, connections_of, resolve_hops
+from tableferry.assets.running.caller import Caller
+from tableferry.assets.verifying.on_demand import closing_line, not_committed, verify
+from tableferry.assets.verifying.whole_tables import check_whole_tables
+from tableferry.checks.verdict import LEVELS
+from tableferry.resources.errors import TableferryError
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> Any:

@@ -4,16 +4,21 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.freshness import GRACE, longest_pause
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import check_job_name, check_schedule_name, move_job_name, schedule_name
-from assets.log.ledger import latest_materialization
-from assets.log.records import Reason
-from assets.planning.decisions import decisions
-from assets.planning.resolve import Servers, connections_of
-from assets.planning.transfer_plan import apply_growth, plan_transfer
-from assets.running.runs import run_requests, run_under_way
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.freshness import GRACE, longest_pause
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import (
+    check_job_name,
+    check_schedule_name,
+    move_job_name,
+    schedule_name,
+)
+from tableferry.assets.log.ledger import latest_materialization
+from tableferry.assets.log.records import Reason
+from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
+from tableferry.assets.running.runs import run_requests, run_under_way
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from resources.connections import connection_names, names_file, set_variable, system_of
-from resources.registry import system
+from tableferry.resources.connections import connection_names, names_file, set_variable, system_of
+from tableferry.resources.registry import system
 
 if TYPE_CHECKING:
     import dagster as dg
 
-    from resources.endpoint import Endpoint
+    from tableferry.resources.endpoint import Endpoint
 
 TRANSFERS = "TABLEFERRY_TRANSFERS"
 TRANSFERS_LINK = "TABLEFERRY_TRANSFERS_LINK"
@@ -46,7 +46,7 @@ def resources() -> dict[str, dg.ConfigurableResource]:
 
 def servers() -> dict[str, Endpoint]:
     """The same for a process that does without Dagster."""
-    from resources.server import Variable
+    from tableferry.resources.server import Variable
 
     found: dict[str, Endpoint] = {}
     for name in connection_names():

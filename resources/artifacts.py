@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from resources.errors import InputError, ReceiptMismatch
+from tableferry.resources.errors import InputError, ReceiptMismatch
 
 FOLDER = "TABLEFERRY_ARTIFACTS"
 """Environment variable: where artifact files are written."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources import registry
-from resources.dialects import qualified
-from resources.endpoint import Endpoint
-from resources.tables import TableRef
+from tableferry.resources import registry
+from tableferry.resources.dialects import qualified
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.tables import TableRef
 
 
 @dataclass(frozen=True)

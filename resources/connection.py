@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from resources.server import ConnectionSettings, DigestsBy, Scheme, Server, parse_url
+from tableferry.resources.server import ConnectionSettings, DigestsBy, Scheme, Server, parse_url
 
 __all__ = ["ConnectionSettings", "DigestsBy", "Scheme", "ServerResource", "parse_url"]
 

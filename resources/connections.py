@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from resources import secret_files
-from resources.errors import InputError
-from resources.registry import is_system, system, system_names
+from tableferry.resources import secret_files
+from tableferry.resources.errors import InputError
+from tableferry.resources.registry import is_system, system, system_names
 
 PREFIX = "TABLEFERRY_CONNECTION_"
 """`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table.

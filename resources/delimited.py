@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from resources.errors import TableferryError
+from tableferry.resources.errors import TableferryError
 
 FIELD, ROW = "\x01tableferry field\x01", "\x01tableferry row\x01"
 """What stands for the terminators in the SQL of a plan, which is made before they are chosen."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from resources.keys.range import ROW, KeyRange
-from resources.registry import system as _system
-from resources.tables import Column, TableRef
+from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.registry import system as _system
+from tableferry.resources.tables import Column, TableRef
 
 
 def quote(system: str, identifier: str) -> str:

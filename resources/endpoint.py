@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
-from resources.errors import InputError
-from resources.server import ConnectionSettings
-from resources.tables import Column, TableRef
+from tableferry.resources.errors import InputError
+from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.tables import Column, TableRef
 
 BATCH_ROWS = 65_536
 """Most rows of a batch that `read_arrow` yields."""

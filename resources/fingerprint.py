@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what is taken is measured in the SQL of systems, which know fingerprints
-    from resources.digest.measure import Taken
+    from tableferry.resources.digest.measure import Taken
 
 
 HISTORY = "_"

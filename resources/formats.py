@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from resources.plan import Format, WireFormat
-from resources.registry import system
-from resources.tables import TableRef
+from tableferry.resources.plan import Format, WireFormat
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
 
 WIRES: dict[Format, WireFormat] = {
     "pgcopy": "pgcopy",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from resources.errors import InputError, TableferryError
-from resources.tables import TableRef
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.tables import TableRef
 
 PublishAudit = Literal["auto", "visible"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resources.endpoint import Endpoint
-from resources.errors import TableferryError
-from resources.tables import TableRef
-from resources.tls import Certificate
-from resources.words import counted
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.tables import TableRef
+from tableferry.resources.tls import Certificate
+from tableferry.resources.words import counted
 
 State = Literal["ok", "note", "warning", "problem"]
 

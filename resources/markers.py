@@ -13,10 +13,10 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from resources.errors import InputError
-from resources.keys.range import KeyKind, KeyRange
-from resources.plan import CopyPlan
-from resources.tables import TableRef
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
 
 MARKERS = "__ferry_ranges"
 """The table, one for each schema that has targets."""

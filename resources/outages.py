@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from resources.errors import ConnectionFailed, InputError
+from tableferry.resources.errors import ConnectionFailed, InputError
 
 PATIENCE = "TABLEFERRY_PATIENCE_SECONDS"
 """The environment variable that says for how long a server may be away."""

@@ -7,12 +7,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from resources.delimited import concatenated
-from resources.dialects import filtered, predicate, qualified
-from resources.keys.range import KeyRange
-from resources.own_names import own_prefix
-from resources.registry import system
-from resources.tables import Column, TableRef
+from tableferry.resources.delimited import concatenated
+from tableferry.resources.dialects import filtered, predicate, qualified
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
 
 WireFormat = Literal["arrow", "text", "pgcopy"]
 Format = Literal["pgcopy", "copy_text", "arrow", "tab_separated", "delimited"]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from resources.dialects import quote
-from resources.endpoint import Endpoint
-from resources.errors import StatementFailed
-from resources.registry import system as _system
-from resources.server import Server
+from tableferry.resources.dialects import quote
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.registry import system as _system
+from tableferry.resources.server import Server
 
 Answer = TypeVar("Answer")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from resources.errors import ValueRefused
+from tableferry.resources.errors import ValueRefused
 
 MARK = "tableferry guard "
 SHOWN = 200

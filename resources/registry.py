@@ -9,16 +9,16 @@ from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
 from typing import TYPE_CHECKING
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:  # what a system is made of looks other systems up here
-    from resources.system import System
+    from tableferry.resources.system import System
 
 FOLDERS = {
-    "postgres": "resources.postgres.system",
-    "sqlserver": "resources.sqlserver.system",
-    "clickhouse": "resources.clickhouse.system",
-    "files": "resources.files.system",
+    "postgres": "tableferry.resources.postgres.system",
+    "sqlserver": "tableferry.resources.sqlserver.system",
+    "clickhouse": "tableferry.resources.clickhouse.system",
+    "files": "tableferry.resources.files.system",
 }
 """Our own systems, and the modules whose `SYSTEM` describes them; imported when first used."""
 

@@ -7,9 +7,9 @@ import random
 
 import tenacity
 
-from resources import outages
-from resources.errors import ConnectionFailed, TableferryError, causes, describe
-from resources.registry import systems
+from tableferry.resources import outages
+from tableferry.resources.errors import ConnectionFailed, TableferryError, causes, describe
+from tableferry.resources.registry import systems
 
 logger = logging.getLogger(__name__)
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from resources.dialects import qualified
-from resources.digest.expressions import DigestSql, RowDigest
-from resources.digest.fields import Field, Side, all_fields
-from resources.digest.probe import shared
-from resources.endpoint import Endpoint
-from resources.hazards import Hazard, ShownDiffers, having, told
-from resources.own_names import own_prefix
-from resources.plan import CopyPlan
-from resources.registry import system
-from resources.tables import Column, TableRef
+from tableferry.resources.dialects import qualified
+from tableferry.resources.digest.expressions import DigestSql, RowDigest
+from tableferry.resources.digest.fields import Field, Side, all_fields
+from tableferry.resources.digest.probe import shared
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.hazards import Hazard, ShownDiffers, having, told
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Runs a query in the session that sees the rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 
 SUFFIX = "_FILE"
 

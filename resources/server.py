@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from resources import registry, secret_files
-from resources.errors import ConnectionFailed, InputError
-from resources.tables import TableRef
+from tableferry.resources import registry, secret_files
+from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.tables import TableRef
 
 DigestsBy = Literal["auto", "server", "client"]
 """Who computes row digests; `auto` is whoever does at the lower cost."""

@@ -7,20 +7,20 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resources import catalog
-from resources.artifacts import Artifact
-from resources.catalog import Listed, TableSize
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.fingerprint import SourceFingerprint
-from resources.keys.range import KeyKind, KeyRange
-from resources.keys.statistics import numbered_quantiles
-from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
-from resources.refusals import Where
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion
-from resources.types.kinds import Kind
-from resources.types.samples import ConstantStyle
+from tableferry.resources import catalog
+from tableferry.resources.artifacts import Artifact
+from tableferry.resources.catalog import Listed, TableSize
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.fingerprint import SourceFingerprint
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.keys.statistics import numbered_quantiles
+from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from tableferry.resources.refusals import Where
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.kinds import Kind
+from tableferry.resources.types.samples import ConstantStyle
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import pyarrow as pa

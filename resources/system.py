@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, Protocol, get_args
 
-from resources.digest.definition import Algorithm
-from resources.digest.fields import Field, Valued
-from resources.digest.overflow_sql import OverflowSql
-from resources.errors import InputError
-from resources.health import Finding, Use
-from resources.keys.range import Bound, KeyKind
-from resources.plan import CopyPlan, Format, WireFormat, WriteMode
-from resources.server import Scheme, Server
-from resources.source import Source
-from resources.tables import Column, TableRef
-from resources.target import RangeLoad, Target, TargetOptions
-from resources.types.type_map import TypeMap
+from tableferry.resources.digest.definition import Algorithm
+from tableferry.resources.digest.fields import Field, Valued
+from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.errors import InputError
+from tableferry.resources.health import Finding, Use
+from tableferry.resources.keys.range import Bound, KeyKind
+from tableferry.resources.plan import CopyPlan, Format, WireFormat, WriteMode
+from tableferry.resources.server import Scheme, Server
+from tableferry.resources.source import Source
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import RangeLoad, Target, TargetOptions
+from tableferry.resources.types.type_map import TypeMap
 
 
 class Dialect:

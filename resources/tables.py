@@ -6,9 +6,9 @@ import hashlib
 import re
 from dataclasses import dataclass, field, replace
 
-from resources import registry
-from resources.connections import connection_names, is_path, system_of
-from resources.errors import InputError
+from tableferry.resources import registry
+from tableferry.resources.connections import connection_names, is_path, system_of
+from tableferry.resources.errors import InputError
 
 
 @dataclass(frozen=True)

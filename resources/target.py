@@ -11,16 +11,16 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from resources.artifacts import Artifact
-from resources.delimited import Framing
-from resources.endpoint import Endpoint
-from resources.errors import InputError, ReceiptMismatch, TableferryError
-from resources.hazards import Hazard, PublishAudit, having
-from resources.keys.range import KeyRange
-from resources.markers import Published
-from resources.plan import CopyPlan, Format, WriteMode
-from resources.registry import system
-from resources.tables import Column, TableRef, staging_name, staging_prefix
+from tableferry.resources.artifacts import Artifact
+from tableferry.resources.delimited import Framing
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
+from tableferry.resources.hazards import Hazard, PublishAudit, having
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Published
+from tableferry.resources.plan import CopyPlan, Format, WriteMode
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from resources.errors import SchemaDrift
-from resources.hazards import Hazard
-from resources.plan import CopyPlan
-from resources.registry import system
-from resources.tables import Column
-from resources.types.kinds import Array, Binary, Kind, Text, Timestamp
+from tableferry.resources.errors import SchemaDrift
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column
+from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp
 
 Compatible = Callable[[str, Column, Column], str | None]
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from resources.dialects import quote
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.probe import Wrong, shown
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion, conversion_of, plain_type
-from resources.types.kinds import Text
-from resources.types.planner import ColumnOverride, plan_copy
-from resources.types.samples import REFUSED, Sample, meaning, samples
+from tableferry.resources.dialects import quote
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.probe import Wrong, shown
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion, conversion_of, plain_type
+from tableferry.resources.types.kinds import Text
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
 
 Row = tuple[Sample | None, ...]
 """One value per column; None is NULL."""

@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from resources.delimited import Framing, framed_rows
-from resources.dialects import qualified, quote
-from resources.endpoint import Endpoint
-from resources.errors import (
+from tableferry.resources.delimited import Framing, framed_rows
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import (
     InputError,
     RangeBusy,
     ReceiptMismatch,
     StatementFailed,
     ValueRefused,
 )
-from resources.formats import format_of
-from resources.own_names import own_prefix
-from resources.plan import ColumnPlan, CopyPlan, Format, WireFormat
-from resources.probe import Wrong, remembered
-from resources.registry import system
-from resources.server import Server
-from resources.target import RangeLoad, TargetOptions
-from resources.types.conversions import source_export
-from resources.types.export import Refusal
-from resources.wire_constants import (
+from tableferry.resources.formats import format_of
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.plan import ColumnPlan, CopyPlan, Format, WireFormat
+from tableferry.resources.probe import Wrong, remembered
+from tableferry.resources.registry import system
+from tableferry.resources.server import Server
+from tableferry.resources.target import RangeLoad, TargetOptions
+from tableferry.resources.types.conversions import source_export
+from tableferry.resources.types.export import Refusal
+from tableferry.resources.wire_constants import (
     EVERYTHING,
     Arrivals,
     Misshapen,

@@ -8,21 +8,21 @@ from typing import cast
 
 import pyarrow.compute as pc
 
-from resources.delimited import END, Framing
-from resources.endpoint import Endpoint
-from resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
-from resources.plan import CopyPlan, WireFormat
-from resources.probe import Wrong, remembered, shown
-from resources.refusals import refused_in_query
-from resources.registry import system as _system
-from resources.server import Server
-from resources.source import Source
-from resources.tables import TableRef
-from resources.types.conform import conform
-from resources.types.conversions import conversion_of
-from resources.types.kinds import Binary, Kind, Text
-from resources.types.samples import REFUSED, Sample
-from resources.wire_constants import (
+from tableferry.resources.delimited import END, Framing
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
+from tableferry.resources.plan import CopyPlan, WireFormat
+from tableferry.resources.probe import Wrong, remembered, shown
+from tableferry.resources.refusals import refused_in_query
+from tableferry.resources.registry import system as _system
+from tableferry.resources.server import Server
+from tableferry.resources.source import Source
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.conform import conform
+from tableferry.resources.types.conversions import conversion_of
+from tableferry.resources.types.kinds import Binary, Kind, Text
+from tableferry.resources.types.samples import REFUSED, Sample
+from tableferry.resources.wire_constants import (
     EVERYTHING,
     Arrivals,
     Misshapen,

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from assets.log.history import failed_checks
-from assets.running.runs import RANGE_END, RANGE_START
-from resources.words import counted
-from sensors.channels import Alert, Kind, channels, send
+from tableferry.assets.log.history import failed_checks
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.resources.words import counted
+from tableferry.sensors.channels import Alert, Kind, channels, send
 
 STATUS = dg.DefaultSensorStatus.RUNNING if channels() else dg.DefaultSensorStatus.STOPPED
 """Naming a channel is enough to get alerts; the UI can switch them off."""

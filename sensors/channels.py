@@ -14,10 +14,10 @@ from email.message import EmailMessage
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from resources import secret_files
-from resources.connections import connection_names, connection_url, system_of
-from resources.errors import ConnectionFailed, InputError, TableferryError
-from resources.registry import system
+from tableferry.resources import secret_files
+from tableferry.resources.connections import connection_names, connection_url, system_of
+from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
+from tableferry.resources.registry import system
 
 ALERT_URL = "TABLEFERRY_ALERT_URL"
 """Where each alert is POSTed as a JSON document."""

@@ -5,14 +5,14 @@ from time import time
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import move_job_name
-from assets.log.ledger import records, verdicts
-from assets.log.records import State, digest
-from assets.planning.resolve import checks_of
-from assets.running.runs import run_requests, run_under_way
-from sensors.tries import MOST_TRIES, Tries, listed, read, told, written
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.ledger import records, verdicts
+from tableferry.assets.log.records import State, digest
+from tableferry.assets.planning.resolve import checks_of
+from tableferry.assets.running.runs import run_requests, run_under_way
+from tableferry.sensors.tries import MOST_TRIES, Tries, listed, read, told, written
 
 
 def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:

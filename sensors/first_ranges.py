@@ -5,14 +5,14 @@ from time import monotonic
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import about
-from assets.log.records import NOT_COMMITTED
-from assets.planning.resolve import Servers, connections_of
-from assets.planning.transfer_plan import apply_growth, plan_growth
-from checks.whole_table import TOTAL_ROWS
-from resources.errors import TableferryError
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import about
+from tableferry.assets.log.records import NOT_COMMITTED
+from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.checks.whole_table import TOTAL_ROWS
+from tableferry.resources.errors import TableferryError
 
 TICK_SECONDS = 20.0
 """After which a tick leaves the other transfers to the next: Dagster ends ticks after a minute."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.code_references import code_reference
-from assets.declaring.transfer_files import InvalidFile, invalid_file
+from tableferry.assets.code_references import code_reference
+from tableferry.assets.declaring.transfer_files import InvalidFile, invalid_file
 
 GROUP = "invalid_transfers"
 CHECK = "valid_file"

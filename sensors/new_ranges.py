@@ -6,15 +6,15 @@ from time import time
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import move_job_name
-from assets.log.ledger import records
-from assets.planning.resolve import Servers, connections_of
-from assets.planning.transfer_plan import apply_growth, plan_growth
-from assets.running.runs import run_requests, run_under_way
-from resources.errors import TableferryError
-from sensors.tries import Tries, listed, read, told, written
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.ledger import records
+from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.running.runs import run_requests, run_under_way
+from tableferry.resources.errors import TableferryError
+from tableferry.sensors.tries import Tries, listed, read, told, written
 
 
 def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:

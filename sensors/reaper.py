@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from assets.running.processes import PROCESS, process_is_gone
-from assets.running.runs import UNFINISHED
+from tableferry.assets.running.processes import PROCESS, process_is_gone
+from tableferry.assets.running.runs import UNFINISHED
 
 
 def reap(instance: dg.DagsterInstance) -> list[str]:

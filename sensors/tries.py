@@ -6,13 +6,13 @@ from dataclasses import astuple, dataclass
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import move_job_name
-from assets.log.ledger import records
-from resources.errors import TableferryError
-from resources.words import counted
-from sensors.channels import Alert, send
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.ledger import records
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.words import counted
+from tableferry.sensors.channels import Alert, send
 
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0

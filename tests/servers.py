@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 
 if TYPE_CHECKING:
-    from resources.clickhouse.resource import ClickHouseResource
-    from resources.postgres.resource import PostgresResource
-    from resources.sqlserver.resource import SqlServerResource
-    from resources.tables import TableRef
+    from tableferry.resources.clickhouse.resource import ClickHouseResource
+    from tableferry.resources.postgres.resource import PostgresResource
+    from tableferry.resources.sqlserver.resource import SqlServerResource
+    from tableferry.resources.tables import TableRef
     from tableferry_local.stack import Stack
 
 POSTGRES, SQLSERVER, CLICKHOUSE = (
@@ -86,11 +86,11 @@ def drop_leftovers() -> None:
     """Drop what the run has left on servers that the environment names."""
     if not named():
         return
-    from resources.clickhouse.resource import ClickHouseResource
-    from resources.dialects import drop_table, quote
-    from resources.errors import TableferryError
-    from resources.postgres.resource import PostgresResource
-    from resources.sqlserver.resource import SqlServerResource
+    from tableferry.resources.clickhouse.resource import ClickHouseResource
+    from tableferry.resources.dialects import drop_table, quote
+    from tableferry.resources.errors import TableferryError
+    from tableferry.resources.postgres.resource import PostgresResource
+    from tableferry.resources.sqlserver.resource import SqlServerResource
 
     for variable, resource in (
         (POSTGRES, PostgresResource),
@@ -112,7 +112,7 @@ def drop_leftovers() -> None:
 
 def _left(server: PostgresResource | SqlServerResource | ClickHouseResource) -> list[TableRef]:
     """The tables of the run, and their staging tables, which have names of their own."""
-    from resources.tables import TableRef, staging_prefix
+    from tableferry.resources.tables import TableRef, staging_prefix
 
     tables = [
         TableRef(server.system, str(schema), str(name))

@@ -24,11 +24,13 @@ def _imports(tree: ast.AST, for_types: bool) -> Iterator[tuple[ast.Import | ast.
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports."""
-    found = set()
+    """The top-level packages and the rooms of ours, as `tableferry.assets`, that a file imports."""
+    names: set[str] = set()
     for node, _ in imports(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
+        elif node.module == "tableferry":
+            names |= {f"tableferry.{alias.name}" for alias in node.names}
         elif node.module and node.level == 0:
-            found.add(node.module.split(".")[0])
-    return found
+            names.add(node.module)
+    return {".".join(name.split(".")[: 1 + name.startswith("tableferry.")]) for name in names}

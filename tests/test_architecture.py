@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.registry import system
+from tableferry.resources.registry import system
 from tests.sources import imported, imports
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +23,7 @@ LOCAL_MODULES = sorted((ROOT / "local" / LOCAL).rglob("*.py"))
 def test_imports_go_one_way() -> None:
     for path in MODULES:
         room = path.relative_to(ROOT).parts[0]
-        above = imported(path) & set(ROOMS[: ROOMS.index(room)])
+        above = imported(path) & {f"tableferry.{name}" for name in ROOMS[: ROOMS.index(room)]}
         assert not above, f"{path} imports from above: {above}"
         plugins = imported(path) & {LOCAL, "tableferry_bench"}
         assert not plugins, f"{path} imports a plugin: {plugins}"
@@ -31,7 +31,7 @@ def test_imports_go_one_way() -> None:
 
 def test_the_local_stack_stands_alone() -> None:
     for path in LOCAL_MODULES:
-        product = imported(path) & {*ROOMS, "tableferry_bench"}
+        product = {name for name in imported(path) if re.match(r"tableferry(_bench|\.|$)", name)}
         assert not product, f"{path} imports {product}"
 
 
@@ -75,7 +75,9 @@ def test_the_folders_of_systems_have_the_same_files(name: str) -> None:
 def test_what_serves_all_systems_imports_none(room: str) -> None:
     for path in sorted((ROOT / room).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"from resources\.(postgres|sqlserver|clickhouse)\b", text), path
+        assert not re.search(
+            r"from tableferry\.resources\.(postgres|sqlserver|clickhouse)\b", text
+        ), path
 
 
 def test_the_ledger_alone_uses_what_dagster_keeps_to_itself() -> None:
@@ -105,7 +107,9 @@ def imports_of(path: Path) -> set[Path]:
         if for_types or isinstance(node, ast.Import) or not node.module:
             continue
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        found |= FILES & {ROOT / f"{name.replace('.', '/')}.py" for name in names}
+        found |= FILES & {
+            ROOT / f"{name.removeprefix('tableferry.').replace('.', '/')}.py" for name in names
+        }
     return found
 
 

@@ -67,12 +67,12 @@ def test_what_a_service_waits_for_is_there_with_and_without_the_servers(
 
 
 def test_compose_uses_the_names_that_the_product_reads() -> None:
-    from pipelines import settings
-    from resources.artifacts import FOLDER
-    from resources.connections import url_variable
-    from resources.registry import systems
-    from resources.secret_files import SUFFIX
-    from sensors.channels import ALERT_URL, EMAIL, SLACK_URL
+    from tableferry.pipelines import settings
+    from tableferry.resources.artifacts import FOLDER
+    from tableferry.resources.connections import url_variable
+    from tableferry.resources.registry import systems
+    from tableferry.resources.secret_files import SUFFIX
+    from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL
 
     given = compose["services"]["code-server"]["environment"]
     ours = {name for name in given if name.startswith("TABLEFERRY_")}
@@ -232,9 +232,11 @@ def ignored(*paths: str) -> set[str]:
 
 
 def test_the_build_sees_what_it_copies_and_no_secret() -> None:
-    include = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    rooms = {name.rstrip("*") for name in include["packages"]["find"]["include"]}
-    assert rooms <= set(copied()), "all of the product is in the image"
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]
+    rooms = {name.split(".")[1] for name in packages if "." in name}
+    assert {"__init__.py", *rooms} <= set(copied()), "all of the product is in the image"
     needed = [
         str(path.relative_to(ROOT))
         for source in copied()

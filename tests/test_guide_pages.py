@@ -9,8 +9,8 @@ import click
 import pytest
 import yaml
 
-from assets.declaring.transfer_files import load_transfers
-from pipelines.cli import main
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.pipelines.cli import main
 from tests.guide import DOCS, ROOT, Block, blocks, pages
 
 BLOCKS = [block for page in pages() for block in blocks(page)]

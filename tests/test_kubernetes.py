@@ -18,11 +18,11 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster_k8s import K8sRunLauncher
 from kubernetes.client import ApiClient
 
-from assets.running.processes import POD
-from pipelines import settings
-from resources.connections import url_variable
-from resources.secret_files import SUFFIX
-from sensors.channels import ALERT_URL, DAGSTER_URL, EMAIL, SLACK_URL
+from tableferry.assets.running.processes import POD
+from tableferry.pipelines import settings
+from tableferry.resources.connections import url_variable
+from tableferry.resources.secret_files import SUFFIX
+from tableferry.sensors.channels import ALERT_URL, DAGSTER_URL, EMAIL, SLACK_URL
 from tests.integration import homes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +80,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     api = mock.Mock()
     repository = RepositoryPythonOrigin(
         executable_path="python",
-        code_pointer=ModuleCodePointer("pipelines.definitions", "defs"),
+        code_pointer=ModuleCodePointer("tableferry.pipelines.definitions", "defs"),
         container_image=IMAGE,
         entry_point=["dagster"],
         container_context={},  # of includeConfigInLaunchedRuns, which is off
@@ -226,7 +226,7 @@ def test_dagsters_storage_is_encrypted_and_verified() -> None:
 
 def test_the_code_server_reloads_alerts_and_launches_nothing() -> None:
     assert "dagsterApiGrpcArgs" not in CODE_SERVER, "it cannot reload"
-    assert CODE_SERVER["codeServerArgs"] == ["--module-name", "pipelines.definitions"]
+    assert CODE_SERVER["codeServerArgs"] == ["--module-name", "tableferry.pipelines.definitions"]
     assert CODE_SERVER["includeConfigInLaunchedRuns"] == {"enabled": False}
     env = {one["name"]: one for one in CODE_SERVER["env"]}
     for name in (ALERT_URL, SLACK_URL, EMAIL):

@@ -33,8 +33,12 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def third_party_imports(room: str) -> set[str]:
-    ours = {*PRODUCT, "tableferry_local", "tableferry_bench", "tests", *sys.stdlib_module_names}
-    return {name for path in (ROOT / room).rglob("*.py") for name in imported(path)} - ours
+    found = {name for path in (ROOT / room).rglob("*.py") for name in imported(path)}
+    return {
+        name
+        for name in found - {"tests", *sys.stdlib_module_names}
+        if not name.startswith("tableferry")
+    }
 
 
 # reads the metadata of all that is installed
@@ -83,7 +87,11 @@ def test_dependencies_and_constraints_agree() -> None:
 def test_every_data_file_of_the_product_is_installed() -> None:
     globs = pyproject["tool"]["setuptools"]["package-data"]
     for room in PRODUCT:
-        kept = {path for glob in globs.get(room, ()) for path in (ROOT / room).glob(glob)}
+        kept = {
+            path
+            for glob in globs.get(f"tableferry.{room}", ())
+            for path in (ROOT / room).glob(glob)
+        }
         for path in (ROOT / room).rglob("*"):
             if path.is_file() and path.suffix not in (".py", ".pyc"):
                 listed = path in kept or any(path.match(glob) for glob in globs["*"])
@@ -91,8 +99,11 @@ def test_every_data_file_of_the_product_is_installed() -> None:
 
 
 def test_the_wheel_has_neither_local_stack_nor_bench() -> None:
-    include = pyproject["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {name.rstrip("*") for name in include} == set(PRODUCT)
+    folders = {
+        path.parent.relative_to(ROOT) for room in PRODUCT for path in (ROOT / room).rglob("*.py")
+    }
+    wanted = {f"tableferry.{'.'.join(folder.parts)}" for folder in folders}
+    assert set(pyproject["tool"]["setuptools"]["packages"]) == {"tableferry", *wanted}
     requirements = [*pyproject["project"]["dependencies"]]
     for extra in pyproject["project"]["optional-dependencies"].values():
         requirements += extra

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from resources.postgres import health as postgres
+from tableferry.resources.postgres import health as postgres
 from tests import servers
 
 ROOT = Path(__file__).resolve().parents[1]

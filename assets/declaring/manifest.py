@@ -13,11 +13,16 @@ from pydantic import (
     model_validator,
 )
 
-from assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
-from assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age, fresh_for
-from assets.declaring.profiles import DEFAULT, PROFILES, profile
-from assets.declaring.rules import Several, column_problems, hop_problems, incremental_problems
-from assets.declaring.sections import (
+from tableferry.assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
+from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age, fresh_for
+from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
+from tableferry.assets.declaring.rules import (
+    Several,
+    column_problems,
+    hop_problems,
+    incremental_problems,
+)
+from tableferry.assets.declaring.sections import (
     CheckSpec,
     ColumnSpec,
     ExpectationDeclared,
@@ -28,16 +33,16 @@ from assets.declaring.sections import (
     Section,
     Table,
 )
-from checks.expectations import CHECK_NAME as EXPECTATIONS
-from checks.expectations import ExpectationSpec
-from checks.verdict import CHECK_NAMES, Level
-from checks.whole_table import WHOLE_TABLE_CHECKS
-from resources.errors import InputError
-from resources.hazards import PublishAudit
-from resources.plan import WriteMode
-from resources.registry import system, systems
-from resources.source import Place
-from resources.tables import TableRef
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.expectations import ExpectationSpec
+from tableferry.checks.verdict import CHECK_NAMES, Level
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.errors import InputError
+from tableferry.resources.hazards import PublishAudit
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.registry import system, systems
+from tableferry.resources.source import Place
+from tableferry.resources.tables import TableRef
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 OF_PLACES = ("content", "row_version")

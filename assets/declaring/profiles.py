@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assets.declaring.yaml_lines import Location
-from resources.registry import system, systems
-from resources.tables import TableRef
-from resources.types.planner import is_target_type
+from tableferry.assets.declaring.yaml_lines import Location
+from tableferry.resources.registry import system, systems
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import is_target_type
 
 if TYPE_CHECKING:  # the models ask for these rules
-    from assets.declaring.sections import ColumnSpec, HopSpec
+    from tableferry.assets.declaring.sections import ColumnSpec, HopSpec
 
 
 class Several(ValueError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from assets.declaring.manifest import CHECKS, Transfer
-from assets.declaring.transfer_files import NEVER_USUAL
-from resources.registry import systems
+from tableferry.assets.declaring.manifest import CHECKS, Transfer
+from tableferry.assets.declaring.transfer_files import NEVER_USUAL
+from tableferry.resources.registry import systems
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -14,14 +14,14 @@ from pydantic import (
     model_validator,
 )
 
-from assets.declaring.freshness import AGE, age
-from assets.declaring.rules import Several
-from assets.planning.boundaries import MAX_RANGES, bounds_problems
-from checks.expectations import ExpectationSpec, kind_problem
-from resources.errors import InputError
-from resources.plan import OverflowPolicy, WireChoice
-from resources.registry import system, systems
-from resources.tables import TableRef
+from tableferry.assets.declaring.freshness import AGE, age
+from tableferry.assets.declaring.rules import Several
+from tableferry.assets.planning.boundaries import MAX_RANGES, bounds_problems
+from tableferry.checks.expectations import ExpectationSpec, kind_problem
+from tableferry.resources.errors import InputError
+from tableferry.resources.plan import OverflowPolicy, WireChoice
+from tableferry.resources.registry import system, systems
+from tableferry.resources.tables import TableRef
 
 Count = Annotated[int, Field(gt=0)]
 

@@ -16,17 +16,17 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from assets.declaring.manifest import LENIENT, Transfer
-from assets.declaring.names import (
+from tableferry.assets.declaring.manifest import LENIENT, Transfer
+from tableferry.assets.declaring.names import (
     check_job_name,
     check_schedule_name,
     compare_op_name,
     move_job_name,
     schedule_name,
 )
-from assets.declaring.rules import Several
-from assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
-from resources.errors import InputError
+from tableferry.assets.declaring.rules import Several
+from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
+from tableferry.resources.errors import InputError
 
 DEFAULTS = "defaults.yaml"
 

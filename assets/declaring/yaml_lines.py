@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from assets.declaring.variables import expand
+from tableferry.assets.declaring.variables import expand
 
 Location = tuple[int | str, ...]
 """The way to a part of the file: keys of mappings, and positions or items of lists."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Set
 from typing import Literal, TypeVar
 
-from assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.declaring.names import check_job_name, move_job_name
 
 SUCCEEDED = "SUCCESS"
 FAILED = ("FAILURE", "CANCELED")

@@ -7,10 +7,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.log.ledger import Materialization, StoredCheck
-from assets.log.records import SOURCE_NEWER
-from checks.expectations import shown
-from checks.verdict import Differences, Verdict, shown_value
+from tableferry.assets.log.ledger import Materialization, StoredCheck
+from tableferry.assets.log.records import SOURCE_NEWER
+from tableferry.checks.expectations import shown
+from tableferry.checks.verdict import Differences, Verdict, shown_value
 
 NAMED_BY = "key: "
 """What the columns that name a row begin with, which may have any name."""

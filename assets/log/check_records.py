@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 
 import dagster as dg
 
-from assets.declaring.manifest import Transfer
-from assets.log.check_metadata import NAMED_BY
-from assets.log.ledger import StoredCheck
-from checks.verdict import Difference, DifferenceKind
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.check_metadata import NAMED_BY
+from tableferry.assets.log.ledger import StoredCheck
+from tableferry.checks.verdict import Difference, DifferenceKind
 
 SHOWN_ELSEWHERE = (
     "seconds",

@@ -15,7 +15,7 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 
-from assets.declaring.names import CODE_LOCATION
+from tableferry.assets.declaring.names import CODE_LOCATION
 
 
 def carry_out(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from assets.log.records import DataVersion
+from tableferry.assets.log.records import DataVersion
 
 
 class WrittenColumn(Protocol):

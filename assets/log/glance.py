@@ -16,10 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from assets.declaring.names import check_job_name, move_job_name
-from assets.log import answers
-from assets.log.committed import Committed
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord, says_source_is_newer
+from tableferry.assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.log import answers
+from tableferry.assets.log.committed import Committed
+from tableferry.assets.log.records import (
+    COLUMN_SCHEMA,
+    DATA_VERSION,
+    RangeRecord,
+    says_source_is_newer,
+)
 
 INDEX = Path("history", "runs", "index.db")
 RUNS = Path("history", "runs.db")

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import check_job_name
-from assets.log import answers
-from assets.log.records import NOT_COMMITTED, ROWS_SINCE, RangeRecord, State
-from assets.running.runs import RANGE_END, RANGE_START
-from checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import check_job_name
+from tableferry.assets.log import answers
+from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, RangeRecord, State
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20
 MOST_RUNS_READ = 2_000

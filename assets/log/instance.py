@@ -12,10 +12,10 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.sql import get_alembic_config
 from dagster._serdes import ConfigurableClassData
 
-from assets.log import config_schemas
-from assets.log.sqlite import keep_open
-from assets.log.statements import make_once
-from assets.log.together import store_together
+from tableferry.assets.log import config_schemas
+from tableferry.assets.log.sqlite import keep_open
+from tableferry.assets.log.statements import make_once
+from tableferry.assets.log.together import store_together
 
 NO_OUTPUT = ConfigurableClassData(
     NoOpComputeLogManager.__module__, NoOpComputeLogManager.__name__, "{}\n"

@@ -32,11 +32,16 @@ from dagster._core.storage.event_log.schema import (
     SqlEventLogStorageTable,
 )
 
-from assets.log.committed import Committed
-from assets.log.records import COLUMN_SCHEMA, DATA_VERSION, RangeRecord, says_source_is_newer
-from checks.verdict import CHECK_NAMES
-from checks.whole_table import WHOLE_TABLE_CHECKS
-from resources.errors import InputError
+from tableferry.assets.log.committed import Committed
+from tableferry.assets.log.records import (
+    COLUMN_SCHEMA,
+    DATA_VERSION,
+    RangeRecord,
+    says_source_is_newer,
+)
+from tableferry.checks.verdict import CHECK_NAMES
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.errors import InputError
 
 Materialization = AssetCheckEvaluationTargetMaterializationData
 """The materialization that a check's verdict is about."""

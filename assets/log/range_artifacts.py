@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from resources.artifacts import Artifact
+from tableferry.resources.artifacts import Artifact
 
 SHOWN = 20
 """Files that a record lists: every event of the range repeats them."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from assets.asset_keys import asset_key, stored_key
-from assets.declaring.manifest import Transfer
-from assets.log.committed import Committed, WrittenColumns
-from assets.log.glance import Glance
-from assets.log.records import RangeRecord
-from checks.verdict import CHECK_NAMES
-from resources.tables import TableRef
+from tableferry.assets.asset_keys import asset_key, stored_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.committed import Committed, WrittenColumns
+from tableferry.assets.log.glance import Glance
+from tableferry.assets.log.records import RangeRecord
+from tableferry.checks.verdict import CHECK_NAMES
+from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -31,7 +31,7 @@ def newest_ids(log: Log, table: TableRef) -> Mapping[str, int]:
     """See `ledger.newest_ids`."""
     if isinstance(log, Glance):
         return log.newest_ids(stored_key(table))
-    from assets.log import ledger
+    from tableferry.assets.log import ledger
 
     return ledger.newest_ids(log, asset_key(table))
 
@@ -46,7 +46,7 @@ def committed(
     """See `ledger.committed`."""
     if isinstance(log, Glance):
         return log.committed(stored_key(table), checks, declared)
-    from assets.log import ledger
+    from tableferry.assets.log import ledger
 
     return ledger.committed(log, asset_key(table), checks, declared=declared)
 
@@ -57,7 +57,7 @@ def records(log: Log, table: TableRef, ranges: Iterable[str]) -> dict[str, Range
         wanted = set(ranges)
         found = log.records(stored_key(table))
         return {name: one for name, one in found.items() if name in wanted}
-    from assets.log import ledger
+    from tableferry.assets.log import ledger
 
     return ledger.records(log, asset_key(table), ranges)
 
@@ -66,7 +66,7 @@ def verdicts(log: Log, table: TableRef, checks: Sequence[str]) -> dict[str, dict
     """See `ledger.verdicts`."""
     if isinstance(log, Glance):
         return log.verdicts(stored_key(table), checks)
-    from assets.log import ledger
+    from tableferry.assets.log import ledger
 
     return ledger.verdicts(log, asset_key(table), checks)
 
@@ -75,7 +75,7 @@ def committed_schema(log: Log, table: TableRef) -> WrittenColumns | None:
     """See `ledger.committed_schema`."""
     if isinstance(log, Glance):
         return log.committed_schema(stored_key(table))
-    from assets.log import ledger
+    from tableferry.assets.log import ledger
 
     return ledger.committed_schema(log, asset_key(table))
 
@@ -86,6 +86,6 @@ def unanswered(log: Log, transfer: Transfer, tables: Sequence[TableRef]) -> bool
         targets = [stored_key(hop.to) for hop in transfer.hops]
         wanted = [stored_key(table) for table in tables]
         return log.unanswered(transfer.transfer, frozenset(targets), wanted)
-    from assets.log import history
+    from tableferry.assets.log import history
 
     return history.is_unanswered(log, transfer, [asset_key(table) for table in tables])

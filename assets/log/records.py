@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from resources.fingerprint import HISTORY
+from tableferry.resources.fingerprint import HISTORY
 
 if TYPE_CHECKING:
     import dagster as dg
 
-    from resources.artifacts import Artifact
+    from tableferry.resources.artifacts import Artifact
 
 DATA_VERSION = "dagster/data_version"
 USER_PROVIDED = "dagster/data_version_is_user_provided"
@@ -280,7 +280,7 @@ class RangeRecord:
 
     def metadata(self) -> dict[str, Any]:
         """Dagster metadata: numbers stay numbers, so that the UI plots them."""
-        from assets.log.range_artifacts import artifact_metadata
+        from tableferry.assets.log.range_artifacts import artifact_metadata
 
         found: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
         if self.rows is not None:

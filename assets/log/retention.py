@@ -10,12 +10,12 @@ import dagster as dg
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.log.history import covered, moves
-from assets.log.ledger import evaluations, newest, newest_ids, records
-from assets.planning.resolve import ALL_CHECKS
-from checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.history import covered, moves
+from tableferry.assets.log.ledger import evaluations, newest, newest_ids, records
+from tableferry.assets.planning.resolve import ALL_CHECKS
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 PAGE = 500
 

@@ -32,7 +32,7 @@ from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._record import replace
 from sqlalchemy.engine import Connection
 
-from resources.crash_points import reached
+from tableferry.resources.crash_points import reached
 
 Storage = sqlite_event_log.SqliteEventLogStorage
 

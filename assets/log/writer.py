@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.declaring.manifest import ONLY_SHOWN, Transfer
-from assets.log.check_metadata import conclusion, repeated, verdict_metadata
-from assets.log.ledger import (
+from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
+from tableferry.assets.log.check_metadata import conclusion, repeated, verdict_metadata
+from tableferry.assets.log.ledger import (
     Materialization,
     StoredCheck,
     committed_records,
@@ -19,7 +19,7 @@ from assets.log.ledger import (
     standing,
     stored_checks,
 )
-from assets.log.records import (
+from tableferry.assets.log.records import (
     DATA_VERSION,
     NOT_COMMITTED,
     STATE,
@@ -27,9 +27,9 @@ from assets.log.records import (
     VERSION,
     RangeRecord,
 )
-from assets.log.together import COMING, together
-from checks.verdict import Verdict
-from resources.words import counted
+from tableferry.assets.log.together import COMING, together
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.words import counted
 
 
 class EventLogger(Protocol):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
-from resources.errors import InputError
-from resources.keys.kind import from_number, largest_number, to_bound, to_number
-from resources.keys.range import KeyKind
-from resources.keys.statistics import KeyStatistics
-from resources.keys.text import problem as text_problem
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.kind import from_number, largest_number, to_bound, to_number
+from tableferry.resources.keys.range import KeyKind
+from tableferry.resources.keys.statistics import KeyStatistics
+from tableferry.resources.keys.text import problem as text_problem
 
 MAX_RANGES = 2000
 """An event of a range costs about 25 ms in Dagster's storage; 200 to 500 ranges are comfortable."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from assets.declaring.manifest import Transfer
-from resources.endpoint import Endpoint
-from resources.plan import CopyPlan
-from resources.registry import system
-from resources.tables import Column
-from resources.types.conversions import source_export
-from resources.types.export import Refusal
-from resources.types.planner import ColumnOverride
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column
+from tableferry.resources.types.conversions import source_export
+from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.planner import ColumnOverride
 
 
 def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:

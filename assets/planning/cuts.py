@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from assets.declaring.manifest import Transfer
-from assets.planning.ranges import RangeGrowth
-from assets.planning.resolve import Hop
-from resources.errors import InputError
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.markers import Marker, Published, cover_all, parsed
-from resources.registry import system
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.ranges import RangeGrowth
+from tableferry.assets.planning.resolve import Hop
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Marker, Published, cover_all, parsed
+from tableferry.resources.registry import system
 
 
 def in_use(

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assets.log.committed import Committed
-from assets.log.reading import Log, committed, committed_schema, records
-from assets.log.records import DataVersion, Proven, Reason, State
-from assets.planning.drift import new_columns, schema_changes, target_columns
-from assets.planning.increments import increment, intact, now
-from assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
-from assets.planning.transfer_plan import TransferPlan
-from checks.counts import count_by_range
-from resources.errors import concerning
-from resources.markers import Marker, Published
-from resources.plan import CopyPlan
-from resources.words import counted
+from tableferry.assets.log.committed import Committed
+from tableferry.assets.log.reading import Log, committed, committed_schema, records
+from tableferry.assets.log.records import DataVersion, Proven, Reason, State
+from tableferry.assets.planning.drift import new_columns, schema_changes, target_columns
+from tableferry.assets.planning.increments import increment, intact, now
+from tableferry.assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
+from tableferry.assets.planning.transfer_plan import TransferPlan
+from tableferry.checks.counts import count_by_range
+from tableferry.resources.errors import concerning
+from tableferry.resources.markers import Marker, Published
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
 """What is moved only if a comparison shows that it differs."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import DriftPolicy
-from assets.log.committed import WrittenColumns
-from resources.dialects import qualified, quote
-from resources.endpoint import Endpoint
-from resources.errors import SchemaDrift, StatementFailed, TableMissing
-from resources.plan import ColumnPlan, CopyPlan
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.types.planner import compatible
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import DriftPolicy
+from tableferry.assets.log.committed import WrittenColumns
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import SchemaDrift, StatementFailed, TableMissing
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import compatible
 
 if TYPE_CHECKING:
     import dagster as dg

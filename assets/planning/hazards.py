@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from assets.planning.resolve import Hop, Servers
-from resources.hazards import Hazard, require_publishable
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.resources.hazards import Hazard, require_publishable
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from assets.declaring.manifest import Transfer
-from assets.log.records import Proven, RangeRecord, Reason
-from resources.dialects import filtered, predicate, quote
-from resources.errors import InputError
-from resources.keys.kind import key_kind, to_bound
-from resources.keys.range import KeyRange
-from resources.plan import ColumnPlan, CopyPlan
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.records import Proven, RangeRecord, Reason
+from tableferry.resources.dialects import filtered, predicate, quote
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.kind import key_kind, to_bound
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import ColumnPlan, CopyPlan
 
 KINDS = ("integer", "date", "timestamp")
 """Kinds of columns that can be watermarks."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from assets.planning.resolve import Hop, Servers
-from resources.keys.kind import is_text_key
-from resources.registry import system
-from resources.tables import Column, TableRef
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.resources.keys.kind import is_text_key
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
 
 
 def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:

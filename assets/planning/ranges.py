@@ -10,12 +10,18 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
-from assets.planning.boundaries import MAX_RANGES, CutRules, first_cuts, growth_cuts, limit
-from assets.planning.text_boundaries import first_text_cuts, growth_text_cuts
-from resources.errors import InputError
-from resources.keys.kind import from_number, key_kind, to_bound, to_number
-from resources.keys.range import NULL_NAME, Bound, KeyKind, KeyRange
-from resources.keys.statistics import KeyStatistics
+from tableferry.assets.planning.boundaries import (
+    MAX_RANGES,
+    CutRules,
+    first_cuts,
+    growth_cuts,
+    limit,
+)
+from tableferry.assets.planning.text_boundaries import first_text_cuts, growth_text_cuts
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.kind import from_number, key_kind, to_bound, to_number
+from tableferry.resources.keys.range import NULL_NAME, Bound, KeyKind, KeyRange
+from tableferry.resources.keys.statistics import KeyStatistics
 
 __all__ = ["MAX_RANGES", "RangeGrowth", "extend_ranges", "key_kind", "plan_ranges", "top_bound"]
 

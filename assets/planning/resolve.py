@@ -6,35 +6,35 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.sections import HopSpec
-from assets.log.records import DataVersion, digest
-from assets.planning.columns import (
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.sections import HopSpec
+from tableferry.assets.log.records import DataVersion, digest
+from tableferry.assets.planning.columns import (
     as_source,
     kept_columns,
     overrides_of,
     source_columns,
 )
-from assets.planning.drift import new_columns, target_columns
-from assets.planning.increments import watermark_column
-from assets.planning.wires import chosen_wire
-from checks.expectations import CHECK_NAME as EXPECTATIONS
-from checks.reconcile import DIGESTED
-from checks.verdict import CHECK_NAMES, Level
-from resources.connections import url_variable
-from resources.dialects import filtered, qualified
-from resources.digest.fields import all_fields, with_columns
-from resources.digest.measure import check_figures
-from resources.endpoint import Endpoint
-from resources.errors import InputError, RowsHidden, StatementFailed, concerning
-from resources.keys.range import ROW
-from resources.plan import CopyPlan, WireFormat
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.target import Target, TargetOptions, written_to
-from resources.types.kinds import Integer
-from resources.types.planner import plan_copy
+from tableferry.assets.planning.drift import new_columns, target_columns
+from tableferry.assets.planning.increments import watermark_column
+from tableferry.assets.planning.wires import chosen_wire
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.reconcile import DIGESTED
+from tableferry.checks.verdict import CHECK_NAMES, Level
+from tableferry.resources.connections import url_variable
+from tableferry.resources.dialects import filtered, qualified
+from tableferry.resources.digest.fields import all_fields, with_columns
+from tableferry.resources.digest.measure import check_figures
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError, RowsHidden, StatementFailed, concerning
+from tableferry.resources.keys.range import ROW
+from tableferry.resources.plan import CopyPlan, WireFormat
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import Target, TargetOptions, written_to
+from tableferry.resources.types.kinds import Integer
+from tableferry.resources.types.planner import plan_copy
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from assets.planning.boundaries import limit
-from resources.errors import InputError
-from resources.keys.range import Bound
-from resources.keys.statistics import KeyStatistics
-from resources.keys.text import problem, separator
+from tableferry.assets.planning.boundaries import limit
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import Bound
+from tableferry.resources.keys.statistics import KeyStatistics
+from tableferry.resources.keys.text import problem, separator
 
 NO_SPAN = "a text key has no width, and no span to divide; give rows, count or all bounds"
 

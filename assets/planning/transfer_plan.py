@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from assets.declaring.manifest import Transfer
-from assets.log.reading import Log, partitions
-from assets.log.records import DataVersion, digest
-from assets.planning.boundaries import limit
-from assets.planning.cuts import in_use, relative_to, require_agreement
-from assets.planning.hazards import with_hazards
-from assets.planning.ranges import (
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.reading import Log, partitions
+from tableferry.assets.log.records import DataVersion, digest
+from tableferry.assets.planning.boundaries import limit
+from tableferry.assets.planning.cuts import in_use, relative_to, require_agreement
+from tableferry.assets.planning.hazards import with_hazards
+from tableferry.assets.planning.ranges import (
     RangeGrowth,
     block_growth,
     extend_ranges,
@@ -21,15 +21,15 @@ from assets.planning.ranges import (
     plan_ranges,
     top_bound,
 )
-from assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
-from resources.errors import InputError, TableMissing, concerning
-from resources.fingerprint import SourceFingerprint
-from resources.fingerprints import fingerprints
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.keys.statistics import KeyStatistics, key_statistics
-from resources.markers import Published
-from resources.registry import system
+from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from tableferry.resources.errors import InputError, TableMissing, concerning
+from tableferry.resources.fingerprint import SourceFingerprint
+from tableferry.resources.fingerprints import fingerprints
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
+from tableferry.resources.markers import Published
+from tableferry.resources.registry import system
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.formats import UNREAD, WIRES, format_of, formats_between
-from resources.plan import CopyPlan, WireChoice, WireFormat
-from resources.probe import Wrong
-from resources.registry import system
-from resources.wire_loads import wrong_loads
-from resources.wires import wrong_values
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.formats import UNREAD, WIRES, format_of, formats_between
+from tableferry.resources.plan import CopyPlan, WireChoice, WireFormat
+from tableferry.resources.probe import Wrong
+from tableferry.resources.registry import system
+from tableferry.resources.wire_loads import wrong_loads
+from tableferry.resources.wires import wrong_values
 
 
 def chosen_wire(

@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from assets.declaring.manifest import Transfer
-from assets.log.reading import Log, newest_ids
-from assets.log.records import Reason
-from assets.planning.decisions import Decision, decisions
-from assets.planning.resolve import Hop, Servers
-from assets.planning.transfer_plan import TransferPlan, plan_transfer
-from assets.running.progress import OnProgress, unwatched
-from assets.running.source_state import read_under, shared_snapshot
-from resources.errors import TableferryError
-from resources.postgres.snapshots import SharedSnapshot, Snapshot
-from resources.tables import TableRef
-from resources.target import Target
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.reading import Log, newest_ids
+from tableferry.assets.log.records import Reason
+from tableferry.assets.planning.decisions import Decision, decisions
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
+from tableferry.assets.running.progress import OnProgress, unwatched
+from tableferry.assets.running.source_state import read_under, shared_snapshot
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import Target
 
 if TYPE_CHECKING:
-    from assets.verifying.on_demand import Checked
+    from tableferry.assets.verifying.on_demand import Checked
 
 
 @dataclass(frozen=True)

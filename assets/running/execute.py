@@ -8,42 +8,42 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from assets.declaring.manifest import Transfer
-from assets.declaring.profiles import profile
-from assets.log.ledger import committed_schema, records
-from assets.log.records import RangeRecord, Reason, State
-from assets.log.writer import Writer
-from assets.planning.decisions import Decision
-from assets.planning.drift import (
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.profiles import profile
+from tableferry.assets.log.ledger import committed_schema, records
+from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.writer import Writer
+from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.planning.drift import (
     add_columns,
     dropped_columns,
     new_columns,
     require_no_dropped,
     require_no_new,
 )
-from assets.planning.hazards import require_harmless
-from assets.planning.resolve import Hop, Servers, levels_of
-from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
-from assets.running.caller import Caller, Prepared, moved_along, prepared
-from assets.running.launches import ends_last, share_pool
-from assets.running.processes import (
+from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.resolve import Hop, Servers, levels_of
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
+from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
+from tableferry.assets.running.launches import ends_last, share_pool
+from tableferry.assets.running.processes import (
     PROCESS,
     home_name,
     owner_name,
     run_is_alive,
     this_process,
 )
-from assets.running.runs import FORCE, PROFILE
-from assets.running.source_state import MOST_READINGS, SourceState
-from assets.running.swap import promote
-from assets.running.work import Earlier, Outcome, Work
-from assets.running.workers import run_ranges
-from assets.verifying.whole_tables import check_whole_tables
-from resources.errors import SourceMoved, StatementFailed, TableferryError
-from resources.postgres.position import Position
-from resources.postgres.snapshots import Snapshot
-from resources.target import Target
-from resources.words import counted
+from tableferry.assets.running.runs import FORCE, PROFILE
+from tableferry.assets.running.source_state import MOST_READINGS, SourceState
+from tableferry.assets.running.swap import promote
+from tableferry.assets.running.work import Earlier, Outcome, Work
+from tableferry.assets.running.workers import run_ranges
+from tableferry.assets.verifying.whole_tables import check_whole_tables
+from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
+from tableferry.resources.postgres.position import Position
+from tableferry.resources.postgres.snapshots import Snapshot
+from tableferry.resources.target import Target
+from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)
 

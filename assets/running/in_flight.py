@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from assets.running.range_attempt import RangeAttempt
-from checks.in_flight import Flight
-from resources.delimited import Framing
-from resources.digest.fields import relaxed_fields
-from resources.digest.placement import client_computes
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.checks.in_flight import Flight
+from tableferry.resources.delimited import Framing
+from tableferry.resources.digest.fields import relaxed_fields
+from tableferry.resources.digest.placement import client_computes
 
 
 def flight_of(attempt: RangeAttempt, framing: Framing | None) -> Flight | None:

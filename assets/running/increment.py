@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assets.log.records import Proven, RangeRecord
-from assets.planning.increments import from_watermark, keys_and_watermarks, now
-from assets.running.range_attempt import RangeAttempt
-from assets.verifying.extra_rows import with_extra_rows
-from checks.counts import row_count_of
-from checks.reconcile import reconcile
-from checks.verdict import CHECK_NAMES, Verdict
-from resources.digest.measure import DIGEST, ROWS
-from resources.errors import TableferryError
-from resources.words import counted
+from tableferry.assets.log.records import Proven, RangeRecord
+from tableferry.assets.planning.increments import from_watermark, keys_and_watermarks, now
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.verifying.extra_rows import with_extra_rows
+from tableferry.checks.counts import row_count_of
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.words import counted
 
 
 class RangeDiffers(TableferryError):

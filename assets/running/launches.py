@@ -6,9 +6,9 @@ from math import ceil
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.running.runs import LAUNCH
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.running.runs import LAUNCH
 
 BACKFILL = "dagster/backfill"
 """Dagster's own run tag, of the runs of a backfill."""

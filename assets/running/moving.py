@@ -12,24 +12,24 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from assets.log.records import Reason, State
-from assets.running.in_flight import flight_of
-from assets.running.increment import proven_whole, with_whole_range
-from assets.running.prefetch import Prefetch
-from assets.running.range_attempt import RangeAttempt
-from assets.running.work import Outcome
-from assets.verifying.audit import audit, settle
-from assets.verifying.extra_rows import with_extra_rows
-from resources.artifacts import Artifact
-from resources.counted import CountedBytes
-from resources.crash_points import reached
-from resources.delimited import Framing, framed_rows
-from resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
-from resources.formats import format_of
-from resources.registry import system
-from resources.retry import is_transient
-from resources.target import RangeLoad, TargetOptions, written_to
-from resources.types.conform import conform, schema
+from tableferry.assets.log.records import Reason, State
+from tableferry.assets.running.in_flight import flight_of
+from tableferry.assets.running.increment import proven_whole, with_whole_range
+from tableferry.assets.running.prefetch import Prefetch
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.work import Outcome
+from tableferry.assets.verifying.audit import audit, settle
+from tableferry.assets.verifying.extra_rows import with_extra_rows
+from tableferry.resources.artifacts import Artifact
+from tableferry.resources.counted import CountedBytes
+from tableferry.resources.crash_points import reached
+from tableferry.resources.delimited import Framing, framed_rows
+from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
+from tableferry.resources.formats import format_of
+from tableferry.resources.registry import system
+from tableferry.resources.retry import is_transient
+from tableferry.resources.target import RangeLoad, TargetOptions, written_to
+from tableferry.resources.types.conform import conform, schema
 
 logger = logging.getLogger(__name__)
 

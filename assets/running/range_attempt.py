@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from assets.log.records import Proven, RangeRecord, State
-from assets.log.writer import Writer
-from assets.planning.drift import column_lineage, column_schema
-from assets.planning.resolve import Hop
-from assets.running.source_state import Reading
-from assets.running.work import Earlier, Work
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.target import Target
+from tableferry.assets.log.records import Proven, RangeRecord, State
+from tableferry.assets.log.writer import Writer
+from tableferry.assets.planning.drift import column_lineage, column_schema
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.running.source_state import Reading
+from tableferry.assets.running.work import Earlier, Work
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.target import Target
 
 
 @dataclass(frozen=True)

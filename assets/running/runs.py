@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import move_job_name
-from assets.planning.stretches import MOST_RUNS, segments, stretches
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
 
 FORCE = "tableferry/force"
 """Run tag: move the ranges also where nothing changed."""

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from assets.declaring.manifest import Transfer
-from assets.planning.resolve import Hop, Servers, require_servers
-from assets.planning.transfer_plan import TransferPlan, fingerprints_of
-from resources.digest.measure import Taken
-from resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
-from resources.fingerprint import SourceFingerprint
-from resources.keys.range import KeyRange
-from resources.postgres.snapshots import SharedSnapshot, Snapshot
-from resources.registry import system
-from resources.tables import TableRef
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.resolve import Hop, Servers, require_servers
+from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
+from tableferry.resources.digest.measure import Taken
+from tableferry.resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
+from tableferry.resources.fingerprint import SourceFingerprint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
 
 Found = TypeVar("Found")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assets.log.records import State
-from assets.planning.resolve import Hop
-from assets.running.work import Outcome, Work
-from resources.crash_points import reached
-from resources.errors import TableferryError
-from resources.retry import retrying
-from resources.target import TargetMoved
+from tableferry.assets.log.records import State
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.running.work import Outcome, Work
+from tableferry.resources.crash_points import reached
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.retry import retrying
+from tableferry.resources.target import TargetMoved
 
 
 class SwapIncomplete(TableferryError):

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from assets.log.records import RangeRecord, Reason, State
-from assets.log.writer import Writer
-from assets.planning.decisions import Decision
-from assets.planning.resolve import Hop, Servers
-from assets.planning.transfer_plan import TransferPlan
-from assets.running.progress import OnProgress, Progress
-from assets.running.source_state import SourceState
-from checks.verdict import Level, Verdict
-from resources.digest.fields import observed
-from resources.keys.range import KeyRange
-from resources.markers import Published
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.target import Target
+from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.writer import Writer
+from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.transfer_plan import TransferPlan
+from tableferry.assets.running.progress import OnProgress, Progress
+from tableferry.assets.running.source_state import SourceState
+from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.digest.fields import observed
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Published
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import Target
 
 
 @dataclass(frozen=True)

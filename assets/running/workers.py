@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from assets.log.records import RangeRecord, Reason, State
-from assets.planning.decisions import COMPARED_FIRST
-from assets.planning.resolve import ALL_CHECKS, Hop
-from assets.running.increment import RangeDiffers, newer_rows, proven_whole
-from assets.running.moving import move
-from assets.running.range_attempt import RangeAttempt
-from assets.running.work import Outcome, Work
-from assets.verifying.as_committed import target_digest_of
-from assets.verifying.audit import (
+from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.planning.decisions import COMPARED_FIRST
+from tableferry.assets.planning.resolve import ALL_CHECKS, Hop
+from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
+from tableferry.assets.running.moving import move
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.work import Outcome, Work
+from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.audit import (
     CheckFailed,
     allowing_extra_rows_in,
     audit_in_place,
@@ -23,14 +23,14 @@ from assets.verifying.audit import (
     reconcile_range,
     verdicts_of,
 )
-from checks.verdict import CHECK_NAMES, Verdict
-from resources import outages
-from resources.crash_points import reached
-from resources.digest.fields import not_compared
-from resources.digest.measure import ROWS
-from resources.errors import InputError, TableferryError, describe
-from resources.retry import is_transient, retrying
-from resources.target import TargetMoved
+from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources import outages
+from tableferry.resources.crash_points import reached
+from tableferry.resources.digest.fields import not_compared
+from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import InputError, TableferryError, describe
+from tableferry.resources.retry import is_transient, retrying
+from tableferry.resources.target import TargetMoved
 
 M_ARENA_MAX, ARENAS = -8, 2
 """Of mallopt(3), glibc's."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from assets.log.records import RangeRecord
-from assets.planning.resolve import Hop
-from assets.verifying.extra_rows import keeps_rows
-from checks.verdict import CHECK_NAMES, Verdict
-from resources.digest.fields import Side
-from resources.digest.measure import DIGEST, ROWS
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.verifying.extra_rows import keeps_rows
+from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.digest.fields import Side
+from tableferry.resources.digest.measure import DIGEST, ROWS
 
 UNKNOWN = (
     "whether the source has changed or the target cannot be told, as the event log has no digest "

@@ -6,21 +6,21 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from assets.log.records import RangeRecord, Reason, State
-from assets.running.range_attempt import RangeAttempt
-from assets.running.work import Outcome, Work
-from assets.verifying.as_committed import target_digest_of
-from assets.verifying.extra_rows import allowing_extra_rows
-from checks.counts import row_count_of
-from checks.drilldown import Comparison
-from checks.expectations import run_suite
-from checks.reconcile import DIGESTED, reconcile, taken_of
-from checks.verdict import Level, Verdict
-from resources.crash_points import reached
-from resources.endpoint import Endpoint
-from resources.errors import TableferryError
-from resources.tables import TableRef
-from resources.target import RangeLoad
+from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.work import Outcome, Work
+from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.extra_rows import allowing_extra_rows
+from tableferry.checks.counts import row_count_of
+from tableferry.checks.drilldown import Comparison
+from tableferry.checks.expectations import run_suite
+from tableferry.checks.reconcile import DIGESTED, reconcile, taken_of
+from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.crash_points import reached
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import RangeLoad
 
 
 class CheckFailed(TableferryError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assets.planning.resolve import Hop
-from checks.drilldown import Comparison
-from checks.verdict import CHECK_NAMES, Differences, Verdict
-from checks.whole_table import repeated_keys
-from resources.target import row_identity
+from tableferry.assets.planning.resolve import Hop
+from tableferry.checks.drilldown import Comparison
+from tableferry.checks.verdict import CHECK_NAMES, Differences, Verdict
+from tableferry.checks.whole_table import repeated_keys
+from tableferry.resources.target import row_identity
 
 
 def keeps_rows(hop: Hop) -> bool:

@@ -9,28 +9,28 @@ from functools import partial
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.log.ledger import committed, committed_records, newest, records
-from assets.log.records import State
-from assets.log.writer import EventLogger, Writer
-from assets.planning.resolve import Hop, Servers, levels_of
-from assets.planning.transfer_plan import present_ranges
-from assets.verifying.as_committed import (
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed, committed_records, newest, records
+from tableferry.assets.log.records import State
+from tableferry.assets.log.writer import EventLogger, Writer
+from tableferry.assets.planning.resolve import Hop, Servers, levels_of
+from tableferry.assets.planning.transfer_plan import present_ranges
+from tableferry.assets.verifying.as_committed import (
     UNKNOWN,
     as_committed,
     changed_side,
     side_unknown,
     source_is_newer,
 )
-from assets.verifying.extra_rows import allowing_extra_rows
-from checks.drilldown import Comparison
-from checks.expectations import run_suite
-from checks.reconcile import DIGESTED, reconcile_all, target_digests
-from checks.verdict import Level, Verdict
-from resources.digest.fields import Side
-from resources.digest.measure import ROWS
-from resources.keys.range import KeyRange
+from tableferry.assets.verifying.extra_rows import allowing_extra_rows
+from tableferry.checks.drilldown import Comparison
+from tableferry.checks.expectations import run_suite
+from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
+from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.digest.fields import Side
+from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.keys.range import KeyRange
 
 MOST_COMPARISONS = 4
 """Of a range that runs record anew all the while; its last verdict does not count then."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.log.ledger import evaluations, verdicts
-from assets.log.writer import EventLogger, Writer
-from checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import evaluations, verdicts
+from tableferry.assets.log.writer import EventLogger, Writer
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 if TYPE_CHECKING:
     import dagster as dg

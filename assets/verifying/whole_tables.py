@@ -8,22 +8,22 @@ from functools import partial
 
 import dagster as dg
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.log.ledger import committed, latest_materialization, records
-from assets.log.records import ROWS_SINCE
-from assets.log.together import together
-from assets.log.writer import EventLogger, Writer
-from assets.planning.resolve import Hop, Servers
-from assets.planning.transfer_plan import known_ranges
-from assets.running.source_state import SourceState, read_under
-from assets.verifying.extra_rows import keeps_rows
-from assets.verifying.on_demand import Checked
-from checks.verdict import Verdict
-from checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
-from resources.keys.range import KeyRange
-from resources.postgres.snapshots import Snapshot
-from resources.registry import system
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed, latest_materialization, records
+from tableferry.assets.log.records import ROWS_SINCE
+from tableferry.assets.log.together import together
+from tableferry.assets.log.writer import EventLogger, Writer
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.running.source_state import SourceState, read_under
+from tableferry.assets.verifying.extra_rows import keeps_rows
+from tableferry.assets.verifying.on_demand import Checked
+from tableferry.checks.verdict import Verdict
+from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.snapshots import Snapshot
+from tableferry.resources.registry import system
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.results import UNITS, Result
 from tableferry_bench.statistics import Summary, ratios, summary
 from tableferry_bench.suite import read_yaml

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.command.shell import end, user_errors
-from resources.errors import InputError
+from tableferry.pipelines.command.shell import end, user_errors
+from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
     from tableferry_bench.certification import Verdict

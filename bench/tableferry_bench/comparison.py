@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.results import MORE_IS_BETTER, Case, Result
 from tableferry_bench.statistics import Judgement, Summary, judged, ratios, summary
 

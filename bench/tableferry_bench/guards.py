@@ -22,17 +22,17 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
-from resources.clickhouse.nullable import declared_type
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import drop_table, qualified, quote
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
-from resources.types.conform import conform, schema
-from resources.types.conversions import UNGUARDED, conversion_of
-from resources.types.planner import plan_copy
-from resources.types.steps import plain
+from tableferry.resources.clickhouse.nullable import declared_type
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.dialects import drop_table, qualified, quote
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.conversions import UNGUARDED, conversion_of
+from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.types.steps import plain
 from tableferry_bench.servers import VARIABLES, servers
 
 EVERYTHING = KeyRange("integer")

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from resources.dialects import qualified, quote
-from resources.errors import InputError
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.errors import InputError
 from tableferry_bench.contenders.base import Contender, Outcome, private
 from tableferry_bench.contenders.pipes import libpq
 from tableferry_bench.meter import Command, CommandFailed, Finished

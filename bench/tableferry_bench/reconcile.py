@@ -17,24 +17,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 
-from checks.drilldown import drill_down
-from checks.in_flight import Flight
-from checks.reconcile import reconcile
-from checks.verdict import LEVELS
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.digest.expressions import DigestSql
-from resources.digest.fields import fields
-from resources.digest.measure import Grouped, measuring
-from resources.endpoint import Endpoint
-from resources.fingerprints import fingerprints
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
-from resources.target import TargetOptions
-from resources.types.conform import conform, schema
-from resources.types.planner import plan_copy
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.in_flight import Flight
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.verdict import LEVELS
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.digest.expressions import DigestSql
+from tableferry.resources.digest.fields import fields
+from tableferry.resources.digest.measure import Grouped, measuring
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.fingerprints import fingerprints
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.guards import EVERYTHING
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
 from tableferry_bench.servers import servers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.certification import Verdict
 from tableferry_bench.results import Result
 from tableferry_bench.sections import Section, sections

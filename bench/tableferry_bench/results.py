@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.statistics import Summary, summary
 
 SCHEMA_VERSION = 1

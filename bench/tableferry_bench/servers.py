@@ -14,16 +14,16 @@ from pathlib import Path
 
 import psutil
 
-from pipelines.command.plugins import temporary_stack
-from resources import secret_files
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import drop_table, qualified
-from resources.errors import ConnectionFailed, TableferryError
-from resources.postgres.resource import PostgresResource
-from resources.registry import system
-from resources.server import ConnectionSettings
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
+from tableferry.pipelines.command.plugins import temporary_stack
+from tableferry.resources import secret_files
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.dialects import drop_table, qualified
+from tableferry.resources.errors import ConnectionFailed, TableferryError
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
+from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
 
 PREFIX = "ferry_bench_"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry_bench.contenders.base import Contender
 from tableferry_bench.contenders.ferry import FERRIES
 from tableferry_bench.contenders.parquet import CurlParquet

@@ -15,10 +15,10 @@ from typing import IO
 
 import psycopg
 
-from resources.dialects import qualified, string_literal
-from resources.errors import InputError
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
+from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.errors import InputError
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
 from tableferry_bench.servers import Servers
 
 CHUNK_BYTES = 1 << 20

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from bench.tests.samples import case, result
-from resources.errors import InputError
+
+from tableferry.resources.errors import InputError
 from tableferry_bench.certification import certify, read_thresholds
 
 TEXT = """

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from bench.tests.samples import case, result
 from click.testing import CliRunner
 
-from bench.tests.samples import case, result
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.cli import bench
 from tableferry_bench.comparison import compare
 from tableferry_bench.results import Result

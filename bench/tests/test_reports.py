@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.tests.samples import case, result
+
 from tableferry_bench import charts
 from tableferry_bench.advice import bottleneck, recommendations
 from tableferry_bench.certification import certify, read_thresholds

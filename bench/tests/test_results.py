@@ -9,9 +9,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-
 from bench.tests.samples import case, result
-from resources.errors import InputError
+
+from tableferry.resources.errors import InputError
 from tableferry_bench.certification import certify, read_thresholds
 from tableferry_bench.results import Result
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import ConnectionFailed, InputError
+from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry_bench.servers import VARIABLES, servers
 
 

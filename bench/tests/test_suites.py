@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.cli import bench
 from tableferry_bench.contenders.peers import NATIVE_PORT
 from tableferry_bench.suite import contenders, read_suite, shipped

@@ -21,11 +21,11 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 from psycopg import sql
 
-from pipelines.command.plugins import load_demo_data
-from resources import secret_files
-from resources.clickhouse.resource import ClickHouseResource
-from resources.errors import InputError, TableferryError
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.pipelines.command.plugins import load_demo_data
+from tableferry.resources import secret_files
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.sqlserver.resource import SqlServerResource
 
 HERE = Path(__file__).parent
 

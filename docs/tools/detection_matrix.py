@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.verdict import LEVELS, Level
-from resources.registry import system
+from tableferry.checks.verdict import LEVELS, Level
+from tableferry.resources.registry import system
 
 _BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
 

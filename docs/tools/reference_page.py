@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from assets.declaring.schema import VARIABLE, transfer_schema
+from tableferry.assets.declaring.schema import VARIABLE, transfer_schema
 
 PAGE = Path(__file__).parents[1] / "reference.md"
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from resources.errors import InputError, TypeRefused
-from resources.plan import ColumnPlan
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion, conversion_between, plain_type, source_export
-from resources.types.export import Refusal
-from resources.types.planner import plan_copy
+from tableferry.resources.errors import InputError, TypeRefused
+from tableferry.resources.plan import ColumnPlan
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import (
+    Conversion,
+    conversion_between,
+    plain_type,
+    source_export,
+)
+from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.planner import plan_copy
 
 POSTGRES = [
     "smallint",

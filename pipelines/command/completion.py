@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-import pipelines
+from tableferry import pipelines
 
 _NAME = re.compile(r"^transfer:\s*['\"]?([A-Za-z_][A-Za-z0-9_]*)", re.MULTILINE)
 

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 import click
 from rich.table import Table
 
-from assets.planning.transfer_plan import apply_growth, plan_growth
-from pipelines.command import runner
-from pipelines.command.plugins import load_demo_data
-from pipelines.command.render import console, live_progress, show_ranges
-from pipelines.command.session import Session, open_session
-from resources.connections import connection_url
-from resources.errors import TableferryError
-from resources.registry import system
-from resources.tables import TableRef
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.plugins import load_demo_data
+from tableferry.pipelines.command.render import console, live_progress, show_ranges
+from tableferry.pipelines.command.session import Session, open_session
+from tableferry.resources.connections import connection_url
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
 
 FLIGHTS = "SELECT COUNT(*), SUM(distance), SUM(air_time), COUNT(dep_time) FROM {table}"
 """Asked of each database in its own words, past all that the product computes itself."""

@@ -18,15 +18,14 @@ import click
 import psutil
 import yaml
 
-from assets.declaring.names import CODE_LOCATION
-from assets.declaring.transfer_files import load_transfers
-from pipelines import event_log
-from pipelines.command import service
-from pipelines.command.session import tell_invalid, use_local_stack
-from pipelines.isolation import ROOT
-from pipelines.settings import TRANSFERS, transfers_folder
-from resources.child_processes import ending_with_us
-from resources.errors import InputError
+from tableferry.assets.declaring.names import CODE_LOCATION
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.pipelines import event_log
+from tableferry.pipelines.command import service
+from tableferry.pipelines.command.session import tell_invalid, use_local_stack
+from tableferry.pipelines.settings import TRANSFERS, transfers_folder
+from tableferry.resources.child_processes import ending_with_us
+from tableferry.resources.errors import InputError
 
 GRACE_SECONDS = 8.0
 """For which the services and the runs that they started may end in order; then they are killed."""
@@ -96,8 +95,7 @@ def _start(host: str, port: int, scratch: Path) -> dict[str, subprocess.Popen[by
     workspace = scratch / "workspace.yaml"
     place = {"grpc_server": {"socket": str(listens), "location_name": CODE_LOCATION}}
     workspace.write_text(yaml.safe_dump({"load_from": [place]}), encoding="utf-8")
-    # first on the import path is our own folder, where Dagster would put the working folder
-    code = ["--module-name", "pipelines.definitions", "--working-directory", str(ROOT)]
+    code = ["--module-name", "tableferry.pipelines.definitions"]
     commands = {
         service.CODE_SERVER: [
             *("code-server", "start", "--socket", str(listens), "--location-name", CODE_LOCATION),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checks.verdict import Difference
+from tableferry.checks.verdict import Difference
 
 Write = Callable[[Sequence[Difference]], None]
 

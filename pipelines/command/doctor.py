@@ -10,19 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from assets.declaring.manifest import Transfer
-from assets.planning.hazards import hazards_of
-from assets.planning.resolve import Servers, resolve_hops
-from resources.errors import InputError, TableferryError
-from resources.formats import WIRES, formats_between
-from resources.hazards import Effect
-from resources.health import Finding, State, Use
-from resources.plan import WireFormat
-from resources.registry import system, systems
-from resources.tables import Column, TableRef
-from resources.types.planner import plan_copy
-from resources.wire_loads import wrong_loads
-from resources.wires import wrong_values
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.hazards import hazards_of
+from tableferry.assets.planning.resolve import Servers, resolve_hops
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.formats import WIRES, formats_between
+from tableferry.resources.hazards import Effect
+from tableferry.resources.health import Finding, State, Use
+from tableferry.resources.plan import WireFormat
+from tableferry.resources.registry import system, systems
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.wire_loads import wrong_loads
+from tableferry.resources.wires import wrong_values
 
 NOT_AVAILABLE = "not available"
 UNREACHABLE = (

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from assets.log.records import Reason
-from assets.planning.decisions import decisions
-from assets.planning.drift import new_columns
-from assets.planning.hazards import require_harmless
-from assets.planning.increments import from_watermark
-from assets.planning.resolve import Hop
-from assets.planning.transfer_plan import TransferPlan, plan_transfer
-from pipelines.command.running import chosen_hops, meant_ranges, unsettled
-from pipelines.command.session import Session
-from resources.dialects import qualified, quote
-from resources.formats import format_of
-from resources.registry import system
+from tableferry.assets.log.records import Reason
+from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.drift import new_columns
+from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.increments import from_watermark
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
+from tableferry.pipelines.command.running import chosen_hops, meant_ranges, unsettled
+from tableferry.pipelines.command.session import Session
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.formats import format_of
+from tableferry.resources.registry import system
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resources.connections import PREFIX
+from tableferry.resources.connections import PREFIX
 
 if TYPE_CHECKING:
-    from assets.declaring.transfer_files import TransferFolder
+    from tableferry.assets.declaring.transfer_files import TransferFolder
 
 FILE = "ferry-status.json"
 """In Dagster's home."""
@@ -94,8 +94,8 @@ def remember(
     """
     if of_files is None or _kept(home).get("key") == of_files:
         return
-    from assets.asset_keys import stored_key
-    from assets.planning.resolve import checks_of
+    from tableferry.assets.asset_keys import stored_key
+    from tableferry.assets.planning.resolve import checks_of
 
     transfers = {
         name: asdict(

@@ -17,16 +17,16 @@ from uuid import uuid4
 
 import dagster as dg
 
-from assets.declaring.names import move_job_name
-from assets.log.command_runs import carry_out as carry_out_run
-from assets.running.caller import Caller
-from assets.running.processes import PROCESS, this_process
-from assets.running.progress import OnProgress, Progress
-from assets.running.runs import LAUNCH, RANGE_END, RANGE_START
-from pipelines.command.session import Session, open_session
-from pipelines.definitions import build
-from resources.errors import TableferryError
-from sensors.reaper import reap
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.command_runs import carry_out as carry_out_run
+from tableferry.assets.running.caller import Caller
+from tableferry.assets.running.processes import PROCESS, this_process
+from tableferry.assets.running.progress import OnProgress, Progress
+from tableferry.assets.running.runs import LAUNCH, RANGE_END, RANGE_START
+from tableferry.pipelines.command.session import Session, open_session
+from tableferry.pipelines.definitions import build
+from tableferry.resources.errors import TableferryError
+from tableferry.sensors.reaper import reap
 
 SECONDS_TO_END = 60.0
 """For a process that is asked to end; it takes its running ranges to where they can be left."""

@@ -9,13 +9,13 @@ from typing import cast
 
 import click
 
-from assets.declaring.names import about
-from checks.verdict import LEVELS, Level
-from pipelines.command.moving import run
-from pipelines.command.plugins import Commands
-from pipelines.command.pruning import prune
-from pipelines.command.setting_up import init, schema
-from pipelines.command.shell import (
+from tableferry.assets.declaring.names import about
+from tableferry.checks.verdict import LEVELS, Level
+from tableferry.pipelines.command.moving import run
+from tableferry.pipelines.command.plugins import Commands
+from tableferry.pipelines.command.pruning import prune
+from tableferry.pipelines.command.setting_up import init, schema
+from tableferry.pipelines.command.shell import (
     RANGE_HELP,
     as_json,
     end,
@@ -27,7 +27,7 @@ from pipelines.command.shell import (
     verbosity,
     wide_too,
 )
-from resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError, TableferryError
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,10 +42,10 @@ def main() -> None:
 @user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
     """Check the transfer files against the servers; nothing is changed."""
-    from assets.declaring.transfer_files import load_transfers
-    from pipelines.command.session import open_session
-    from pipelines.command.validation import validate as find_problems
-    from pipelines.settings import transfers_folder
+    from tableferry.assets.declaring.transfer_files import load_transfers
+    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.validation import validate as find_problems
+    from tableferry.pipelines.settings import transfers_folder
 
     declared = load_transfers(transfers_folder())
     wrong = () if transfers else declared.invalid
@@ -81,10 +81,10 @@ def doctor(as_json: bool) -> None:
     Of a server: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
     clock, and whether edge values leave it as they are. Exit code 1 if something will fail.
     """
-    from pipelines.command.doctor import examine, finding_json, finding_lines
-    from pipelines.command.session import configured_servers
-    from pipelines.command.this_machine import declared_transfers, findings
-    from resources.errors import InputError
+    from tableferry.pipelines.command.doctor import examine, finding_json, finding_lines
+    from tableferry.pipelines.command.session import configured_servers
+    from tableferry.pipelines.command.this_machine import declared_transfers, findings
+    from tableferry.resources.errors import InputError
 
     servers, configured = configured_servers()
     declared = declared_transfers()
@@ -124,9 +124,9 @@ def doctor(as_json: bool) -> None:
 @user_errors
 def plan(transfer: str, force: bool, as_json: bool) -> None:
     """Show which ranges would run or be skipped, and why; nothing is changed."""
-    from pipelines.command import runner
-    from pipelines.command.render import console, show_plan
-    from pipelines.command.session import open_session
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.render import console, show_plan
+    from tableferry.pipelines.command.session import open_session
 
     view = runner.plan(open_session(transfer, records=False), transfer, force=force)
     if as_json:
@@ -143,13 +143,13 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 @user_errors
 def status(transfer: str, wide: bool, as_json: bool) -> None:
     """Show per range its state, rows, last run and checks, out of the event log."""
-    from pipelines.command.status import status as find
+    from tableferry.pipelines.command.status import status as find
 
     view = find(transfer)
     if as_json:
         print_json(view.json())
     else:
-        from pipelines.command.render import console, show_ranges
+        from tableferry.pipelines.command.render import console, show_ranges
 
         show_ranges(console(), "status", view, wide=wide)
         _say_if_nothing_is_recorded()
@@ -183,9 +183,9 @@ def check(
     missing. A source that has changed since is a warning. Without --range, the tables are looked at
     as a whole, too.
     """
-    from pipelines.command import runner
-    from pipelines.command.render import console, show_checks
-    from pipelines.command.session import open_session
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.render import console, show_checks
+    from tableferry.pipelines.command.session import open_session
 
     session = open_session(transfer)
     tell_of_waiting(runner.waits_for(session, transfer))
@@ -232,9 +232,9 @@ def diff(
 
     Of a range whose last attempt failed its audit, these are the rows that nobody got to see.
     """
-    from pipelines.command import runner
-    from pipelines.command.render import console, difference_table
-    from pipelines.command.session import open_session
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.render import console, difference_table
+    from tableferry.pipelines.command.session import open_session
 
     found = runner.differences(
         open_session(transfer, records=False),
@@ -277,9 +277,9 @@ def report(
     transfer: str, form: str, output: str | None, dagster_url: str | None, as_json: bool
 ) -> None:
     """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
-    from pipelines.command.session import open_session
-    from pipelines.reporting.collect import report as collect
-    from pipelines.reporting.html import Format, render
+    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.reporting.collect import report as collect
+    from tableferry.pipelines.reporting.html import Format, render
 
     found = collect(open_session(transfer, records=False), transfer, dagster_url=dagster_url)
     text = render(found, "json" if as_json else cast(Format, form))
@@ -299,7 +299,7 @@ def dev(port: int, host: str) -> None:
 
     The user interface has no login: whoever reaches the address can use it.
     """
-    from pipelines.command.dev import dev as run_services
+    from tableferry.pipelines.command.dev import dev as run_services
 
     sys.exit(run_services(host, port))
 
@@ -315,8 +315,8 @@ def dev(port: int, host: str) -> None:
 @user_errors
 def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
     """Drop the staging tables that dead runs left."""
-    from pipelines.command import runner
-    from pipelines.command.session import open_session
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.session import open_session
 
     session = open_session(*transfers, records=False)
     if markers:
@@ -329,7 +329,7 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
 
 
 def _say_if_nothing_is_recorded() -> None:
-    from pipelines.event_log import nothing_recorded
+    from tableferry.pipelines.event_log import nothing_recorded
 
     if line := nothing_recorded():
         click.echo(f"ferry: {line}", err=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assets.declaring.names import about
-from assets.declaring.profiles import PROFILES
-from pipelines.command.shell import (
+from tableferry.assets.declaring.names import about
+from tableferry.assets.declaring.profiles import PROFILES
+from tableferry.pipelines.command.shell import (
     RANGE_HELP,
     as_json,
     end,
@@ -23,7 +23,7 @@ from pipelines.command.shell import (
 )
 
 if TYPE_CHECKING:
-    from pipelines.command.session import Session
+    from tableferry.pipelines.command.session import Session
 
 
 @click.command()
@@ -58,11 +58,11 @@ def run(
 
     Of several transfers each has its turn, whatever became of those before it.
     """
-    from pipelines.command import running, several
-    from pipelines.command.range_views import TransferView
-    from pipelines.command.render import console, live_progress, show_ranges
-    from pipelines.command.session import open_session
-    from resources.errors import InputError
+    from tableferry.pipelines.command import running, several
+    from tableferry.pipelines.command.range_views import TransferView
+    from tableferry.pipelines.command.render import console, live_progress, show_ranges
+    from tableferry.pipelines.command.session import open_session
+    from tableferry.resources.errors import InputError
 
     # of several transfers none is begun if Dagster would not have another
     later = len(transfers) == 1 and not dry_run
@@ -121,7 +121,7 @@ def _show_statements(
     failed: bool,
     force: bool,
 ) -> None:
-    from pipelines.command.dry_run import dry_run
+    from tableferry.pipelines.command.dry_run import dry_run
 
     found = [
         dry_run(session, name, hop=hop, ranges=ranges, failed=failed, force=force) for name in names

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError, TableferryError
 
 COMMANDS = "tableferry.commands"
 """Each entry point of this group is a `click.Command`, by the name of the command."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pipelines.command.shell import as_json, print_json, user_errors
-from resources.words import counted
+from tableferry.pipelines.command.shell import as_json, print_json, user_errors
+from tableferry.resources.words import counted
 
 
 def age(text: str) -> float:
@@ -14,8 +14,8 @@ def age(text: str) -> float:
     Raises:
         InputError: it is none.
     """
-    from assets.declaring import freshness
-    from resources.errors import InputError
+    from tableferry.assets.declaring import freshness
+    from tableferry.resources.errors import InputError
 
     try:
         return freshness.age(text).total_seconds()
@@ -38,9 +38,9 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
 
     import dagster as dg
 
-    from assets.log.retention import forget, retention
-    from pipelines import event_log
-    from pipelines.command.session import open_session
+    from tableferry.assets.log.retention import forget, retention
+    from tableferry.pipelines import event_log
+    from tableferry.pipelines.command.session import open_session
 
     seconds = age(keep)
     session = open_session(records=False, asks=False)

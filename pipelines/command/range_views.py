@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from assets.log.records import RangeRecord, State
+from tableferry.assets.log.records import RangeRecord, State
 
 if TYPE_CHECKING:
-    from assets.declaring.manifest import Transfer
-    from assets.log.reading import Log
-    from pipelines.command.views import PlannedRange
+    from tableferry.assets.declaring.manifest import Transfer
+    from tableferry.assets.log.reading import Log
+    from tableferry.pipelines.command.views import PlannedRange
 
 SHOWN = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
@@ -44,7 +44,7 @@ class RangeView(RangeRecord):
         """Why it is not good, in one line."""
         if self.good:
             return None
-        from assets.verifying.on_demand import NotCommitted
+        from tableferry.assets.verifying.on_demand import NotCommitted
 
         failed = [name for name, passed in self.checks.items() if not passed]
         if failed and self.state.settled:
@@ -78,8 +78,8 @@ class TransferView:
 
 def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str]) -> list[RangeView]:
     """What the event log says of these ranges in one hop, counted from 1."""
-    from assets.log import reading
-    from assets.planning.resolve import checks_of
+    from tableferry.assets.log import reading
+    from tableferry.assets.planning.resolve import checks_of
 
     target = transfer.hops[number - 1].to
     records = reading.records(log, target, names)

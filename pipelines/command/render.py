@@ -15,16 +15,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from assets.log.records import State
-from assets.running.progress import OnProgress
-from assets.running.progress import Progress as Event
-from checks.verdict import Differences, shown_value
-from pipelines.command.listing import Column, Listing, Row, hanging
+from tableferry.assets.log.records import State
+from tableferry.assets.running.progress import OnProgress
+from tableferry.assets.running.progress import Progress as Event
+from tableferry.checks.verdict import Differences, shown_value
+from tableferry.pipelines.command.listing import Column, Listing, Row, hanging
 
 if TYPE_CHECKING:
-    from assets.verifying.on_demand import Checked
-    from pipelines.command.range_views import RangeView, TransferView
-    from pipelines.command.views import PlannedRange, PlanView
+    from tableferry.assets.verifying.on_demand import Checked
+    from tableferry.pipelines.command.range_views import RangeView, TransferView
+    from tableferry.pipelines.command.views import PlannedRange, PlanView
 
 PHASES = ("export", "load", "finalise", "reconcile")
 STYLES = {

@@ -8,30 +8,30 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import check_job_name, compare_op_name
-from assets.log import ledger
-from assets.log.command_runs import carry_out
-from assets.planning.decisions import decisions
-from assets.planning.drift import misfits, notes_of_dropped, refusal
-from assets.planning.hazards import hazard_notes
-from assets.planning.key_order import order_notes
-from assets.planning.resolve import Servers, require_servers, resolve_hops
-from assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
-from assets.running.caller import Caller
-from assets.running.processes import PROCESS, run_is_alive, this_process
-from assets.verifying.on_demand import not_committed
-from checks.drilldown import drill_down
-from checks.verdict import Differences, Level
-from pipelines.command.differences import difference_file
-from pipelines.command.launching import built, failures, logging_config
-from pipelines.command.range_views import TransferView, notes_of_ranges, range_views
-from pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, waits_for
-from pipelines.command.session import Session
-from pipelines.command.views import CheckView, PlannedRange, PlanView
-from resources.errors import InputError, TableferryError
-from resources.registry import system
-from resources.tables import TableRef
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import check_job_name, compare_op_name
+from tableferry.assets.log import ledger
+from tableferry.assets.log.command_runs import carry_out
+from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.drift import misfits, notes_of_dropped, refusal
+from tableferry.assets.planning.hazards import hazard_notes
+from tableferry.assets.planning.key_order import order_notes
+from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
+from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
+from tableferry.assets.running.caller import Caller
+from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
+from tableferry.assets.verifying.on_demand import not_committed
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.verdict import Differences, Level
+from tableferry.pipelines.command.differences import difference_file
+from tableferry.pipelines.command.launching import built, failures, logging_config
+from tableferry.pipelines.command.range_views import TransferView, notes_of_ranges, range_views
+from tableferry.pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, waits_for
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.views import CheckView, PlannedRange, PlanView
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
 
 __all__ = ["check", "clean", "differences", "plan", "run", "status", "waits_for"]
 

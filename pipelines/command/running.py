@@ -9,27 +9,32 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.declaring.manifest import ONLY_SHOWN, Transfer
-from assets.log.reading import Log, committed, newest_ids, partitions, unanswered
-from assets.log.records import Reason, State
-from assets.planning.decisions import decisions
-from assets.planning.hazards import require_harmless
-from assets.planning.ranges import find_ranges, like_range
-from assets.planning.resolve import Hop, Servers
-from assets.planning.stretches import MOST_RUNS, segments, stretches
-from assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
-from assets.running.caller import Caller, Prepared, moved_along
-from assets.running.progress import OnProgress, Progress, unwatched
-from assets.running.source_state import read_under, shared_snapshot
-from pipelines.command.garbage import importing_dagster
-from pipelines.command.range_views import RangeView, TransferView, notes_of_ranges, range_views
-from pipelines.command.session import Session
-from resources.errors import InputError, TableferryError
-from resources.keys.range import KeyRange
-from resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
+from tableferry.assets.log.reading import Log, committed, newest_ids, partitions, unanswered
+from tableferry.assets.log.records import Reason, State
+from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.ranges import find_ranges, like_range
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
+from tableferry.assets.running.caller import Caller, Prepared, moved_along
+from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.assets.running.source_state import read_under, shared_snapshot
+from tableferry.pipelines.command.garbage import importing_dagster
+from tableferry.pipelines.command.range_views import (
+    RangeView,
+    TransferView,
+    notes_of_ranges,
+    range_views,
+)
+from tableferry.pipelines.command.session import Session
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
 
 if TYPE_CHECKING:
-    from pipelines.command.launching import Carried
+    from tableferry.pipelines.command.launching import Carried
 
 
 @dataclass(frozen=True)
@@ -139,8 +144,8 @@ def _take_turns(session: Session, transfer: Transfer) -> str | None:
     """
     if transfer.parallel.runs == 1:
         return None
-    from assets.running.launches import share_pool
-    from sensors.reaper import reap
+    from tableferry.assets.running.launches import share_pool
+    from tableferry.sensors.reaper import reap
 
     note = share_pool(session.instance, transfer)
     while waits_for(session, transfer.transfer, moves=True):
@@ -216,8 +221,13 @@ def _carried_out(
         # while Dagster is imported, and the run begins
         caller.prepared = caller.prepared.asking(servers, read)
     with importing_dagster():
-        from assets.running.runs import FORCE, PROFILE
-        from pipelines.command.launching import Carried, Share, carry_out, carry_out_together
+        from tableferry.assets.running.runs import FORCE, PROFILE
+        from tableferry.pipelines.command.launching import (
+            Carried,
+            Share,
+            carry_out,
+            carry_out_together,
+        )
 
         session.accept()
         instance = session.instance

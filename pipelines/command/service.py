@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from pipelines.command.garbage import look_as_usual, look_seldom
+from tableferry.pipelines.command.garbage import look_as_usual, look_seldom
 
 CODE_SERVER, WEBSERVER, DAEMON = "dagster", "dagster-webserver", "dagster-daemon"
 

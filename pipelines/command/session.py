@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from assets.declaring.dagster_rules import accepted_before
-from assets.declaring.manifest import Transfer
-from assets.declaring.transfer_files import TransferFolder, load_transfers
-from assets.log.glance import Glance, Unseen, glance
-from assets.log.reading import Log
-from assets.planning.resolve import Servers
-from pipelines import event_log
-from pipelines.command import known
-from pipelines.command.garbage import look_as_usual
-from pipelines.command.plugins import start_local_stack
-from pipelines.settings import configured, servers, transfers_folder
-from resources.connections import is_path
+from tableferry.assets.declaring.dagster_rules import accepted_before
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.assets.log.glance import Glance, Unseen, glance
+from tableferry.assets.log.reading import Log
+from tableferry.assets.planning.resolve import Servers
+from tableferry.pipelines import event_log
+from tableferry.pipelines.command import known
+from tableferry.pipelines.command.garbage import look_as_usual
+from tableferry.pipelines.command.plugins import start_local_stack
+from tableferry.pipelines.settings import configured, servers, transfers_folder
+from tableferry.resources.connections import is_path
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -151,7 +151,7 @@ def open_session(
     session = Session(opened, declared, _servers(), home=event_log.place(), accept=accept)
     with session.glance() as seen:
         if seen is None:
-            from sensors.reaper import reap
+            from tableferry.sensors.reaper import reap
 
             reap(session.instance)
     return session

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.command.shell import as_json, print_json, user_errors
+from tableferry.pipelines.command.shell import as_json, print_json, user_errors
 
 ANY_TABLE = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
@@ -48,8 +48,8 @@ def init(
     What only you can decide stands in the files as choices, and is listed. A file that is there is
     never overwritten; nothing is changed on a server.
     """
-    from pipelines.command.session import configured_servers
-    from pipelines.onboarding.init import init as write
+    from tableferry.pipelines.command.session import configured_servers
+    from tableferry.pipelines.onboarding.init import init as write
 
     servers, _ = configured_servers()
     result = write(servers, connection, tables, exclude, to, Path(output), views=views)
@@ -67,6 +67,6 @@ def init(
 @user_errors
 def schema(defaults: bool) -> None:
     """Print the JSON Schema of a transfer file, by which editors complete and check it."""
-    from assets.declaring.schema import transfer_schema
+    from tableferry.assets.declaring.schema import transfer_schema
 
     print_json(transfer_schema(defaults=defaults))

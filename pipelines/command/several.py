@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from assets.log.records import State
-from pipelines.command.listing import Column, Listing, Row
-from pipelines.command.range_views import TransferView
-from pipelines.command.render import number, shown
-from pipelines.command.session import Session
-from resources.errors import InputError, TableferryError
-from resources.words import counted
+from tableferry.assets.log.records import State
+from tableferry.pipelines.command.listing import Column, Listing, Row
+from tableferry.pipelines.command.range_views import TransferView
+from tableferry.pipelines.command.render import number, shown
+from tableferry.pipelines.command.session import Session
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.words import counted
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
-from pipelines.command.completion import transfer_names
-from resources.errors import InputError, TableferryError
+from tableferry.pipelines.command.completion import transfer_names
+from tableferry.resources.errors import InputError, TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
@@ -37,7 +37,7 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
         level = log_level or ("info" if verbose else None)
         if level:
             logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-            logging.getLogger("resources").setLevel(level.upper())
+            logging.getLogger("tableferry.resources").setLevel(level.upper())
         return command(*args, log_level=level and level.upper(), **kwargs)
 
     return wrapped
@@ -72,7 +72,7 @@ def _problem(error: Exception) -> str | None:
     """What a user can do something about; None if it is a defect of ours."""
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else None
-    from pipelines.event_log import problem_of
+    from tableferry.pipelines.event_log import problem_of
 
     return problem_of(error)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from assets.log.glance import Glance, Unseen, glance
-from assets.log.records import RangeRecord, State
-from pipelines import event_log
-from pipelines.command.known import Known, key, recall
-from pipelines.command.range_views import RangeView, TransferView, notes_of_ranges
-from pipelines.settings import transfers_folder
+from tableferry.assets.log.glance import Glance, Unseen, glance
+from tableferry.assets.log.records import RangeRecord, State
+from tableferry.pipelines import event_log
+from tableferry.pipelines.command.known import Known, key, recall
+from tableferry.pipelines.command.range_views import RangeView, TransferView, notes_of_ranges
+from tableferry.pipelines.settings import transfers_folder
 
 
 def status(name: str) -> TransferView:
@@ -26,8 +26,8 @@ def status(name: str) -> TransferView:
         for line in known.told:
             click.echo(line, err=True)
         return view
-    from pipelines.command import runner
-    from pipelines.command.session import open_session
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.session import open_session
 
     return runner.status(open_session(name, records=False, asks=False), name)
 

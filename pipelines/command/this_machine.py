@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from assets.declaring.transfer_files import TransferFolder, load_transfers
-from assets.log.instance import revisions
-from assets.planning.resolve import Servers, require_servers
-from pipelines import event_log
-from pipelines.settings import transfers_folder
-from resources.errors import InputError
-from resources.health import Finding, disk_of
+from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.assets.log.instance import revisions
+from tableferry.assets.planning.resolve import Servers, require_servers
+from tableferry.pipelines import event_log
+from tableferry.pipelines.settings import transfers_folder
+from tableferry.resources.errors import InputError
+from tableferry.resources.health import Finding, disk_of
 
 MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster instance migrate"
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from assets.declaring.manifest import Transfer
-from assets.declaring.yaml_lines import Location
-from assets.log.ledger import committed_schema
-from assets.planning.drift import misfits, new_columns, refusal
-from assets.planning.resolve import Hop, resolve_hops, with_wires
-from assets.planning.transfer_plan import require_cuts
-from checks.expectations import validate_suite
-from pipelines.command.session import Session
-from resources.errors import (
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.yaml_lines import Location
+from tableferry.assets.log.ledger import committed_schema
+from tableferry.assets.planning.drift import misfits, new_columns, refusal
+from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
+from tableferry.assets.planning.transfer_plan import require_cuts
+from tableferry.checks.expectations import validate_suite
+from tableferry.pipelines.command.session import Session
+from tableferry.resources.errors import (
     ColumnsRefused,
     ConnectionFailed,
     InputError,
     TableferryError,
     TypeRefused,
 )
-from resources.keys.kind import key_kind
-from resources.types.scan import decimal_types
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.types.scan import decimal_types
 
 Found = Iterator[tuple[Location, str]]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from assets.log.records import Reason, State
-from assets.planning.decisions import Decision
-from assets.verifying.on_demand import Checked, NotCommitted, closing_line
-from pipelines.command.range_views import RangeView, document
-from resources.hazards import Hazard
+from tableferry.assets.log.records import Reason, State
+from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
+from tableferry.pipelines.command.range_views import RangeView, document
+from tableferry.resources.hazards import Hazard
 
 
 @dataclass(frozen=True)

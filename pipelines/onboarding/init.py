@@ -10,19 +10,19 @@ from pathlib import Path
 from re import ASCII, findall, sub
 from typing import Any
 
-from assets.declaring.dagster_rules import op_name
-from assets.declaring.names import check_job_name, compare_op_name, move_job_name
-from assets.declaring.schema import transfer_schema
-from assets.declaring.transfer_files import DEFAULTS, TransferFolder, load_transfers
-from assets.declaring.yaml_lines import Unreadable, YamlFile
-from assets.planning.resolve import Servers
-from pipelines.onboarding.proposal import Open, propose
-from pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
-from resources.catalog import Listed
-from resources.connections import system_of, url_variable
-from resources.errors import ConnectionFailed, InputError, TableferryError
-from resources.registry import system
-from resources.tables import TableRef
+from tableferry.assets.declaring.dagster_rules import op_name
+from tableferry.assets.declaring.names import check_job_name, compare_op_name, move_job_name
+from tableferry.assets.declaring.schema import transfer_schema
+from tableferry.assets.declaring.transfer_files import DEFAULTS, TransferFolder, load_transfers
+from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
+from tableferry.assets.planning.resolve import Servers
+from tableferry.pipelines.onboarding.proposal import Open, propose
+from tableferry.pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
+from tableferry.resources.catalog import Listed
+from tableferry.resources.connections import system_of, url_variable
+from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
 
 OURS = "__ferry_"
 """What our own staging tables begin with."""

@@ -6,19 +6,19 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assets.planning.columns import as_source
-from assets.planning.resolve import Servers
-from resources.catalog import TableSize
-from resources.endpoint import Endpoint
-from resources.errors import ColumnsRefused, InputError, NamesClash
-from resources.keys.kind import is_text_key, key_kind
-from resources.plan import CopyPlan
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.target import TargetOptions
-from resources.types.advice import choices
-from resources.types.planner import ColumnOverride, plan_copy, require_distinct
-from resources.types.scan import Fitting, decimal_types
+from tableferry.assets.planning.columns import as_source
+from tableferry.assets.planning.resolve import Servers
+from tableferry.resources.catalog import TableSize
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
+from tableferry.resources.keys.kind import is_text_key, key_kind
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.advice import choices
+from tableferry.resources.types.planner import ColumnOverride, plan_copy, require_distinct
+from tableferry.resources.types.scan import Fitting, decimal_types
 
 USUAL_ROWS = 250_000
 RANGE_BYTES = 64 << 20

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from assets.declaring.manifest import UNDECIDED
-from assets.declaring.variables import escaped
-from pipelines.onboarding.proposal import Open, Proposal
-from resources.registry import system
+from tableferry.assets.declaring.manifest import UNDECIDED
+from tableferry.assets.declaring.variables import escaped
+from tableferry.pipelines.onboarding.proposal import Open, Proposal
+from tableferry.resources.registry import system
 
 SCHEMA_FILE = "transfer.schema.json"
 MODELINE = f"# yaml-language-server: $schema=./{SCHEMA_FILE}"

@@ -12,21 +12,21 @@ from urllib.parse import urlsplit
 import dagster as dg
 import yaml
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.sections import HopSpec
-from assets.log import ledger
-from assets.log.check_records import CheckRecord, check_record, moment_of
-from assets.log.history import PastRun, moves, past_runs, unanswered
-from assets.log.records import RangeRecord, State
-from assets.planning.drift import new_columns, schema_changes
-from assets.planning.resolve import ALL_CHECKS, Hop, checks_of, resolve_hops
-from assets.planning.transfer_plan import known_ranges
-from assets.transfer import check_description
-from assets.verifying.whole_tables import DESCRIPTIONS
-from checks.whole_table import WHOLE_TABLE_CHECKS
-from pipelines.command.session import Session
-from pipelines.reporting.report import (
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.sections import HopSpec
+from tableferry.assets.log import ledger
+from tableferry.assets.log.check_records import CheckRecord, check_record, moment_of
+from tableferry.assets.log.history import PastRun, moves, past_runs, unanswered
+from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.planning.drift import new_columns, schema_changes
+from tableferry.assets.planning.resolve import ALL_CHECKS, Hop, checks_of, resolve_hops
+from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.transfer import check_description
+from tableferry.assets.verifying.whole_tables import DESCRIPTIONS
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.reporting.report import (
     COMMITTED,
     ColumnEntry,
     HopEntry,
@@ -34,8 +34,8 @@ from pipelines.reporting.report import (
     Report,
     RunEntry,
 )
-from resources.errors import InputError, TableferryError
-from resources.keys.range import ROW, KeyRange
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.keys.range import ROW, KeyRange
 
 PACKAGES = (
     "tableferry",

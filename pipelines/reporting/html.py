@@ -13,9 +13,9 @@ from typing import Any, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from pipelines.reporting.markdown import to_markdown
-from pipelines.reporting.report import RangeEntry, Report, moment
-from resources.words import counted
+from tableferry.pipelines.reporting.markdown import to_markdown
+from tableferry.pipelines.reporting.report import RangeEntry, Report, moment
+from tableferry.resources.words import counted
 
 SCHEMA_VERSION = 2
 """Counted up when a field of the JSON report changes its meaning or goes away; see

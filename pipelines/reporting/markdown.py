@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assets.log.check_records import CheckRecord
-from pipelines.reporting.report import HopEntry, Report
-from resources.words import counted
+from tableferry.assets.log.check_records import CheckRecord
+from tableferry.pipelines.reporting.report import HopEntry, Report
+from tableferry.resources.words import counted
 
 
 class Markdown(str):

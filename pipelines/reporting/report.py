@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.log.check_records import CheckRecord, ExpectationRecord, Outcome
+from tableferry.assets.log.check_records import CheckRecord, ExpectationRecord, Outcome
 
 COMMITTED = ("committed", "skipped_unchanged")
 """States of a range whose rows are in the target."""

@@ -8,14 +8,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resources.clickhouse.nullable import declared_type
-from resources.clickhouse.server import RANGE_COLUMN
-from resources.dialects import qualified, quote, string_literal
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.target import TargetOptions, appends, row_identity
+from tableferry.resources.clickhouse.nullable import declared_type
+from tableferry.resources.clickhouse.server import RANGE_COLUMN
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions, appends, row_identity
 
 MARK = "tableferry:"
 

@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
-from resources.clickhouse.nullable import declared_type
-from resources.clickhouse.types import MOST_DIGITS, read
-from resources.keys.range import Bound, KeyKind
-from resources.system import Dialect
-from resources.tables import Column
-from resources.types.kinds import Decimal
+from tableferry.resources.clickhouse.nullable import declared_type
+from tableferry.resources.clickhouse.types import MOST_DIGITS, read
+from tableferry.resources.keys.range import Bound, KeyKind
+from tableferry.resources.system import Dialect
+from tableferry.resources.tables import Column
+from tableferry.resources.types.kinds import Decimal
 
 BITS = {9: 32, 18: 64, 38: 128, MOST_DIGITS: 256}
 """Of a decimal, by the most digits that fit."""

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import Field, Valued, declared
-from resources.tables import Column
+from tableferry.resources.digest.definition import (
+    LONG_DECIMAL,
+    NAN_BITS,
+    NULL,
+    SAMPLE,
+    UUID,
+    Algorithm,
+)
+from tableferry.resources.digest.fields import Field, Valued, declared
+from tableferry.resources.tables import Column
 
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from resources.errors import StatementFailed, TableferryError, causes
-from resources.server import ConnectionSettings
+from tableferry.resources.errors import StatementFailed, TableferryError, causes
+from tableferry.resources.server import ConnectionSettings
 
 MISSING_TABLE, MISSING_DATABASE, EXISTS = 60, 81, 57
 LOGIN_REFUSED = {192, 193, 194, 516}

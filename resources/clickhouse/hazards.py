@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from resources.clickhouse.ddl import without_texts
-from resources.dialects import string_literal
-from resources.endpoint import Endpoint
-from resources.hazards import Hazard
-from resources.plan import CopyPlan
-from resources.target import TargetOptions, row_identity
+from tableferry.resources.clickhouse.ddl import without_texts
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.target import TargetOptions, row_identity
 
 HAZARDS_SQL = (
     "SELECT engine, create_table_query, sorting_key, "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resources.clickhouse.policies import hidden, may_look
-from resources.clickhouse.server import ClickHouseServer
-from resources.dialects import quote, string_literal
-from resources.health import Finding, Use, asked, clock, disk, encryption, privileges
-from resources.tls import look
+from tableferry.resources.clickhouse.policies import hidden, may_look
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.health import Finding, Use, asked, clock, disk, encryption, privileges
+from tableferry.resources.tls import look
 
 ON_DATABASE = (
     *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),

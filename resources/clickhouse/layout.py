@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources.clickhouse.ddl import Owner
-from resources.clickhouse.load import read_owner
-from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
-from resources.dialects import drop_table, qualified, string_literal
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.target import shadow_of
-from resources.target_columns import verify_columns
-from resources.types.planner import compatible
+from tableferry.resources.clickhouse.ddl import Owner
+from tableferry.resources.clickhouse.load import read_owner
+from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from tableferry.resources.dialects import drop_table, qualified, string_literal
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import shadow_of
+from tableferry.resources.target_columns import verify_columns
+from tableferry.resources.types.planner import compatible
 
 
 @dataclass(frozen=True)

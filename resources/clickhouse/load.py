@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from resources import crash_points
-from resources.clickhouse.ddl import (
+from tableferry.resources import crash_points
+from tableferry.resources.clickhouse.ddl import (
     Owner,
     drop_known,
     in_partition,
@@ -21,17 +21,17 @@ from resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
-from resources.clickhouse.markers import RangeMarker
-from resources.clickhouse.publish_audit import PublishAudit
-from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
-from resources.dialects import drop_table, qualified, string_literal
-from resources.errors import RangeBusy, ReceiptMismatch
-from resources.hazards import Look
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.retry import retrying
-from resources.tables import TableRef, staging_prefix
-from resources.target import (
+from tableferry.resources.clickhouse.markers import RangeMarker
+from tableferry.resources.clickhouse.publish_audit import PublishAudit
+from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from tableferry.resources.dialects import drop_table, qualified, string_literal
+from tableferry.resources.errors import RangeBusy, ReceiptMismatch
+from tableferry.resources.hazards import Look
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.retry import retrying
+from tableferry.resources.tables import TableRef, staging_prefix
+from tableferry.resources.target import (
     LoadReceipt,
     TargetMoved,
     TargetOptions,

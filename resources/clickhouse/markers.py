@@ -11,12 +11,20 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from resources.clickhouse.server import ClickHouseServer
-from resources.dialects import qualified, string_literal
-from resources.errors import InputError, StatementFailed
-from resources.markers import Marker, Publication, Published, beside, now, parsed, share_rows
-from resources.tables import TableRef
-from resources.target import TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.markers import (
+    Marker,
+    Publication,
+    Published,
+    beside,
+    now,
+    parsed,
+    share_rows,
+)
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetMoved, TargetOptions, shadow_of
 
 STEP = 1 << 20
 """Of numbers: below it they are random, so that no two markers of a range have the same."""

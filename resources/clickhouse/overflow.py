@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from resources.digest.fields import Field
-from resources.digest.overflow_sql import OverflowSql
-from resources.types.decimals import DecimalCast
-from resources.types.kinds import Decimal, Kind
-from resources.types.steps import Characters, Finite, Length, Step, Units, Utf8, WithoutNul
+from tableferry.resources.digest.fields import Field
+from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.types.decimals import DecimalCast
+from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.steps import (
+    Characters,
+    Finite,
+    Length,
+    Step,
+    Units,
+    Utf8,
+    WithoutNul,
+)
 
 BEYOND_BMP = r"[\\x{10000}-\\x{10FFFF}]"
 """Characters that take two UTF-16 units."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from resources.dialects import qualified, quote, string_literal
-from resources.endpoint import Endpoint
-from resources.errors import StatementFailed
-from resources.tables import TableRef
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.tables import TableRef
 
 ACCESS_DENIED = "497"
 

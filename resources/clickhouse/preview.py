@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resources.clickhouse.ddl import (
+from tableferry.resources.clickhouse.ddl import (
     Owner,
     copy_columns,
     create_table,
@@ -15,14 +15,21 @@ from resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
-from resources.clickhouse.markers import MarkerTable
-from resources.clickhouse.staging import Image, plain_staging_table, staging_table
-from resources.dialects import drop_table, qualified
-from resources.keys.range import KeyRange
-from resources.markers import Publication, Published
-from resources.plan import CopyPlan
-from resources.tables import staging_name
-from resources.target import ATTEMPT, TargetOptions, appends, row_identity, shadow_of, written_to
+from tableferry.resources.clickhouse.markers import MarkerTable
+from tableferry.resources.clickhouse.staging import Image, plain_staging_table, staging_table
+from tableferry.resources.dialects import drop_table, qualified
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Publication, Published
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import staging_name
+from tableferry.resources.target import (
+    ATTEMPT,
+    TargetOptions,
+    appends,
+    row_identity,
+    shadow_of,
+    written_to,
+)
 
 
 def creation(

@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from resources.clickhouse.ddl import not_in, partition
-from resources.dialects import qualified
-from resources.errors import TableferryError
-from resources.hazards import Hazard
-from resources.same_rows import SameRows, Summed, differs
+from tableferry.resources.clickhouse.ddl import not_in, partition
+from tableferry.resources.dialects import qualified
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.same_rows import SameRows, Summed, differs
 
 if TYPE_CHECKING:
-    from resources.clickhouse.load import ClickHouseLoad
+    from tableferry.resources.clickhouse.load import ClickHouseLoad
 
 BEFORE = "_before"
 """What is added to the staging table's name for the partition as it was."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resources.clickhouse.server import ClickHouseServer
-from resources.connection import ServerResource
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.connection import ServerResource
 
 
 class ClickHouseResource(ClickHouseServer, ServerResource):

@@ -15,17 +15,17 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from resources.clickhouse.errors import from_driver, translate
-from resources.clickhouse.nullable import split_type
-from resources.clickhouse.settings import INSERT, pin
-from resources.dialects import qualified, quote, string_literal
-from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import (
+from tableferry.resources.clickhouse.errors import from_driver, translate
+from tableferry.resources.clickhouse.nullable import split_type
+from tableferry.resources.clickhouse.settings import INSERT, pin
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.errors import (
     InputError,
     TableMissing,
 )
-from resources.server import ConnectionSettings, Server
-from resources.tables import Column, TableRef
+from tableferry.resources.server import ConnectionSettings, Server
+from tableferry.resources.tables import Column, TableRef
 
 Compression = Literal["none", "lz4", "zstd"]
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resources.dialects import string_literal
-from resources.errors import InputError
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.errors import InputError
 
 SESSION: Mapping[str, str | int] = {
     # a bare DateTime64 means UTC, whatever the server's own zone is

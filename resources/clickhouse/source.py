@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.catalog import Listed, TableSize
-from resources.dialects import qualified, quote, string_literal
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyKind
-from resources.keys.statistics import BUCKETS
-from resources.own_names import own_prefix
-from resources.registry import system
-from resources.source import Source
-from resources.tables import Column, TableRef
+from tableferry.resources.catalog import Listed, TableSize
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyKind
+from tableferry.resources.keys.statistics import BUCKETS
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.registry import system
+from tableferry.resources.source import Source
+from tableferry.resources.tables import Column, TableRef
 
 SAMPLE_ROWS = 1_000_000
 """About as many keys of a larger table are sorted."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from resources.clickhouse.ddl import Owner, range_hash, shape
-from resources.clickhouse.server import RANGE_COLUMN
-from resources.dialects import qualified
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.target import TargetOptions
+from tableferry.resources.clickhouse.ddl import Owner, range_hash, shape
+from tableferry.resources.clickhouse.server import RANGE_COLUMN
+from tableferry.resources.dialects import qualified
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
 
 DEDUP_WINDOW = 1000
 """Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from resources.clickhouse import digest
-from resources.clickhouse.ddl import engine_problem
-from resources.clickhouse.dialect import ClickHouseDialect
-from resources.clickhouse.errors import verdict
-from resources.clickhouse.health import findings
-from resources.clickhouse.overflow import ClickHouseOverflow
-from resources.clickhouse.policies import hidden
-from resources.clickhouse.server import ClickHouseServer
-from resources.clickhouse.source import ClickHouseSource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.clickhouse.types import TYPES
-from resources.server import Scheme
-from resources.system import Loader, System
+from tableferry.resources.clickhouse import digest
+from tableferry.resources.clickhouse.ddl import engine_problem
+from tableferry.resources.clickhouse.dialect import ClickHouseDialect
+from tableferry.resources.clickhouse.errors import verdict
+from tableferry.resources.clickhouse.health import findings
+from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
+from tableferry.resources.clickhouse.policies import hidden
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.clickhouse.source import ClickHouseSource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.clickhouse.types import TYPES
+from tableferry.resources.server import Scheme
+from tableferry.resources.system import Loader, System
 
 
 def _fine(value: object) -> None:
@@ -25,7 +25,7 @@ SYSTEM = System(
     name="clickhouse",
     title="ClickHouse",
     resource=ClickHouseServer,
-    dagster="resources.clickhouse.resource:ClickHouseResource",
+    dagster="tableferry.resources.clickhouse.resource:ClickHouseResource",
     schemes={"http": Scheme(8123, {"secure": "no"}), "https": Scheme(8443, {"secure": "yes"})},
     database="default",
     dialect=ClickHouseDialect(),

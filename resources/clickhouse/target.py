@@ -7,31 +7,48 @@ import functools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
-from resources import crash_points
-from resources.clickhouse import hazards as found_hazards
-from resources.clickhouse import preview
-from resources.clickhouse.ddl import Owner, create_table, lock_table, move_rows, partition
-from resources.clickhouse.errors import EXISTS
-from resources.clickhouse.layout import Layout, ensure_shadow, is_current, layout_of
-from resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
-from resources.clickhouse.markers import NO_UUID, MarkerTable, RangeMarker, table_identity
-from resources.clickhouse.publish_audit import BEFORE
-from resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
-from resources.clickhouse.staging import (
+from tableferry.resources import crash_points
+from tableferry.resources.clickhouse import hazards as found_hazards
+from tableferry.resources.clickhouse import preview
+from tableferry.resources.clickhouse.ddl import (
+    Owner,
+    create_table,
+    lock_table,
+    move_rows,
+    partition,
+)
+from tableferry.resources.clickhouse.errors import EXISTS
+from tableferry.resources.clickhouse.layout import Layout, ensure_shadow, is_current, layout_of
+from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
+from tableferry.resources.clickhouse.markers import (
+    NO_UUID,
+    MarkerTable,
+    RangeMarker,
+    table_identity,
+)
+from tableferry.resources.clickhouse.publish_audit import BEFORE
+from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from tableferry.resources.clickhouse.staging import (
     Image,
     defined_image,
     plain_staging_table,
     planned_image,
     staging_table,
 )
-from resources.dialects import drop_table, qualified, quote, string_literal
-from resources.errors import InputError, RangeBusy, StatementFailed, TableferryError, TableMissing
-from resources.hazards import Hazard
-from resources.keys.range import KeyRange
-from resources.markers import Publication, Published, beside
-from resources.plan import CopyPlan
-from resources.tables import Column, TableRef, staging_name, staging_prefix
-from resources.target import (
+from tableferry.resources.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.errors import (
+    InputError,
+    RangeBusy,
+    StatementFailed,
+    TableferryError,
+    TableMissing,
+)
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Publication, Published, beside
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
+from tableferry.resources.target import (
     Alive,
     TargetOptions,
     check_mode,
@@ -42,8 +59,8 @@ from resources.target import (
     shadow_of,
     written_to,
 )
-from resources.target_columns import unfilled, verify_columns
-from resources.types.planner import compatible
+from tableferry.resources.target_columns import unfilled, verify_columns
+from tableferry.resources.types.planner import compatible
 
 SYSTEM_DATABASES = ("information_schema", "system")
 LOCK_TRIES = 3

@@ -6,9 +6,9 @@ import re
 
 import pyarrow as pa
 
-from resources.types import declared as reader
-from resources.types.export import Export, Refusal
-from resources.types.kinds import (
+from tableferry.resources.types import declared as reader
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import (
     Array,
     Binary,
     Boolean,
@@ -26,8 +26,8 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
-from resources.types.slot import Slot
-from resources.types.type_map import ColumnType, TypeMap
+from tableferry.resources.types.slot import Slot
+from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 CALENDAR = days("1900-01-01"), days("2299-12-31")
 """Date32 and DateTime64 of every release; an older one shows another date for a value outside."""

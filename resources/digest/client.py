@@ -9,9 +9,9 @@ import polars as pl
 import polars_hash as plh
 import pyarrow as pa
 
-from resources.digest.definition import NAN_BITS, NULL, SEPARATOR, UUID, Algorithm
-from resources.digest.expressions import RowDigest
-from resources.digest.fields import Field
+from tableferry.resources.digest.definition import NAN_BITS, NULL, SEPARATOR, UUID, Algorithm
+from tableferry.resources.digest.expressions import RowDigest
+from tableferry.resources.digest.fields import Field
 
 HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 """By byte, its two hexadecimal digits."""

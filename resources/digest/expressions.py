@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from resources.digest.definition import RECORD, Algorithm
-from resources.digest.fields import Field, Side
-from resources.registry import system as _system
+from tableferry.resources.digest.definition import RECORD, Algorithm
+from tableferry.resources.digest.fields import Field, Side
+from tableferry.resources.registry import system as _system
 
 
 @dataclass(frozen=True)

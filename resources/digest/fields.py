@@ -8,16 +8,16 @@ from typing import Literal
 
 import pyarrow as pa
 
-from resources import registry
-from resources.dialects import quote
-from resources.digest.overflow import Overflow, integer_type
-from resources.endpoint import Endpoint
-from resources.errors import SchemaDrift
-from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column
-from resources.types import kinds
-from resources.types.conversions import conversion_of, source_export
-from resources.types.export import Refusal
+from tableferry.resources import registry
+from tableferry.resources.dialects import quote
+from tableferry.resources.digest.overflow import Overflow, integer_type
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import SchemaDrift
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.tables import Column
+from tableferry.resources.types import kinds
+from tableferry.resources.types.conversions import conversion_of, source_export
+from tableferry.resources.types.export import Refusal
 
 Side = Literal["source", "target"]
 Kind = Literal[

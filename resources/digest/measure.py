@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resources.dialects import filtered, qualified
-from resources.digest.expressions import RowDigest
-from resources.digest.fields import Field, Side
-from resources.digest.placement import client_computes, digested
-from resources.digest.values import shown
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.keys.sql import range_number, within
-from resources.own_names import own_prefix
-from resources.registry import system as _system
-from resources.tables import Column, TableRef
+from tableferry.resources.dialects import filtered, qualified
+from tableferry.resources.digest.expressions import RowDigest
+from tableferry.resources.digest.fields import Field, Side
+from tableferry.resources.digest.placement import client_computes, digested
+from tableferry.resources.digest.values import shown
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.sql import range_number, within
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.registry import system as _system
+from tableferry.resources.tables import Column, TableRef
 
 ROWS, DIGEST, CHANGED = "rows", "digest", "changed"
 """Names of the row count, of the sum of the row digests, and of how many values of each column
@@ -149,7 +149,7 @@ def _by_client(
     snapshot: str | None,
 ) -> dict[int, Figures]:
     # polars takes half a second to import
-    from resources.digest.client import summed
+    from tableferry.resources.digest.client import summed
 
     own = own_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
     sql = (

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from resources import registry
-from resources.types import kinds
-from resources.types.decimals import DecimalCast, Scaled
-from resources.types.steps import (
+from tableferry.resources import registry
+from tableferry.resources.types import kinds
+from tableferry.resources.types.decimals import DecimalCast, Scaled
+from tableferry.resources.types.steps import (
     Cast,
     Items,
     Present,
@@ -27,11 +27,16 @@ from resources.types.steps import (
     Whole,
     Within,
 )
-from resources.types.timestamp_text import Decimals, ParseTimestamp, TextWithin, UtcOffset
+from tableferry.resources.types.timestamp_text import (
+    Decimals,
+    ParseTimestamp,
+    TextWithin,
+    UtcOffset,
+)
 
 if TYPE_CHECKING:
-    from resources.digest.fields import Field
-    from resources.digest.overflow_sql import OverflowSql
+    from tableferry.resources.digest.fields import Field
+    from tableferry.resources.digest.overflow_sql import OverflowSql
 
 NEVER = ""
 """The condition that no value meets."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from resources import registry
-from resources.digest.fields import Field
-from resources.types.kinds import Kind
-from resources.types.steps import Step
+from tableferry.resources import registry
+from tableferry.resources.digest.fields import Field
+from tableferry.resources.types.kinds import Kind
+from tableferry.resources.types.steps import Step
 
 
 class OverflowSql:

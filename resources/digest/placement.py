@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Literal, cast
 
-from resources.digest.definition import RECORD
-from resources.digest.expressions import DigestSql
-from resources.digest.probe import DigestRefused, require_client, summed_constants
-from resources.endpoint import Endpoint
-from resources.probe import remembered
-from resources.server import Server
+from tableferry.resources.digest.definition import RECORD
+from tableferry.resources.digest.expressions import DigestSql
+from tableferry.resources.digest.probe import DigestRefused, require_client, summed_constants
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.probe import remembered
+from tableferry.resources.server import Server
 
 logger = logging.getLogger(__name__)
 

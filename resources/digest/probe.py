@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple, cast
 
-from resources.dialects import quote
-from resources.digest.definition import (
+from tableferry.resources.dialects import quote
+from tableferry.resources.digest.definition import (
     ALGORITHMS,
     CONVERTED,
     LONG_DECIMAL,
@@ -22,14 +22,14 @@ from resources.digest.definition import (
     UUID,
     Algorithm,
 )
-from resources.digest.expressions import DigestSql, RowDigest
-from resources.digest.fields import Field, Kind
-from resources.endpoint import Endpoint
-from resources.errors import TableferryError
-from resources.probe import Constant, probed, remembered
-from resources.registry import system as _system
-from resources.server import Server
-from resources.tables import Column
+from tableferry.resources.digest.expressions import DigestSql, RowDigest
+from tableferry.resources.digest.fields import Field, Kind
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.probe import Constant, probed, remembered
+from tableferry.resources.registry import system as _system
+from tableferry.resources.server import Server
+from tableferry.resources.tables import Column
 
 SHOWN = 3
 """Of the wrong results that a message names."""
@@ -192,7 +192,7 @@ def summed_constants(
         total = _system(found.system).dialect.exact_sum(row.expression)
         return 2 * 10**tens, int(endpoint.query(f"SELECT {total} FROM {source}")[0][0])
     # polars takes half a second to import
-    from resources.digest.client import summed
+    from tableferry.resources.digest.client import summed
 
     digest = RowDigest(found, tuple(field for field, _, _ in _framed(found)), "target")
     query = f"SELECT 0 AS ferry__g, {digest.selected('ferry__')} FROM {source}"

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from resources.delimited import END, END_BYTE, Framing
-from resources.digest.fields import Kind
+from tableferry.resources.delimited import END, END_BYTE, Framing
+from tableferry.resources.digest.fields import Kind
 
 BACKSLASH = "\0"
 """Stands for an escaped backslash meanwhile; no text of these systems holds it."""

@@ -7,8 +7,8 @@ import struct
 
 import numpy as np
 
-from resources.digest.definition import NULL
-from resources.digest.fields import Field
+from tableferry.resources.digest.definition import NULL
+from tableferry.resources.digest.fields import Field
 
 
 def shown(field: Field, form: str | bytes | None) -> str | None:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from resources.files.dialect import OF_FILE
-from resources.files.errors import translated
-from resources.files.object_store import ObjectStore
-from resources.files.store import Store
+from tableferry.resources.files.dialect import OF_FILE
+from tableferry.resources.files.errors import translated
+from tableferry.resources.files.object_store import ObjectStore
+from tableferry.resources.files.store import Store
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from resources.dialects import quote
-from resources.errors import TableferryError
-from resources.files import delimited
-from resources.files import parquet as by_pyarrow
-from resources.files.database import opened
-from resources.files.folder import File, FileUnreadable, header, remembered, require_distinct
-from resources.files.inference import WIDTH, Shape, inferred, shape, shape_of
-from resources.files.notations import INSTANT
-from resources.files.reading import KINDS, member, members, objects, parquet, reading
-from resources.files.types import INSTANT_NS, NOTHING, TEXT, UNREADABLE
-from resources.retry import is_transient
+from tableferry.resources.dialects import quote
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.files import delimited
+from tableferry.resources.files import parquet as by_pyarrow
+from tableferry.resources.files.database import opened
+from tableferry.resources.files.folder import (
+    File,
+    FileUnreadable,
+    header,
+    remembered,
+    require_distinct,
+)
+from tableferry.resources.files.inference import WIDTH, Shape, inferred, shape, shape_of
+from tableferry.resources.files.notations import INSTANT
+from tableferry.resources.files.reading import KINDS, member, members, objects, parquet, reading
+from tableferry.resources.files.types import INSTANT_NS, NOTHING, TEXT, UNREADABLE
+from tableferry.resources.retry import is_transient
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb

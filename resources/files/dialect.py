@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resources.system import Dialect
-from resources.tables import Column
+from tableferry.resources.system import Dialect
+from tableferry.resources.tables import Column
 
 OF_FILE = "ferry_of_file"
 """A macro that compares a file's name. It also marks the files that a query is about: only those

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID, Algorithm
-from resources.digest.fields import DigestedType, Field, Valued, declared
-from resources.files.types import FROM_TEXT, value
-from resources.tables import Column
+from tableferry.resources.digest.definition import (
+    LONG_DECIMAL,
+    NAN_BITS,
+    NULL,
+    SAMPLE,
+    UUID,
+    Algorithm,
+)
+from tableferry.resources.digest.fields import DigestedType, Field, Valued, declared
+from tableferry.resources.files.types import FROM_TEXT, value
+from tableferry.resources.tables import Column
 
 CHEAP_DIGITS, MOST_DIGITS = 18, 38
 """Of decimals, see `_digits`."""

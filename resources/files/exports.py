@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from resources.errors import InputError
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.tables import TableRef
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
 
 STAGING = ".ferry"
 """The folder, within that of the table, of what nobody should read yet; patterns pass it by."""

@@ -17,11 +17,11 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import IO, Any, Literal, TypeVar, cast
 
-from resources.errors import InputError, TableferryError, TableMissing
-from resources.files.store import Store
-from resources.files.types import FILE, LONGEST_NAME
-from resources.keys.range import ROW
-from resources.tables import TableRef
+from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.files.store import Store
+from tableferry.resources.files.types import FILE, LONGEST_NAME
+from tableferry.resources.keys.range import ROW
+from tableferry.resources.tables import TableRef
 
 Format = Literal["parquet", "csv", "ndjson"]
 FORMATS: dict[str, Format] = {

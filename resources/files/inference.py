@@ -9,8 +9,8 @@ from itertools import islice
 from operator import add
 from typing import Any
 
-from resources.files.notations import INSTANT, is_canonical, zero_below
-from resources.files.types import (
+from tableferry.resources.files.notations import INSTANT, is_canonical, zero_below
+from tableferry.resources.files.types import (
     INSTANT_NS,
     INTEGERS,
     LIKE,
@@ -22,7 +22,7 @@ from resources.files.types import (
     from_text,
     read,
 )
-from resources.types.kinds import Decimal, Float, Integer, Timestamp
+from tableferry.resources.types.kinds import Decimal, Float, Integer, Timestamp
 
 NUMBERS = ("BIGINT", "DECIMAL", "DOUBLE")
 _ONE_ZERO = r"(0|[1-9]\d*)(\.\d+)?"

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resources import crash_points
-from resources.dialects import qualified
-from resources.errors import InputError, ReceiptMismatch, TableMissing
-from resources.files.errors import translated
-from resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
-from resources.files.markers import marks, require_unpublished
-from resources.files.server import FilesServer
-from resources.files.types import read
-from resources.keys.range import KeyRange
-from resources.markers import Publication
-from resources.plan import CopyPlan
-from resources.tables import TableRef, staging_prefix
-from resources.target import LoadReceipt, make_room, rejected_of, require_staged
-from resources.types.kinds import Uuid
+from tableferry.resources import crash_points
+from tableferry.resources.dialects import qualified
+from tableferry.resources.errors import InputError, ReceiptMismatch, TableMissing
+from tableferry.resources.files.errors import translated
+from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
+from tableferry.resources.files.markers import marks, require_unpublished
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.files.types import read
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Publication
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef, staging_prefix
+from tableferry.resources.target import LoadReceipt, make_room, rejected_of, require_staged
+from tableferry.resources.types.kinds import Uuid
 
 ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes of a row group: what is kept in memory of a file that is being written."""

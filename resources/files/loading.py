@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from resources.dialects import quote
-from resources.files import parquet
-from resources.files.folder import File
-from resources.files.types import FILE, FROM_TEXT, export
-from resources.keys.range import ROW, KeyRange
-from resources.plan import CopyPlan
-from resources.types.export import Export
+from tableferry.resources.dialects import quote
+from tableferry.resources.files import parquet
+from tableferry.resources.files.folder import File
+from tableferry.resources.files.types import FILE, FROM_TEXT, export
+from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.types.export import Export
 
 
 def unchanged(plan: CopyPlan, held: Mapping[str, str]) -> list[str] | None:

@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
-from resources.files.store import Folder, Found, before_wildcards
-from resources.tables import TableRef
+from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
+from tableferry.resources.files.store import Folder, Found, before_wildcards
+from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:  # imported where an object store is used
     import duckdb

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from resources.digest.fields import Field
-from resources.digest.overflow import ITEM
-from resources.digest.overflow_sql import OverflowSql
-from resources.files.types import FROM_TEXT, TEXT, value
-from resources.own_names import own_prefix
-from resources.types.decimals import DecimalCast
-from resources.types.kinds import Decimal, Kind
-from resources.types.steps import Characters, Finite, Length, Step, Units, WithoutNul
+from tableferry.resources.digest.fields import Field
+from tableferry.resources.digest.overflow import ITEM
+from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.files.types import FROM_TEXT, TEXT, value
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.types.decimals import DecimalCast
+from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.steps import Characters, Finite, Length, Step, Units, WithoutNul
 
 GREATEST = 2**63 - 1
 

@@ -6,9 +6,9 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from resources.dialects import quote, string_literal
-from resources.files.folder import File, header
-from resources.files.object_store import ObjectStore
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.files.folder import File, header
+from tableferry.resources.files.object_store import ObjectStore
 
 LONGEST = 1 << 24
 """Bytes of a line of text, or of a JSON object."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resources.connection import ServerResource
-from resources.files.server import FilesServer
+from tableferry.resources.connection import ServerResource
+from tableferry.resources.files.server import FilesServer
 
 
 class FilesResource(FilesServer, ServerResource):

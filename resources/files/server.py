@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from resources.dialects import qualified, quote, string_literal
-from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError, TableferryError, TableMissing
-from resources.files import delimited
-from resources.files import parquet as by_pyarrow
-from resources.files.database import opened
-from resources.files.described import Names, names, text_types
-from resources.files.dialect import OF_FILE
-from resources.files.errors import translated
-from resources.files.folder import File, FileUnreadable, matching
-from resources.files.inference import united
-from resources.files.loading import rows, unchanged
-from resources.files.object_store import ObjectStore, store_at
-from resources.files.reading import reading, row_number
-from resources.files.store import Folder
-from resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
-from resources.keys.range import ROW, KeyRange
-from resources.plan import CopyPlan
-from resources.server import ConnectionSettings, Server
-from resources.tables import Column, TableRef
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.files import delimited
+from tableferry.resources.files import parquet as by_pyarrow
+from tableferry.resources.files.database import opened
+from tableferry.resources.files.described import Names, names, text_types
+from tableferry.resources.files.dialect import OF_FILE
+from tableferry.resources.files.errors import translated
+from tableferry.resources.files.folder import File, FileUnreadable, matching
+from tableferry.resources.files.inference import united
+from tableferry.resources.files.loading import rows, unchanged
+from tableferry.resources.files.object_store import ObjectStore, store_at
+from tableferry.resources.files.reading import reading, row_number
+from tableferry.resources.files.store import Folder
+from tableferry.resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
+from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.server import ConnectionSettings, Server
+from tableferry.resources.tables import Column, TableRef
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb

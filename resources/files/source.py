@@ -10,25 +10,39 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from resources.connections import connection_url
-from resources.dialects import filtered, predicate, qualified, string_literal
-from resources.endpoint import Endpoint, refuse_snapshot
-from resources.errors import InputError, TableferryError
-from resources.files.described import row_groups, text_shapes
-from resources.files.folder import COMPRESSIONS, FORMATS, File, FileUnreadable, content_hash
-from resources.files.object_store import store_at
-from resources.files.server import FilesServer
-from resources.files.store import Folder
-from resources.files.types import FILE, FILE_TYPE, FROM_TEXT, LIKE, in_any_notation, read, text_type
-from resources.fingerprint import SourceFingerprint
-from resources.keys.range import KeyKind, KeyRange
-from resources.plan import CopyPlan
-from resources.refusals import MARK, SHOWN, Where
-from resources.retry import is_transient
-from resources.source import Source
-from resources.tables import Column, TableRef
-from resources.types.conversions import holds
-from resources.types.kinds import Decimal, Integer, Kind, Timestamp
+from tableferry.resources.connections import connection_url
+from tableferry.resources.dialects import filtered, predicate, qualified, string_literal
+from tableferry.resources.endpoint import Endpoint, refuse_snapshot
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.files.described import row_groups, text_shapes
+from tableferry.resources.files.folder import (
+    COMPRESSIONS,
+    FORMATS,
+    File,
+    FileUnreadable,
+    content_hash,
+)
+from tableferry.resources.files.object_store import store_at
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.files.store import Folder
+from tableferry.resources.files.types import (
+    FILE,
+    FILE_TYPE,
+    FROM_TEXT,
+    LIKE,
+    in_any_notation,
+    read,
+    text_type,
+)
+from tableferry.resources.fingerprint import SourceFingerprint
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.refusals import MARK, SHOWN, Where
+from tableferry.resources.retry import is_transient
+from tableferry.resources.source import Source
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import holds
+from tableferry.resources.types.kinds import Decimal, Integer, Kind, Timestamp
 
 KEY_KIND: KeyKind = "file"
 KEY = Column(FILE, FILE_TYPE, nullable=False)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
 
-from resources.errors import ConnectionFailed, InputError, TableMissing
-from resources.tables import TableRef
+from tableferry.resources.errors import ConnectionFailed, InputError, TableMissing
+from tableferry.resources.tables import TableRef
 
 SETTLED_SECONDS = 2.0
 """What was learned of a file that was written less long ago is not kept: within the resolution of

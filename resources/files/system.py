@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from resources.files import digest
-from resources.files.dialect import FilesDialect
-from resources.files.errors import verdict
-from resources.files.exports import PATTERN
-from resources.files.object_store import KINDS
-from resources.files.overflow import FilesOverflow
-from resources.files.server import FilesServer
-from resources.files.source import FilesSource
-from resources.files.target import FilesTarget, folder_problem
-from resources.files.types import TYPES
-from resources.server import Scheme
-from resources.system import Loader, System
+from tableferry.resources.files import digest
+from tableferry.resources.files.dialect import FilesDialect
+from tableferry.resources.files.errors import verdict
+from tableferry.resources.files.exports import PATTERN
+from tableferry.resources.files.object_store import KINDS
+from tableferry.resources.files.overflow import FilesOverflow
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.files.source import FilesSource
+from tableferry.resources.files.target import FilesTarget, folder_problem
+from tableferry.resources.files.types import TYPES
+from tableferry.resources.server import Scheme
+from tableferry.resources.system import Loader, System
 
 SYSTEM = System(
     name="files",
     title="files",
     resource=FilesServer,
-    dagster="resources.files.resource:FilesResource",
+    dagster="tableferry.resources.files.resource:FilesResource",
     schemes=dict.fromkeys(("file", *KINDS), Scheme(0)),
     database=".",
     dialect=FilesDialect(),

@@ -9,23 +9,23 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from resources.connections import connection_url
-from resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
-from resources.files import markers
-from resources.files.errors import translated
-from resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
-from resources.files.load import FileLoad, published_rows, rejected
-from resources.files.object_store import KINDS
-from resources.files.server import FilesServer
-from resources.files.store import Folder
-from resources.files.types import FILE
-from resources.hazards import Hazard
-from resources.keys.range import ROW, KeyRange
-from resources.markers import Publication, Published
-from resources.plan import CopyPlan
-from resources.tables import Column, TableRef, staging_name, staging_prefix
-from resources.target import ATTEMPT, Alive, TargetOptions, is_rejected, nobody_else
-from resources.types.planner import compatible
+from tableferry.resources.connections import connection_url
+from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
+from tableferry.resources.files import markers
+from tableferry.resources.files.errors import translated
+from tableferry.resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
+from tableferry.resources.files.load import FileLoad, published_rows, rejected
+from tableferry.resources.files.object_store import KINDS
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.files.store import Folder
+from tableferry.resources.files.types import FILE
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.markers import Publication, Published
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
+from tableferry.resources.target import ATTEMPT, Alive, TargetOptions, is_rejected, nobody_else
+from tableferry.resources.types.planner import compatible
 
 
 def folder_problem(table: TableRef) -> str | None:

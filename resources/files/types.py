@@ -12,11 +12,11 @@ import re
 
 import pyarrow as pa
 
-from resources.errors import InputError
-from resources.files.notations import INSTANT, NOTATIONS, is_canonical, is_written
-from resources.types import declared as reader
-from resources.types.export import Export, Refusal
-from resources.types.kinds import (
+from tableferry.resources.errors import InputError
+from tableferry.resources.files.notations import INSTANT, NOTATIONS, is_canonical, is_written
+from tableferry.resources.types import declared as reader
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
     Array,
     Binary,
@@ -33,8 +33,8 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
-from resources.types.slot import Slot
-from resources.types.type_map import ColumnType, TypeMap
+from tableferry.resources.types.slot import Slot
+from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 FILE = "_file"
 """The column that every table of files has, besides `ROW`: the file's name below the folder."""

@@ -6,12 +6,12 @@ import datetime as dt
 import decimal
 import uuid
 
-from resources import registry
-from resources.errors import InputError
-from resources.keys.range import Bound, KeyKind
-from resources.tables import Column
-from resources.types.kinds import Date, Decimal, Integer, Text, Timestamp, Uuid
-from resources.types.type_map import ColumnType
+from tableferry.resources import registry
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import Bound, KeyKind
+from tableferry.resources.tables import Column
+from tableferry.resources.types.kinds import Date, Decimal, Integer, Text, Timestamp, Uuid
+from tableferry.resources.types.type_map import ColumnType
 
 LARGEST = {3: 255, 5: 2**15 - 1, 10: 2**31 - 1, 19: 2**63 - 1, 20: 2**64 - 1}
 """By digits: the largest bound of a range, so that its literal has the column's own type."""

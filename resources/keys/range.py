@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
 
-from resources.errors import InputError
-from resources.keys import text as texts
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys import text as texts
 
 KeyKind = Literal["integer", "date", "timestamp", "uuid", "text", "file"]
 """`text`: in the order of UTF-8 bytes, see `keys.text`. `file`: a range is one file of a folder, or

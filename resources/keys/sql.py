@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.dialects import predicate, quote
-from resources.keys.range import Bound, KeyRange
-from resources.tables import Column
+from tableferry.resources.dialects import predicate, quote
+from tableferry.resources.keys.range import Bound, KeyRange
+from tableferry.resources.tables import Column
 
 MOST_RANGES = 500
 """Of one query: SQL Server allows ten nested CASE, and a balanced tree over these needs nine.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resources import registry
-from resources.dialects import filtered, predicate, qualified, quote
-from resources.endpoint import Endpoint
-from resources.keys.kind import key_kind, to_bound, to_number
-from resources.keys.range import Bound, KeyKind, KeyRange
-from resources.own_names import own_prefix
-from resources.tables import Column, TableRef
+from tableferry.resources import registry
+from tableferry.resources.dialects import filtered, predicate, qualified, quote
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.kind import key_kind, to_bound, to_number
+from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.tables import Column, TableRef
 
 BUCKETS = 1000
 """At most 0.1 % of the rows are misplaced, which is a tenth of a range if there are 100 ranges."""

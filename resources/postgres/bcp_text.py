@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from resources.delimited import END, END_BYTE
-from resources.dialects import quote
-from resources.plan import OverflowPolicy
-from resources.postgres.copy_text import condition_of, guarded
-from resources.refusals import Where
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion
-from resources.types.decimals import Scaled, ToDecimal
-from resources.types.declared import read
-from resources.types.kinds import (
+from tableferry.resources.delimited import END, END_BYTE
+from tableferry.resources.dialects import quote
+from tableferry.resources.plan import OverflowPolicy
+from tableferry.resources.postgres.copy_text import condition_of, guarded
+from tableferry.resources.refusals import Where
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.decimals import Scaled, ToDecimal
+from tableferry.resources.types.declared import read
+from tableferry.resources.types.kinds import (
     Binary,
     Boolean,
     Date,
@@ -23,7 +23,7 @@ from resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from resources.types.steps import Cast, Finite, Length, Step, Units, Whole, Within
+from tableferry.resources.types.steps import Cast, Finite, Length, Step, Units, Whole, Within
 
 
 def bcp_expression(

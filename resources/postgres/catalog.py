@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.catalog import Listed, TableSize
-from resources.dialects import qualified, string_literal
-from resources.endpoint import Endpoint
-from resources.postgres.dialect import PostgresDialect
-from resources.postgres.errors import rows_hidden
-from resources.tables import Column, TableRef
+from tableferry.resources.catalog import Listed, TableSize
+from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.postgres.dialect import PostgresDialect
+from tableferry.resources.postgres.errors import rows_hidden
+from tableferry.resources.tables import Column, TableRef
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from resources.counted import Counted
-from resources.errors import ReceiptMismatch
-from resources.plan import CopyPlan
-from resources.postgres.server import PostgresServer
-from resources.postgres.types import read
-from resources.tables import TableRef
-from resources.target import LoadReceipt
-from resources.types.kinds import Uuid
+from tableferry.resources.counted import Counted
+from tableferry.resources.errors import ReceiptMismatch
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.types import read
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import LoadReceipt
+from tableferry.resources.types.kinds import Uuid
 
 
 def copy_in(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
-from resources.dialects import quote, string_literal
-from resources.plan import OverflowPolicy
-from resources.refusals import MARK, SHOWN, Where
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion
-from resources.types.decimals import ToDecimal
-from resources.types.kinds import (
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.plan import OverflowPolicy
+from tableferry.resources.refusals import MARK, SHOWN, Where
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.decimals import ToDecimal
+from tableferry.resources.types.kinds import (
     EPOCH,
     MICROSECONDS_PER_DAY,
     Boolean,
@@ -24,7 +24,7 @@ from resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from resources.types.steps import Within
+from tableferry.resources.types.steps import Within
 
 
 def guarded(expression: str, condition: str, where: Where, reason: str, type_: str) -> str:

@@ -6,17 +6,17 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from resources.dialects import qualified
-from resources.errors import StatementFailed
-from resources.plan import CopyPlan
-from resources.postgres.dialect import has_own_order
-from resources.postgres.errors import broke
-from resources.postgres.types import read
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.target import row_identity
-from resources.transactional.statements import Session, Statements, aliases
-from resources.types.kinds import Text
+from tableferry.resources.dialects import qualified
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.dialect import has_own_order
+from tableferry.resources.postgres.errors import broke
+from tableferry.resources.postgres.types import read
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import row_identity
+from tableferry.resources.transactional.statements import Session, Statements, aliases
+from tableferry.resources.types.kinds import Text
 
 TRY_SECONDS = 0.1
 """Between two looks at a lock that somebody else holds."""

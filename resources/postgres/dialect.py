@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 
-from resources.keys.range import Bound, KeyKind
-from resources.postgres.places import CTID
-from resources.postgres.places import bound as tid
-from resources.postgres.types import read
-from resources.system import Dialect
-from resources.tables import Column
+from tableferry.resources.keys.range import Bound, KeyKind
+from tableferry.resources.postgres.places import CTID
+from tableferry.resources.postgres.places import bound as tid
+from tableferry.resources.postgres.types import read
+from tableferry.resources.system import Dialect
+from tableferry.resources.tables import Column
 
 
 class PostgresDialect(Dialect):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.definition import (
+from tableferry.resources.digest.definition import (
     CONVERTED,
     LONG_DECIMAL,
     NAN_BITS,
@@ -13,8 +13,8 @@ from resources.digest.definition import (
     UUID,
     Algorithm,
 )
-from resources.digest.fields import Field, Valued, declared
-from resources.tables import Column
+from tableferry.resources.digest.fields import Field, Valued, declared
+from tableferry.resources.tables import Column
 
 _AT_A_TIME = 49
 """Values that are joined: a function takes 100 arguments (PostgreSQL manual, appendix K), and a

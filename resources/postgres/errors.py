@@ -6,16 +6,16 @@ import re
 
 import psycopg
 
-from resources.dialects import quote
-from resources.errors import (
+from tableferry.resources.dialects import quote
+from tableferry.resources.errors import (
     ConnectionFailed,
     RowsHidden,
     SnapshotLost,
     StatementFailed,
     TableferryError,
 )
-from resources.refusals import refused_in_query
-from resources.server import ConnectionSettings
+from tableferry.resources.refusals import refused_in_query
+from tableferry.resources.server import ConnectionSettings
 
 DRIVERS = ("psycopg", "adbc_driver_manager")
 TRANSIENT = (

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from resources.dialects import qualified
-from resources.postgres.copy_in import copy_in
-from resources.postgres.server import PostgresServer
-from resources.postgres.session import PostgresSession
-from resources.target import LoadReceipt
-from resources.transactional.load import TransactionalLoad
+from tableferry.resources.dialects import qualified
+from tableferry.resources.postgres.copy_in import copy_in
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.session import PostgresSession
+from tableferry.resources.target import LoadReceipt
+from tableferry.resources.transactional.load import TransactionalLoad
 
 
 @dataclass

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from resources.digest.fields import Field, declared
-from resources.digest.overflow import ITEM, NEVER
-from resources.digest.overflow_sql import OverflowSql
-from resources.postgres.bcp_text import unfit
-from resources.postgres.copy_text import condition_of
-from resources.postgres.digest import END
-from resources.types.decimals import ToDecimal
-from resources.types.kinds import Kind
-from resources.types.steps import Characters, Length, Step, Units, WithoutNul
+from tableferry.resources.digest.fields import Field, declared
+from tableferry.resources.digest.overflow import ITEM, NEVER
+from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.postgres.bcp_text import unfit
+from tableferry.resources.postgres.copy_text import condition_of
+from tableferry.resources.postgres.digest import END
+from tableferry.resources.types.decimals import ToDecimal
+from tableferry.resources.types.kinds import Kind
+from tableferry.resources.types.steps import Characters, Length, Step, Units, WithoutNul
 
 GREATEST = 2**63 - 1
 

@@ -7,11 +7,11 @@ number, `block * 10000 + number`: a block of the largest size, 32 kB, has at mos
 
 from __future__ import annotations
 
-from resources.dialects import qualified, string_literal
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.source import Place
-from resources.tables import Column, TableRef
+from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.source import Place
+from tableferry.resources.tables import Column, TableRef
 
 CTID = "ctid"
 """Name of the system column, and how a column of it calls its type: `tid` is what users declare."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from resources.errors import StatementFailed
+from tableferry.resources.errors import StatementFailed
 
 POSITION_SQL = """
 SELECT (SELECT system_identifier FROM pg_control_system())::text,

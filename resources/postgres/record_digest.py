@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.digest.fields import Field, declared
+from tableferry.resources.digest.fields import Field, declared
 
 EXPECTED = -403595406026974282
 """What the row of all `digest.probe.VALUES` gives."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resources.connection import ServerResource
-from resources.postgres.server import PostgresServer
+from tableferry.resources.connection import ServerResource
+from tableferry.resources.postgres.server import PostgresServer
 
 
 class PostgresResource(PostgresServer, ServerResource):

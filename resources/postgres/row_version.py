@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.dialects import string_literal
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.system import Dialect
-from resources.tables import TableRef
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.system import Dialect
+from tableferry.resources.tables import TableRef
 
 KIND_SQL = """
 SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

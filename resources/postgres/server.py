@@ -15,19 +15,19 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import make_conninfo
 
-from resources.connection_pool import ConnectionPool
-from resources.counted import CountedBytes
-from resources.dialects import string_literal
-from resources.endpoint import BATCH_ROWS
-from resources.errors import InputError, TableMissing
-from resources.postgres import arrow_session
-from resources.postgres.arrow_session import ArrowSession
-from resources.postgres.columns import COLUMNS_SQL
-from resources.postgres.copy_out import copy_out
-from resources.postgres.errors import connection_failed, statement_failed
-from resources.postgres.position import position
-from resources.postgres.session import PostgresSession
-from resources.postgres.settings import (
+from tableferry.resources.connection_pool import ConnectionPool
+from tableferry.resources.counted import CountedBytes
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.endpoint import BATCH_ROWS
+from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.postgres import arrow_session
+from tableferry.resources.postgres.arrow_session import ArrowSession
+from tableferry.resources.postgres.columns import COLUMNS_SQL
+from tableferry.resources.postgres.copy_out import copy_out
+from tableferry.resources.postgres.errors import connection_failed, statement_failed
+from tableferry.resources.postgres.position import position
+from tableferry.resources.postgres.session import PostgresSession
+from tableferry.resources.postgres.settings import (
     AT_LOGIN,
     NO_OPTIONS,
     NOTHING_MISREAD,
@@ -36,10 +36,10 @@ from resources.postgres.settings import (
     SESSION,
     statements,
 )
-from resources.postgres.snapshots import SharedSnapshot, Snapshot
-from resources.postgres.storage import storage
-from resources.server import ConnectionSettings, Server
-from resources.tables import Column, TableRef
+from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.postgres.storage import storage
+from tableferry.resources.server import ConnectionSettings, Server
+from tableferry.resources.tables import Column, TableRef
 
 logger = logging.getLogger(__name__)
 

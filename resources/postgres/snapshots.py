@@ -10,10 +10,10 @@ from typing import Any
 
 import psycopg
 
-from resources.errors import PlacesLost, SnapshotLost, SourceMoved
-from resources.postgres.errors import snapshot_lost
-from resources.postgres.position import Position
-from resources.postgres.storage import Storage, moved
+from tableferry.resources.errors import PlacesLost, SnapshotLost, SourceMoved
+from tableferry.resources.postgres.errors import snapshot_lost
+from tableferry.resources.postgres.position import Position
+from tableferry.resources.postgres.storage import Storage, moved
 
 logger = logging.getLogger(__name__)
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from resources.artifacts import Artifact
-from resources.catalog import Listed, TableSize
-from resources.dialects import qualified, quote
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyKind, KeyRange
-from resources.plan import CopyPlan, Format, OverflowPolicy
-from resources.postgres import catalog, places, row_version
-from resources.postgres.bcp_text import bcp_expression
-from resources.postgres.copy_text import guarded, text_expression
-from resources.postgres.position import position
-from resources.postgres.server import PostgresServer
-from resources.postgres.snapshots import SharedSnapshot
-from resources.postgres.statistics import quantiles
-from resources.postgres.types import binary_safe
-from resources.refusals import Where
-from resources.registry import system
-from resources.source import Source
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion
-from resources.types.kinds import Decimal
-from resources.types.samples import ConstantStyle
+from tableferry.resources.artifacts import Artifact
+from tableferry.resources.catalog import Listed, TableSize
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy
+from tableferry.resources.postgres import catalog, places, row_version
+from tableferry.resources.postgres.bcp_text import bcp_expression
+from tableferry.resources.postgres.copy_text import guarded, text_expression
+from tableferry.resources.postgres.position import position
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.snapshots import SharedSnapshot
+from tableferry.resources.postgres.statistics import quantiles
+from tableferry.resources.postgres.types import binary_safe
+from tableferry.resources.refusals import Where
+from tableferry.resources.registry import system
+from tableferry.resources.source import Source
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.kinds import Decimal
+from tableferry.resources.types.samples import ConstantStyle
 
 
 def _text(text: str) -> str:

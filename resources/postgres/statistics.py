@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resources.dialects import qualified, quote, string_literal
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyKind
-from resources.keys.statistics import BUCKETS
-from resources.keys.text import LONGEST
-from resources.postgres.types import read
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.types.kinds import Decimal
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyKind
+from tableferry.resources.keys.statistics import BUCKETS
+from tableferry.resources.keys.text import LONGEST
+from tableferry.resources.postgres.types import read
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.kinds import Decimal
 
 EXACT_BYTES = 256 << 20
 """Tables of up to this size are read whole: sorting the keys of 2 M rows takes about a second."""

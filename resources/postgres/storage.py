@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from resources.dialects import string_literal
-from resources.tables import TableRef
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.tables import TableRef
 
 
 @dataclass(frozen=True)

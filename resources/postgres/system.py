@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from resources.postgres import digest, record_digest
-from resources.postgres.catalog import hidden, unique_by
-from resources.postgres.ddl import STATEMENTS
-from resources.postgres.dialect import PostgresDialect
-from resources.postgres.errors import verdict
-from resources.postgres.health import findings
-from resources.postgres.overflow import PostgresOverflow
-from resources.postgres.server import PostgresServer
-from resources.postgres.source import PostgresSource
-from resources.postgres.target import PostgresTarget
-from resources.postgres.types import TYPES
-from resources.server import Scheme
-from resources.system import Loader, System
+from tableferry.resources.postgres import digest, record_digest
+from tableferry.resources.postgres.catalog import hidden, unique_by
+from tableferry.resources.postgres.ddl import STATEMENTS
+from tableferry.resources.postgres.dialect import PostgresDialect
+from tableferry.resources.postgres.errors import verdict
+from tableferry.resources.postgres.health import findings
+from tableferry.resources.postgres.overflow import PostgresOverflow
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.source import PostgresSource
+from tableferry.resources.postgres.target import PostgresTarget
+from tableferry.resources.postgres.types import TYPES
+from tableferry.resources.server import Scheme
+from tableferry.resources.system import Loader, System
 
 SYSTEM = System(
     name="postgres",
     title="PostgreSQL",
     resource=PostgresServer,
-    dagster="resources.postgres.resource:PostgresResource",
+    dagster="tableferry.resources.postgres.resource:PostgresResource",
     schemes={"postgresql": Scheme(5432), "postgres": Scheme(5432)},
     database="postgres",
     dialect=PostgresDialect(),

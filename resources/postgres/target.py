@@ -6,18 +6,18 @@ import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
-from resources.errors import InputError
-from resources.hazards import Hazard
-from resources.plan import CopyPlan
-from resources.postgres import hazards as found_hazards
-from resources.postgres.ddl import STATEMENTS
-from resources.postgres.load import PostgresLoad
-from resources.postgres.server import PostgresServer
-from resources.postgres.session import PostgresSession
-from resources.postgres.types import binary_safe
-from resources.tables import TableRef
-from resources.target import TargetOptions
-from resources.transactional.target import TransactionalTarget
+from tableferry.resources.errors import InputError
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres import hazards as found_hazards
+from tableferry.resources.postgres.ddl import STATEMENTS
+from tableferry.resources.postgres.load import PostgresLoad
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.session import PostgresSession
+from tableferry.resources.postgres.types import binary_safe
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.transactional.target import TransactionalTarget
 
 
 class PostgresTarget(TransactionalTarget[PostgresSession]):

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from resources.postgres.places import CTID, NUMBER
-from resources.types import declared as reader
-from resources.types.declared import Declared
-from resources.types.export import Export, Refusal
-from resources.types.kinds import (
+from tableferry.resources.postgres.places import CTID, NUMBER
+from tableferry.resources.types import declared as reader
+from tableferry.resources.types.declared import Declared
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
     Array,
     Binary,
@@ -27,8 +27,8 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
-from resources.types.slot import Slot
-from resources.types.type_map import ColumnType, TypeMap
+from tableferry.resources.types.slot import Slot
+from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 # 4713-11-24 BC and 5874897-12-31, the ends of `date`; 294276-12-31 ends `timestamp`. The infinities
 # are outside of them. (datatype/timestamp.h)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resources.delimited import Framing
-from resources.errors import InputError, ReceiptMismatch, StatementFailed
-from resources.refusals import refused_in_query
-from resources.server import ConnectionSettings
-from resources.sqlserver.settings import SESSION, statements
+from tableferry.resources.delimited import Framing
+from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed
+from tableferry.resources.refusals import refused_in_query
+from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.sqlserver.settings import SESSION, statements
 
 TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""

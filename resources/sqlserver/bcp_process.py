@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.child_processes import ending_with_us
-from resources.errors import InputError, StatementFailed
-from resources.server import ConnectionSettings
-from resources.sqlserver.bcp import BcpTool, Result
+from tableferry.resources.child_processes import ending_with_us
+from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.sqlserver.bcp import BcpTool, Result
 
 TERM_SECONDS = 5
 """Seconds that a tool gets for ending by itself before it is killed."""

@@ -13,17 +13,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from resources.counted import Counted
-from resources.dialects import drop_table, qualified
-from resources.errors import ReceiptMismatch
-from resources.plan import ColumnPlan, CopyPlan
-from resources.probe import remembered
-from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.ddl import STATEMENTS, numbered
-from resources.sqlserver.errors import translate
-from resources.sqlserver.server import SqlServerServer
-from resources.tables import TableRef
-from resources.target import LoadReceipt
+from tableferry.resources.counted import Counted
+from tableferry.resources.dialects import drop_table, qualified
+from tableferry.resources.errors import ReceiptMismatch
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.probe import remembered
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.ddl import STATEMENTS, numbered
+from tableferry.resources.sqlserver.errors import translate
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import LoadReceipt
 
 TRIED = dt.time(2, 43, 43, 1781)
 """Of which doubles make 9823001780.999998 microseconds."""

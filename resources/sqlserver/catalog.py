@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from resources.catalog import TableSize
-from resources.dialects import quote, string_literal
-from resources.endpoint import Endpoint
-from resources.tables import TableRef
+from tableferry.resources.catalog import TableSize
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.tables import TableRef
 
 ROWS_SQL = """
 SELECT SUM(p.rows) FROM sys.partitions AS p

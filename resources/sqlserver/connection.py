@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resources.connection_pool import ConnectionPool
-from resources.errors import StatementFailed
-from resources.server import ConnectionSettings
-from resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
-from resources.sqlserver.settings import SESSION, statements
+from tableferry.resources.connection_pool import ConnectionPool
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
+from tableferry.resources.sqlserver.settings import SESSION, statements
 
 logger = logging.getLogger(__name__)
 

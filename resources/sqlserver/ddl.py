@@ -6,16 +6,16 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from resources.dialects import qualified, quote, string_literal
-from resources.errors import StatementFailed
-from resources.plan import CopyPlan
-from resources.sqlserver.dialect import BINARY, KEY_ORDER
-from resources.sqlserver.errors import broke
-from resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
-from resources.tables import Column, TableRef
-from resources.target import row_identity
-from resources.transactional.statements import Session, Statements, aliases
-from resources.types.kinds import Decimal, Text
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.sqlserver.dialect import BINARY, KEY_ORDER
+from tableferry.resources.sqlserver.errors import broke
+from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import row_identity
+from tableferry.resources.transactional.statements import Session, Statements, aliases
+from tableferry.resources.types.kinds import Decimal, Text
 
 KEY_BYTES = 900
 """Most bytes of a clustered index key (SQL Server's maximum capacity specifications)."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from resources.keys.range import Bound, KeyKind
-from resources.keys.sql import MOST_RANGES
-from resources.sqlserver.types import MAX_UNITS, read
-from resources.system import Dialect
-from resources.tables import Column
-from resources.types.kinds import Text
+from tableferry.resources.keys.range import Bound, KeyKind
+from tableferry.resources.keys.sql import MOST_RANGES
+from tableferry.resources.sqlserver.types import MAX_UNITS, read
+from tableferry.resources.system import Dialect
+from tableferry.resources.tables import Column
+from tableferry.resources.types.kinds import Text
 
 BINARY = "Latin1_General_BIN2"
 """Compares text by code points, so that case and accents tell rows apart."""

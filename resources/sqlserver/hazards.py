@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resources.dialects import string_literal
-from resources.endpoint import Endpoint
-from resources.errors import StatementFailed
-from resources.hazards import Hazard
-from resources.plan import CopyPlan
-from resources.target import TargetOptions, replaces
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.target import TargetOptions, replaces
 
 TABLE = (
     "sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "

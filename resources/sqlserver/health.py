@@ -7,13 +7,22 @@ import ssl
 import struct
 from collections.abc import Iterator
 
-from resources.dialects import qualified, quote, string_literal
-from resources.errors import InputError
-from resources.health import Finding, Use, asked, clock, disk, disk_of, encryption, privileges
-from resources.sqlserver.catalog import hidden, is_babelfish
-from resources.sqlserver.server import SqlServerServer
-from resources.tables import TableRef
-from resources.tls import look
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.errors import InputError
+from tableferry.resources.health import (
+    Finding,
+    Use,
+    asked,
+    clock,
+    disk,
+    disk_of,
+    encryption,
+    privileges,
+)
+from tableferry.resources.sqlserver.catalog import hidden, is_babelfish
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.tables import TableRef
+from tableferry.resources.tls import look
 
 OLDEST = 15
 """SQL Server 2019."""

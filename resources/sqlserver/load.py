@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from resources.artifacts import workspace
-from resources.errors import InputError
-from resources.sqlserver.bulk_copy import bulk_copy
-from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.load_text import load_files
-from resources.sqlserver.server import SqlServerServer
-from resources.target import LoadReceipt
-from resources.transactional.load import TransactionalLoad
+from tableferry.resources.artifacts import workspace
+from tableferry.resources.errors import InputError
+from tableferry.resources.sqlserver.bulk_copy import bulk_copy
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.load_text import load_files
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.target import LoadReceipt
+from tableferry.resources.transactional.load import TransactionalLoad
 
 
 @dataclass

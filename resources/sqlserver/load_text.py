@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from resources.artifacts import Artifact, ArtifactWriter
-from resources.delimited import Framing
-from resources.dialects import drop_table, qualified, quote
-from resources.errors import ReceiptMismatch
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.sqlserver.bcp import BcpTool, require_rows
-from resources.sqlserver.bcp_process import running
-from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.ddl import STATEMENTS
-from resources.sqlserver.server import SqlServerServer
-from resources.sqlserver.text_staging import text_staging
-from resources.tables import TableRef
-from resources.target import LoadReceipt
+from tableferry.resources.artifacts import Artifact, ArtifactWriter
+from tableferry.resources.delimited import Framing
+from tableferry.resources.dialects import drop_table, qualified, quote
+from tableferry.resources.errors import ReceiptMismatch
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.sqlserver.bcp import BcpTool, require_rows
+from tableferry.resources.sqlserver.bcp_process import running
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.ddl import STATEMENTS
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.sqlserver.text_staging import text_staging
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import LoadReceipt
 
 logger = logging.getLogger(__name__)
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from resources.digest.fields import Field, declared
-from resources.digest.overflow import NEVER
-from resources.digest.overflow_sql import OverflowSql
-from resources.sqlserver.dialect import BINARY
-from resources.sqlserver.digest import utf8
-from resources.types.decimals import DecimalCast
-from resources.types.kinds import Decimal, Kind
-from resources.types.steps import Characters, Finite, Length, Step, Unreplaced, WithoutNul
-from resources.types.timestamp_text import UtcOffset
+from tableferry.resources.digest.fields import Field, declared
+from tableferry.resources.digest.overflow import NEVER
+from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.sqlserver.dialect import BINARY
+from tableferry.resources.sqlserver.digest import utf8
+from tableferry.resources.types.decimals import DecimalCast
+from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.steps import (
+    Characters,
+    Finite,
+    Length,
+    Step,
+    Unreplaced,
+    WithoutNul,
+)
+from tableferry.resources.types.timestamp_text import UtcOffset
 
 SUPPLEMENTARY = "Latin1_General_100_CI_AS_SC"
 """Under it a surrogate pair is one character."""

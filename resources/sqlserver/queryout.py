@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resources.artifacts import Artifact, workspace
-from resources.errors import ValueRefused
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.sqlserver.bcp import require_rows
-from resources.sqlserver.bcp_process import LOOK_SECONDS, Running, running
-from resources.sqlserver.server import SqlServerServer
-from resources.sqlserver.tsv_text import EMPTY
-from resources.types.steps import REPLACEMENT, Unreplaced
+from tableferry.resources.artifacts import Artifact, workspace
+from tableferry.resources.errors import ValueRefused
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.sqlserver.bcp import require_rows
+from tableferry.resources.sqlserver.bcp_process import LOOK_SECONDS, Running, running
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.sqlserver.tsv_text import EMPTY
+from tableferry.resources.types.steps import REPLACEMENT, Unreplaced
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resources.connection import ServerResource
-from resources.sqlserver.server import SqlServerServer
+from tableferry.resources.connection import ServerResource
+from tableferry.resources.sqlserver.server import SqlServerServer
 
 
 class SqlServerResource(SqlServerServer, ServerResource):

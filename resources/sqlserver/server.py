@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import pyarrow as pa
 from pydantic import Field
 
-from resources.artifacts import artifact_folder, most_bytes
-from resources.dialects import string_literal
-from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError, TableMissing
-from resources.server import DigestsBy, Server
-from resources.sqlserver.bcp import BcpTool, Encryption, find_tool
-from resources.sqlserver.bcp_process import silent_seconds
-from resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
-from resources.tables import Column, TableRef
+from tableferry.resources.artifacts import artifact_folder, most_bytes
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.server import DigestsBy, Server
+from tableferry.resources.sqlserver.bcp import BcpTool, Encryption, find_tool
+from tableferry.resources.sqlserver.bcp_process import silent_seconds
+from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
+from tableferry.resources.tables import Column, TableRef
 
 Encrypt = Literal["yes", "no", "strict"]
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from resources.artifacts import Artifact
-from resources.catalog import TableSize
-from resources.dialects import quote, string_literal
-from resources.endpoint import Endpoint
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
-from resources.registry import system
-from resources.source import Source
-from resources.sqlserver import catalog
-from resources.sqlserver.ddl import INDEX_BYTES, indexable
-from resources.sqlserver.dialect import KEY_ORDER, UTF8_ORDER, orders_text
-from resources.sqlserver.queryout import read_tab_separated
-from resources.sqlserver.server import SqlServerServer
-from resources.sqlserver.tsv_text import tab_separated
-from resources.sqlserver.types import read
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion
-from resources.types.samples import SECOND, ConstantStyle
+from tableferry.resources.artifacts import Artifact
+from tableferry.resources.catalog import TableSize
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from tableferry.resources.registry import system
+from tableferry.resources.source import Source
+from tableferry.resources.sqlserver import catalog
+from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
+from tableferry.resources.sqlserver.dialect import KEY_ORDER, UTF8_ORDER, orders_text
+from tableferry.resources.sqlserver.queryout import read_tab_separated
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.sqlserver.tsv_text import tab_separated
+from tableferry.resources.sqlserver.types import read
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.samples import SECOND, ConstantStyle
 
 
 def _text(text: str) -> str:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from resources.server import Scheme
-from resources.sqlserver import digest
-from resources.sqlserver.catalog import hidden
-from resources.sqlserver.ddl import indexable
-from resources.sqlserver.dialect import SqlServerDialect
-from resources.sqlserver.errors import verdict
-from resources.sqlserver.health import findings
-from resources.sqlserver.overflow import SqlServerOverflow
-from resources.sqlserver.server import SqlServerServer
-from resources.sqlserver.source import SqlServerSource, require_bcp
-from resources.sqlserver.target import SqlServerTarget, rehearsal
-from resources.sqlserver.types import TYPES
-from resources.system import Loader, System
+from tableferry.resources.server import Scheme
+from tableferry.resources.sqlserver import digest
+from tableferry.resources.sqlserver.catalog import hidden
+from tableferry.resources.sqlserver.ddl import indexable
+from tableferry.resources.sqlserver.dialect import SqlServerDialect
+from tableferry.resources.sqlserver.errors import verdict
+from tableferry.resources.sqlserver.health import findings
+from tableferry.resources.sqlserver.overflow import SqlServerOverflow
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
+from tableferry.resources.sqlserver.target import SqlServerTarget, rehearsal
+from tableferry.resources.sqlserver.types import TYPES
+from tableferry.resources.system import Loader, System
 
 SYSTEM = System(
     name="sqlserver",
     title="SQL Server",
     resource=SqlServerServer,
-    dagster="resources.sqlserver.resource:SqlServerResource",
+    dagster="tableferry.resources.sqlserver.resource:SqlServerResource",
     schemes={"mssql": Scheme(1433), "sqlserver": Scheme(1433)},
     database="master",
     dialect=SqlServerDialect(),

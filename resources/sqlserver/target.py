@@ -9,19 +9,19 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from resources.dialects import string_literal
-from resources.errors import InputError
-from resources.hazards import Hazard
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.sqlserver import hazards as found_hazards
-from resources.sqlserver.catalog import is_babelfish
-from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.ddl import STATEMENTS, not_renamed
-from resources.sqlserver.load import SqlServerLoad
-from resources.sqlserver.server import SqlServerServer
-from resources.target import TargetOptions
-from resources.transactional.target import TransactionalTarget
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.errors import InputError
+from tableferry.resources.hazards import Hazard
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.sqlserver import hazards as found_hazards
+from tableferry.resources.sqlserver.catalog import is_babelfish
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.ddl import STATEMENTS, not_renamed
+from tableferry.resources.sqlserver.load import SqlServerLoad
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.transactional.target import TransactionalTarget
 
 """1 where the server is one."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
-from resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
+from tableferry.resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
+from tableferry.resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 
-from resources.dialects import quote, string_literal
-from resources.plan import OverflowPolicy
-from resources.refusals import MARK, Where
-from resources.tables import Column, TableRef
-from resources.types.conversions import Conversion
-from resources.types.decimals import Scaled
-from resources.types.kinds import (
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.plan import OverflowPolicy
+from tableferry.resources.refusals import MARK, Where
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.decimals import Scaled
+from tableferry.resources.types.kinds import (
     EPOCH,
     Boolean,
     Date,
@@ -27,8 +27,8 @@ from resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from resources.types.steps import Cast, Step, TimeText, Unreplaced, Within
-from resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
+from tableferry.resources.types.steps import Cast, Step, TimeText, Unreplaced, Within
+from tableferry.resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
 
 EMPTY = "~tableferry empty~"
 """What stands for an empty text in the SQL of a plan; each export puts an unguessable one there.

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from resources.types import declared as reader
-from resources.types.declared import Declared
-from resources.types.export import Export, Refusal
-from resources.types.kinds import (
+from tableferry.resources.types import declared as reader
+from tableferry.resources.types.declared import Declared
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import (
     Array,
     Binary,
     Boolean,
@@ -27,8 +27,8 @@ from resources.types.kinds import (
     signed,
     unsigned,
 )
-from resources.types.slot import Slot
-from resources.types.type_map import ColumnType, TypeMap
+from tableferry.resources.types.slot import Slot
+from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 FIRST_DAY, LAST_DAY = days("0001-01-01"), days("9999-12-31")
 DATES = Date(FIRST_DAY, LAST_DAY)

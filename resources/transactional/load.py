@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from resources import crash_points
-from resources.dialects import drop_table
-from resources.endpoint import Endpoint
-from resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
-from resources.hazards import Look
-from resources.keys.range import KeyRange
-from resources.markers import Publication
-from resources.plan import CopyPlan
-from resources.retry import retrying
-from resources.same_rows import SameRows
-from resources.tables import Column, TableRef, staging_prefix
-from resources.target import (
+from tableferry.resources import crash_points
+from tableferry.resources.dialects import drop_table
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
+from tableferry.resources.hazards import Look
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Publication
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.retry import retrying
+from tableferry.resources.same_rows import SameRows
+from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry.resources.target import (
     TargetMoved,
     TargetOptions,
     appends,
@@ -26,10 +26,14 @@ from resources.target import (
     replaces,
     require_staged,
 )
-from resources.transactional.markers import MarkerTable
-from resources.transactional.publish_audit import PublishAudit, explained, require_room_for
-from resources.transactional.reader import SessionReader
-from resources.transactional.statements import Session, Statements
+from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.transactional.publish_audit import (
+    PublishAudit,
+    explained,
+    require_room_for,
+)
+from tableferry.resources.transactional.reader import SessionReader
+from tableferry.resources.transactional.statements import Session, Statements
 
 RESOLVE_SECONDS = 30
 """How long a lost session may take to end, before nobody can say what became of its commit."""

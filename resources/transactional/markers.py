@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from resources.dialects import qualified
-from resources.errors import InputError, StatementFailed
-from resources.keys.range import KeyRange
-from resources.markers import Marker, Publication, Published, beside, now, range_key
-from resources.registry import system
-from resources.tables import TableRef
-from resources.target import TargetMoved, TargetOptions, shadow_of
-from resources.transactional.statements import Session, Statements
+from tableferry.resources.dialects import qualified
+from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Marker, Publication, Published, beside, now, range_key
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.transactional.statements import Session, Statements
 
 HEAD = "head"
 """Stands for a range's key in the row that counts a table's publications. Whoever publishes changes

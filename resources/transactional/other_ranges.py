@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from resources.errors import RangeBusy
-from resources.same_rows import SameRows, Summed
-from resources.tables import staging_prefix
+from tableferry.resources.errors import RangeBusy
+from tableferry.resources.same_rows import SameRows, Summed
+from tableferry.resources.tables import staging_prefix
 
 if TYPE_CHECKING:
-    from resources.transactional.load import TransactionalLoad
+    from tableferry.resources.transactional.load import TransactionalLoad
 
 MOST_ROWS = 100_000
 """Of other ranges, that are digested with each range: twice, and by one transaction at a time."""

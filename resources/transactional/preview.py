@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from resources.dialects import drop_table
-from resources.keys.range import KeyRange
-from resources.markers import Publication
-from resources.plan import CopyPlan
-from resources.tables import staging_name
-from resources.target import ATTEMPT, TargetOptions, appends, replaces, shadow_of, written_to
-from resources.transactional.markers import MarkerTable
-from resources.transactional.statements import Statements
+from tableferry.resources.dialects import drop_table
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Publication
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import staging_name
+from tableferry.resources.target import (
+    ATTEMPT,
+    TargetOptions,
+    appends,
+    replaces,
+    shadow_of,
+    written_to,
+)
+from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.transactional.statements import Statements
 
 
 def creation(

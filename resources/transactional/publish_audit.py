@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from resources.errors import InputError, StatementFailed, TableferryError
-from resources.hazards import Hazard, Look, ShownDiffers, having, told
-from resources.keys.range import KeyRange
-from resources.same_rows import Ask, SameRows, Summed, differs
-from resources.tables import TableRef
-from resources.target import replaces
-from resources.transactional.other_ranges import OtherRanges, other_ranges
-from resources.transactional.statements import Statements
+from tableferry.resources.errors import InputError, StatementFailed, TableferryError
+from tableferry.resources.hazards import Hazard, Look, ShownDiffers, having, told
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.same_rows import Ask, SameRows, Summed, differs
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import replaces
+from tableferry.resources.transactional.other_ranges import OtherRanges, other_ranges
+from tableferry.resources.transactional.statements import Statements
 
 if TYPE_CHECKING:
-    from resources.transactional.load import TransactionalLoad
+    from tableferry.resources.transactional.load import TransactionalLoad
 
 ROLLED_BACK = "rolled back, nothing is visible"
 

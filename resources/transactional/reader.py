@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError
-from resources.server import ConnectionSettings, DigestsBy, Server
-from resources.transactional.statements import Session
+from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.errors import InputError
+from tableferry.resources.server import ConnectionSettings, DigestsBy, Server
+from tableferry.resources.transactional.statements import Session
 
 
 class SessionReader:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from resources.dialects import qualified, quote, string_literal
-from resources.errors import StatementFailed
-from resources.keys.kind import is_text_key
-from resources.own_names import own_prefix
-from resources.plan import CopyPlan
-from resources.registry import system
-from resources.tables import Column, TableRef
-from resources.target import TargetOptions, appends, row_identity
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.keys.kind import is_text_key
+from tableferry.resources.own_names import own_prefix
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import TargetOptions, appends, row_identity
 
 
 class Session(Protocol):

@@ -10,15 +10,21 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Generic
 
-from resources import crash_points
-from resources.dialects import drop_table
-from resources.errors import InputError, RangeBusy, SchemaDrift, StatementFailed, TableferryError
-from resources.hazards import Hazard, having
-from resources.keys.range import KeyRange
-from resources.markers import Publication, Published
-from resources.plan import CopyPlan, Format
-from resources.tables import Column, TableRef, staging_name, staging_prefix
-from resources.target import (
+from tableferry.resources import crash_points
+from tableferry.resources.dialects import drop_table
+from tableferry.resources.errors import (
+    InputError,
+    RangeBusy,
+    SchemaDrift,
+    StatementFailed,
+    TableferryError,
+)
+from tableferry.resources.hazards import Hazard, having
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import Publication, Published
+from tableferry.resources.plan import CopyPlan, Format
+from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
+from tableferry.resources.target import (
     Alive,
     TargetOptions,
     check_mode,
@@ -30,13 +36,13 @@ from resources.target import (
     shadow_of,
     written_to,
 )
-from resources.target_columns import converted, unfilled, verify_columns
-from resources.transactional import preview
-from resources.transactional.load import AnySession, TransactionalLoad
-from resources.transactional.markers import MarkerTable
-from resources.transactional.publish_audit import require_room
-from resources.transactional.statements import Statements
-from resources.types.planner import compatible
+from tableferry.resources.target_columns import converted, unfilled, verify_columns
+from tableferry.resources.transactional import preview
+from tableferry.resources.transactional.load import AnySession, TransactionalLoad
+from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.transactional.publish_audit import require_room
+from tableferry.resources.transactional.statements import Statements
+from tableferry.resources.types.planner import compatible
 
 LOCK_SECONDS = 10
 """How long an attempt waits for a range's lock: a session whose client was killed ends by itself,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from resources.dialects import quote
-from resources.registry import system as _system
-from resources.tables import Column
-from resources.types.conversions import default_type, source_export
-from resources.types.export import Export, Refusal
-from resources.types.kinds import Array, Decimal
+from tableferry.resources.dialects import quote
+from tableferry.resources.registry import system as _system
+from tableferry.resources.tables import Column
+from tableferry.resources.types.conversions import default_type, source_export
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import Array, Decimal
 
 
 def text_type(target: str) -> str:

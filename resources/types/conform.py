@@ -7,13 +7,13 @@ import datetime as dt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources import registry
-from resources.errors import SchemaDrift, ValueRefused
-from resources.plan import ColumnPlan, CopyPlan
-from resources.refusals import SHOWN
-from resources.types.conversions import conversion_of
-from resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
-from resources.types.steps import Violation, plain, relax
+from tableferry.resources import registry
+from tableferry.resources.errors import SchemaDrift, ValueRefused
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.refusals import SHOWN
+from tableferry.resources.types.conversions import conversion_of
+from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
+from tableferry.resources.types.steps import Violation, plain, relax
 
 
 def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.RecordBatch:

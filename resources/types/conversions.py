@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from resources.plan import ColumnPlan, CopyPlan
-from resources.registry import system as _system
-from resources.types.decimals import DecimalCast, Scaled, ToDecimal
-from resources.types.export import Export, Refusal
-from resources.types.kinds import (
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.registry import system as _system
+from tableferry.resources.types.decimals import DecimalCast, Scaled, ToDecimal
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import (
     EPOCH,
     MICROSECONDS_PER_DAY,
     Array,
@@ -28,8 +28,8 @@ from resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from resources.types.slot import Slot
-from resources.types.steps import (
+from tableferry.resources.types.slot import Slot
+from tableferry.resources.types.steps import (
     Cast,
     Characters,
     Finite,
@@ -46,8 +46,13 @@ from resources.types.steps import (
     Within,
     WithoutNul,
 )
-from resources.types.timestamp_text import Decimals, ParseTimestamp, TextWithin, UtcOffset
-from resources.types.type_map import TypeMap
+from tableferry.resources.types.timestamp_text import (
+    Decimals,
+    ParseTimestamp,
+    TextWithin,
+    UtcOffset,
+)
+from tableferry.resources.types.type_map import TypeMap
 
 UNGUARDED = (Cast, Scaled, View, TimeText, ParseTimestamp)
 LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1

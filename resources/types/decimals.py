@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.types.steps import Violation, violation
+from tableferry.resources.types.steps import Violation, violation
 
 DECIMAL128_DIGITS, DECIMAL256_DIGITS = 38, 76
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources.types.kinds import Kind
+from tableferry.resources.types.kinds import Kind
 
 
 @dataclass(frozen=True)

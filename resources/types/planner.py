@@ -9,15 +9,15 @@ from itertools import count
 
 import pyarrow as pa
 
-from resources.dialects import quote
-from resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
-from resources.formats import format_of
-from resources.plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
-from resources.refusals import Where
-from resources.registry import system as _system
-from resources.tables import Column, TableRef
-from resources.types.advice import alternative, no_decimal, text_type
-from resources.types.conversions import (
+from tableferry.resources.dialects import quote
+from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
+from tableferry.resources.formats import format_of
+from tableferry.resources.plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
+from tableferry.resources.refusals import Where
+from tableferry.resources.registry import system as _system
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.advice import alternative, no_decimal, text_type
+from tableferry.resources.types.conversions import (
     Conversion,
     NoConversion,
     conversion_between,
@@ -27,8 +27,8 @@ from resources.types.conversions import (
     source_export,
     target_slot,
 )
-from resources.types.export import Refusal
-from resources.types.kinds import Array, Float
+from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.kinds import Array, Float
 
 
 @dataclass(frozen=True)

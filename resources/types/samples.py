@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from resources.types.conversions import Conversion
-from resources.types.declared import read
-from resources.types.kinds import (
+from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.declared import read
+from tableferry.resources.types.kinds import (
     EPOCH,
     MICROSECONDS_PER_DAY,
     Boolean,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resources.endpoint import Endpoint
-from resources.registry import system as _system
-from resources.tables import Column, TableRef
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.registry import system as _system
+from tableferry.resources.tables import Column, TableRef
 
 
 @dataclass(frozen=True)

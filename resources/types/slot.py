@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from resources.types.kinds import Kind
+from tableferry.resources.types.kinds import Kind
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.types.steps import Violation, violation
+from tableferry.resources.types.steps import Violation, violation
 
 MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 OFFSET = len("+hh:mm")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from resources.tables import Column
-from resources.types.export import Export, Refusal
-from resources.types.kinds import Kind
-from resources.types.slot import Slot
+from tableferry.resources.tables import Column
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import Kind
+from tableferry.resources.types.slot import Slot
 
 
 @dataclass(frozen=True)

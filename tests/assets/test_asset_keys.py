@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assets.asset_keys import LONGEST, asset_key, key_part, name_of, table_of
-from resources.registry import system_names
-from resources.tables import TableRef
+from tableferry.assets.asset_keys import LONGEST, asset_key, key_part, name_of, table_of
+from tableferry.resources.registry import system_names
+from tableferry.resources.tables import TableRef
 
 PIECES = st.sampled_from(
     ["_", "x", "_x0020_", "x0020_", "x005F", "_x", "0020", "ABCD", "a", "A", " ", ".", "ж", "😀"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets.log import config_schemas
-from resources.postgres.resource import PostgresResource
+from tableferry.assets.log import config_schemas
+from tableferry.resources.postgres.resource import PostgresResource
 
 
 def test_objects_of_one_class_share_its_schema_and_keep_their_own_values() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.declaring.transfer_files import load_transfer, load_transfers
-from resources.errors import InputError
+from tableferry.assets.declaring.transfer_files import load_transfer, load_transfers
+from tableferry.resources.errors import InputError
 
 ORDERS = """\
 transfer: orders

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assets.log.check_metadata import conclusion, verdict_metadata
-from checks.verdict import Difference, Differences, Verdict
+from tableferry.assets.log.check_metadata import conclusion, verdict_metadata
+from tableferry.checks.verdict import Difference, Differences, Verdict
 
 
 def failed() -> Verdict:

@@ -12,16 +12,16 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.definitions.partitions.subset.default import DefaultPartitionsSubset
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
-from assets.declaring.manifest import Transfer
-from assets.log import ledger, reading
-from assets.log.committed import Committed, WrittenColumns
-from assets.log.glance import Glance, opened
-from assets.log.records import DataVersion, RangeRecord, Reason, State
-from assets.log.writer import Writer
-from assets.planning.decisions import Decision, decide
-from checks.verdict import Verdict
-from resources.markers import Marker, Published
-from resources.tables import TableRef
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log import ledger, reading
+from tableferry.assets.log.committed import Committed, WrittenColumns
+from tableferry.assets.log.glance import Glance, opened
+from tableferry.assets.log.records import DataVersion, RangeRecord, Reason, State
+from tableferry.assets.log.writer import Writer
+from tableferry.assets.planning.decisions import Decision, decide
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.markers import Marker, Published
+from tableferry.resources.tables import TableRef
 from tests.integration import homes
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])

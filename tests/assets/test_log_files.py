@@ -17,8 +17,8 @@ from dagster._core.storage.event_log import SqlEventLogStorage
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from assets.log.sqlite import MOST_FILES
-from pipelines import event_log
+from tableferry.assets.log.sqlite import MOST_FILES
+from tableferry.pipelines import event_log
 from tests.integration import homes
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from assets.declaring.transfer_files import load_transfer, load_transfers
-from resources.errors import InputError
-from resources.registry import registered, system
-from resources.tables import TableRef
+from tableferry.assets.declaring.transfer_files import load_transfer, load_transfers
+from tableferry.resources.errors import InputError
+from tableferry.resources.registry import registered, system
+from tableferry.resources.tables import TableRef
 
 GOOD = """\
 transfer: orders

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import move_job_name
-from assets.planning.stretches import stretches
-from assets.running.launches import (
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.planning.stretches import stretches
+from tableferry.assets.running.launches import (
     BACKFILL,
     RANGES_PER_RUN,
     backfill_policy,
     ends_last,
     share_pool,
 )
-from assets.running.runs import LAUNCH, RANGE_END, RANGE_START, run_requests
+from tableferry.assets.running.runs import LAUNCH, RANGE_END, RANGE_START, run_requests
 
 NAMES = [f"r{number:03d}" for number in range(100)]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.running import processes
-from assets.running.processes import (
+from tableferry.assets.running import processes
+from tableferry.assets.running.processes import (
     PROCESS,
     Process,
     owner_name,
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAYS_WHO_IT_IS = """
 import sys
 from types import SimpleNamespace
-from assets.running.processes import process_is_gone, this_process
+from tableferry.assets.running.processes import process_is_gone, this_process
 home = SimpleNamespace(root_directory=sys.argv[1])
 print(this_process(home), flush=True)
 for line in sys.stdin:

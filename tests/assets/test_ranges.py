@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from assets.planning.ranges import (
+from tableferry.assets.planning.ranges import (
     MAX_RANGES,
     RangeGrowth,
     block_growth,
@@ -23,10 +23,10 @@ from assets.planning.ranges import (
     plan_ranges,
     top_bound,
 )
-from resources.errors import InputError
-from resources.keys.range import Bound, KeyKind, KeyRange
-from resources.keys.statistics import BUCKETS, KeyStatistics
-from resources.tables import Column
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
+from tableferry.resources.keys.statistics import BUCKETS, KeyStatistics
+from tableferry.resources.tables import Column
 
 KEYS: dict[KeyKind, st.SearchStrategy[Any]] = {
     "integer": st.one_of(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from assets.declaring.manifest import Transfer
 from docs.tools import reference_page
+
+from tableferry.assets.declaring.manifest import Transfer
 
 
 def test_the_page_is_up_to_date() -> None:

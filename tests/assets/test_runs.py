@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assets.running.runs import MOST_RUNS, segments
+from tableferry.assets.running.runs import MOST_RUNS, segments
 
 ORDER = [f"r{number:02d}" for number in range(20)]
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from assets.declaring.manifest import Transfer
-from assets.declaring.schema import transfer_schema
-from pipelines.cli import main
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.schema import transfer_schema
+from tableferry.pipelines.cli import main
 
 ROOT = Path(__file__).parents[2]
 SQL = "SELECT * FROM {table} WHERE {range} AND id < 0"

@@ -24,8 +24,8 @@ from dagster._core.events import (
 from dagster._core.storage.event_log import sql_event_log
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from assets.log import statements
-from assets.log.instance import open_instance
+from tableferry.assets.log import statements
+from tableferry.assets.log.instance import open_instance
 from tests.integration import homes
 
 ASSET = dg.AssetKey(["sqlserver", "dbo", "t"])

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.planning.ranges import extend_ranges, find_range, plan_ranges, top_bound
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.keys.statistics import KeyStatistics
+from tableferry.assets.planning.ranges import extend_ranges, find_range, plan_ranges, top_bound
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import KeyStatistics
 from tests.assets.test_ranges import statistics_of
 from tests.resources.test_text_keys import BOUNDS, KEYS
 

@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
-from assets.log import ledger, together
-from assets.log.records import State
-from assets.log.writer import Writer
-from pipelines import event_log
+from tableferry.assets.log import ledger, together
+from tableferry.assets.log.records import State
+from tableferry.assets.log.writer import Writer
+from tableferry.pipelines import event_log
 from tests.assets.test_ledger import ASSET, CHECK, record, verdict, write
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from checks.expectations import ExpectationSpec, labels, shown
+from tableferry.checks.expectations import ExpectationSpec, labels, shown
 
 
 @pytest.mark.parametrize(

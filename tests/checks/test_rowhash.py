@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.checksum import Digests
-from checks.rowhash import Compared, Layout, merge_rows
-from checks.verdict import Difference
-from resources.digest.fields import Side, fields
-from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, TableRef
+from tableferry.checks.checksum import Digests
+from tableferry.checks.rowhash import Compared, Layout, merge_rows
+from tableferry.checks.verdict import Difference
+from tableferry.resources.digest.fields import Side, fields
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.tables import Column, TableRef
 
 Row = tuple[int, str | None, bytes | None]
 

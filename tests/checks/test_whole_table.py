@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.whole_table import every_key_is_in_one
-from resources.keys.range import KeyRange
+from tableferry.checks.whole_table import every_key_is_in_one
+from tableferry.resources.keys.range import KeyRange
 
 KEYS = st.integers(-20, 20)
 BOUNDS = st.none() | KEYS

@@ -13,11 +13,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.command import runner
-from pipelines.command.range_views import RangeView, TransferView
-from pipelines.command.session import Session, open_session
-from pipelines.command.views import PlannedRange, PlanView
-from resources.digest import placement
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.range_views import RangeView, TransferView
+from tableferry.pipelines.command.session import Session, open_session
+from tableferry.pipelines.command.views import PlannedRange, PlanView
+from tableferry.resources.digest import placement
 from tests.integration import looking
 from tests.servers import SQLSERVER, Servers, named, own
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.command.session import open_session
+from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import COPIES, Command
 from tests.servers import Servers, own

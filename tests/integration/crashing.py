@@ -9,8 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.command.session import open_session
-from resources.tables import TableRef, staging_prefix
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration import ferry_process, looking
 from tests.integration.conftest import Ferry
 from tests.servers import own

@@ -21,15 +21,11 @@ import psycopg  # noqa: F401
 import pyarrow.pandas_compat  # noqa: F401
 from dagster._core.execution import execute_in_process  # noqa: F401
 
-import assets
-import checks
-import pipelines.command
-import resources
-import sensors
 from tests.integration import homes
 
-for room in (resources, checks, assets, sensors, pipelines.command):
-    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+for room in ("resources", "checks", "assets", "sensors", "pipelines.command"):
+    package = importlib.import_module(f"tableferry.{room}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
 homes.make_quick()
 homes.run_nothing()

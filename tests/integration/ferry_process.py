@@ -35,12 +35,12 @@ class _Forking(ForkServerContext):
 
 forking = _Forking()
 # the first looks for garbage seldom while it imports, as `ferry` does
-forking.set_forkserver_preload(["pipelines.cli", "tests.integration.ferry_preload"])
+forking.set_forkserver_preload(["tableferry.pipelines.cli", "tests.integration.ferry_preload"])
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], output: Path) -> None:
     """Be the command `ferry`, with what it says in a file."""
-    from pipelines.command import main
+    from tableferry.pipelines.command import main
 
     become(["ferry", *arguments], environment, output)
     main.main()

@@ -17,9 +17,9 @@ from unittest import mock
 
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from resources.connections import system_of
-from resources.registry import system
+from tableferry.pipelines.cli import main
+from tableferry.resources.connections import system_of
+from tableferry.resources.registry import system
 from tests.guide import Block
 from tests.servers import own
 

@@ -21,8 +21,8 @@ from dagster._core.instance import config
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from assets.log import instance, sqlite
-from pipelines import event_log
+from tableferry.assets.log import instance, sqlite
+from tableferry.pipelines import event_log
 
 _kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
 _copying = threading.Lock()

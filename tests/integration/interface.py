@@ -98,7 +98,7 @@ def served(
     )
     one = make()
     target = ModuleTarget(
-        module_name="pipelines.definitions",
+        module_name="tableferry.pipelines.definitions",
         attribute=None,
         working_directory=None,
         location_name="tableferry",

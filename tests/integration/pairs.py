@@ -11,31 +11,31 @@ from typing import get_args
 
 import pyarrow as pa
 
-from checks.in_flight import Flight
-from checks.reconcile import reconcile_all
-from checks.verdict import LEVELS, Level, Verdict
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.dialects import qualified
-from resources.digest.fields import observed
-from resources.digest.measure import Taken
-from resources.endpoint import Endpoint
-from resources.errors import TableMissing, TypeRefused
-from resources.files.resource import FilesResource
-from resources.files.target import FilesTarget
-from resources.files.types import FILE
-from resources.formats import formats_between
-from resources.keys.range import ROW, KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
-from resources.postgres.target import PostgresTarget
-from resources.registry import system
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import TableRef
-from resources.target import RangeLoad, Target, TargetOptions
-from resources.types.conform import conform, schema
-from resources.types.planner import ColumnOverride, plan_copy
+from tableferry.checks.in_flight import Flight
+from tableferry.checks.reconcile import reconcile_all
+from tableferry.checks.verdict import LEVELS, Level, Verdict
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.dialects import qualified
+from tableferry.resources.digest.fields import observed
+from tableferry.resources.digest.measure import Taken
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import TableMissing, TypeRefused
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.target import FilesTarget
+from tableferry.resources.files.types import FILE
+from tableferry.resources.formats import formats_between
+from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.target import PostgresTarget
+from tableferry.resources.registry import system
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import RangeLoad, Target, TargetOptions
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 from tests.servers import Servers
 
 PAIRS = [

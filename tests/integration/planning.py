@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from resources.endpoint import Endpoint
-from resources.errors import TypeRefused
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import TypeRefused
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 
 
 def plan_of(source: Endpoint, table: TableRef, exclude: Collection[str] = ()) -> CopyPlan:

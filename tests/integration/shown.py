@@ -11,8 +11,8 @@ import dagster as dg
 import psutil
 import psycopg
 
-from assets.running.processes import PROCESS
-from pipelines.command.session import Session
+from tableferry.assets.running.processes import PROCESS
+from tableferry.pipelines.command.session import Session
 from tests.integration import looking
 from tests.integration.webui import Browser, UserInterface, until
 from tests.servers import Servers

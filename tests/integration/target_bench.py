@@ -8,15 +8,15 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from resources.crash_points import CRASH_AT
-from resources.keys.range import KeyRange
-from resources.plan import ColumnPlan, CopyPlan, WriteMode
-from resources.postgres.resource import PostgresResource
-from resources.postgres.target import PostgresTarget
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import Column, TableRef, staging_prefix
-from resources.target import TargetOptions
+from tableferry.resources.crash_points import CRASH_AT
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import ColumnPlan, CopyPlan, WriteMode
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.target import PostgresTarget
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry.resources.target import TargetOptions
 from tests.integration import looking
 
 Row = tuple[int | None, str | None]

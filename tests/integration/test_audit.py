@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipelines.command import runner
-from pipelines.command.session import open_session
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
 from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import rows_of, staging_tables

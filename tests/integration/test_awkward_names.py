@@ -17,22 +17,22 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from assets.asset_keys import asset_key, table_of
-from pipelines.cli import main
-from pipelines.command.session import Session, open_session
-from pipelines.definitions import build
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.dialects import qualified, quote
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.markers import beside
-from resources.plan import WriteMode
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import Column, TableRef
-from resources.target import Target, TargetOptions
-from resources.types.planner import plan_copy
+from tableferry.assets.asset_keys import asset_key, table_of
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command.session import Session, open_session
+from tableferry.pipelines.definitions import build
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import beside
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import Target, TargetOptions
+from tableferry.resources.types.planner import plan_copy
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration

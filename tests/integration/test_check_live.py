@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from pipelines.command import runner
-from pipelines.command.views import CheckView
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.views import CheckView
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.dialects import qualified
-from resources.errors import InputError, RowsHidden, StatementFailed
-from resources.fingerprints import fingerprints
-from resources.health import Use
-from resources.keys.range import KeyRange
-from resources.keys.statistics import key_statistics
-from resources.plan import WriteMode
-from resources.registry import system
-from resources.tables import TableRef
-from resources.target import TargetOptions
-from resources.types.planner import plan_copy
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.dialects import qualified
+from tableferry.resources.errors import InputError, RowsHidden, StatementFailed
+from tableferry.resources.fingerprints import fingerprints
+from tableferry.resources.health import Use
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.planner import plan_copy
 from tests.integration.conftest import Ferry
 from tests.servers import CLICKHOUSE, named
 

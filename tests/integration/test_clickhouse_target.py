@@ -11,10 +11,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.crash_points import CRASH_AT
-from resources.errors import (
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.crash_points import CRASH_AT
+from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
     RangeBusy,
@@ -22,11 +22,11 @@ from resources.errors import (
     SchemaDrift,
     StatementFailed,
 )
-from resources.keys.range import KeyRange
-from resources.markers import MARKERS
-from resources.plan import ColumnPlan, CopyPlan, WriteMode
-from resources.tables import Column, TableRef, staging_prefix
-from resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import MARKERS
+from tableferry.resources.plan import ColumnPlan, CopyPlan, WriteMode
+from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry.resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
 from tableferry_local.stack import Stack
 from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
@@ -630,7 +630,7 @@ def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
         if point == pauses and meanwhile:
             meanwhile.pop()()
 
-    monkeypatch.setattr("resources.crash_points.reached", reached)
+    monkeypatch.setattr("tableferry.resources.crash_points.reached", reached)
     attempt(0, one)
     while meanwhile:
         meanwhile.pop()()
@@ -686,7 +686,7 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
 
 
 def test_replaced_markers_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resources.clickhouse.markers.MOST_REPLACED", 1)
+    monkeypatch.setattr("tableferry.resources.clickhouse.markers.MOST_REPLACED", 1)
     bench.target.prepare(bench.plan, REPLACE)
     for rows in (OLD, NEW, OLD):
         bench.load(rows)

@@ -10,11 +10,11 @@ from decimal import Decimal
 import pytest
 from hypothesis import strategies as st
 
-from pipelines.command import runner
-from resources.keys.statistics import key_statistics
-from resources.registry import system
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
+from tableferry.pipelines.command import runner
+from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.registry import system
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.integration.typed_servers import (

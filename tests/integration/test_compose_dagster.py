@@ -21,10 +21,10 @@ import dagster as dg
 import psycopg
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.planning.transfer_plan import apply_growth, plan_growth
-from assets.running.processes import PROCESS
-from pipelines.command.session import Session, open_session
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.running.processes import PROCESS
+from tableferry.pipelines.command.session import Session, open_session
 from tableferry_local.process import free_port
 from tests.integration.containers import (
     ROOT,
@@ -250,7 +250,7 @@ REAP = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 import dagster as dg
-from sensors.reaper import reap
+from tableferry.sensors.reaper import reap
 print(reap(dg.DagsterInstance.get()))
 """
 

@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from pipelines.cli import main
-from pipelines.command import runner
-from pipelines.command.session import Session, open_session
-from resources.markers import MARKERS
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import Session, open_session
+from tableferry.resources.markers import MARKERS
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
 from tests.integration.containers import ROOT, SERVICES, new_secrets, settings, warehouse
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from assets.asset_keys import asset_key
-from pipelines.command import runner
-from resources.tables import TableRef, staging_name
+from tableferry.assets.asset_keys import asset_key
+from tableferry.pipelines.command import runner
+from tableferry.resources.tables import TableRef, staging_name
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own
 

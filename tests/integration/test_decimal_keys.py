@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from resources.keys.range import KeyRange
-from resources.keys.statistics import key_statistics
-from resources.tables import TableRef
+from tableferry.pipelines.cli import main
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines.command import dev
-from resources.child_processes import ending_with_us
+from tableferry.pipelines.command import dev
+from tableferry.resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
 from tests.integration.webui import browser, until
 from tests.servers import Servers

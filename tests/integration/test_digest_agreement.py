@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from resources import probe
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import qualified, string_literal
-from resources.digest.client import digests
-from resources.digest.definition import ALGORITHMS
-from resources.digest.expressions import DigestSql, RowDigest
-from resources.digest.fields import Field, declared, fields, observed
-from resources.digest.measure import Grouped, measure
-from resources.digest.probe import DigestRefused, dialect, shared
-from resources.endpoint import Endpoint
-from resources.errors import StatementFailed
-from resources.keys.range import KeyRange
-from resources.postgres.digest import VARIANTS
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import Column
-from resources.types.conform import conform
+from tableferry.resources import probe
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.digest.client import digests
+from tableferry.resources.digest.definition import ALGORITHMS
+from tableferry.resources.digest.expressions import DigestSql, RowDigest
+from tableferry.resources.digest.fields import Field, declared, fields, observed
+from tableferry.resources.digest.measure import Grouped, measure
+from tableferry.resources.digest.probe import DigestRefused, dialect, shared
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.digest import VARIANTS
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import Column
+from tableferry.resources.types.conform import conform
 from tests.integration.pairs import Hop
 from tests.integration.test_reconcile_no_false_alarm import (
     FOR_SQLSERVER,

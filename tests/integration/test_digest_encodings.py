@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from checks.drilldown import drill_down
-from checks.reconcile import reconcile
-from checks.verdict import LEVELS
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.digest.probe import dialect
-from resources.keys.range import KeyRange
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
-from resources.target import TargetOptions
-from resources.types.conform import conform, schema
-from resources.types.planner import plan_copy
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.verdict import LEVELS
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.digest.probe import dialect
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.planner import plan_copy
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from resources.dialects import qualified
-from resources.digest.client import digests
-from resources.digest.expressions import DigestSql
-from resources.digest.fields import fields, not_compared
-from resources.digest.probe import dialect
-from resources.endpoint import Endpoint
-from resources.errors import ValueRefused
-from resources.files.resource import FilesResource
-from resources.plan import CopyPlan, OverflowPolicy
-from resources.tables import TableRef
-from resources.types.conform import conform
-from resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.dialects import qualified
+from tableferry.resources.digest.client import digests
+from tableferry.resources.digest.expressions import DigestSql
+from tableferry.resources.digest.fields import fields, not_compared
+from tableferry.resources.digest.probe import dialect
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import ValueRefused
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.plan import CopyPlan, OverflowPolicy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.conform import conform
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 from tests.integration.typed_servers import (
     EVERYTHING,
     SHORT_CALENDAR,

@@ -7,22 +7,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from checks.reconcile import reconcile
-from resources import probe
-from resources.digest import placement
-from resources.digest.expressions import RowDigest
-from resources.digest.fields import own_field
-from resources.digest.measure import Figures, Grouped, measure
-from resources.digest.probe import DigestRefused, dialect
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import TableRef
-from resources.target import TargetOptions
-from resources.types.conform import conform, schema
-from resources.types.planner import plan_copy
+from tableferry.checks.reconcile import reconcile
+from tableferry.resources import probe
+from tableferry.resources.digest import placement
+from tableferry.resources.digest.expressions import RowDigest
+from tableferry.resources.digest.fields import own_field
+from tableferry.resources.digest.measure import Figures, Grouped, measure
+from tableferry.resources.digest.probe import DigestRefused, dialect
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.planner import plan_copy
 from tests.integration import looking
 from tests.servers import own
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.digest.definition import RECORD
-from resources.digest.expressions import DigestSql
-from resources.digest.fields import Field, Side, fields
-from resources.digest.measure import Grouped, measuring
-from resources.digest.probe import dialect
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
-from resources.types.planner import plan_copy
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.digest.definition import RECORD
+from tableferry.resources.digest.expressions import DigestSql
+from tableferry.resources.digest.fields import Field, Side, fields
+from tableferry.resources.digest.measure import Grouped, measuring
+from tableferry.resources.digest.probe import dialect
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import plan_copy
 
 ROWS = 300_000
 RANGES = [KeyRange("integer", low, low + ROWS // 40) for low in range(1, ROWS, ROWS // 40)]

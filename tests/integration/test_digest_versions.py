@@ -8,13 +8,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.log.ledger import evaluations
-from resources import fingerprints
-from resources.clickhouse.server import ClickHouseServer
-from resources.digest import definition
-from resources.errors import InputError
-from resources.postgres.server import PostgresServer
-from resources.sqlserver.server import SqlServerServer
+from tableferry.assets.log.ledger import evaluations
+from tableferry.resources import fingerprints
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.digest import definition
+from tableferry.resources.errors import InputError
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.sqlserver.server import SqlServerServer
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.usefixtures("digests_by_servers")

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg import sql
 
-from pipelines.cli import main
-from resources import health
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.health import findings
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
+from tableferry.pipelines.cli import main
+from tableferry.resources import health
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.health import findings
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
 from tableferry_local.stack import Stack
 from tests.integration import homes
 from tests.servers import own

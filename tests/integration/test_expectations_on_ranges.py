@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checks.expectations import ExpectationSpec, run_suite, validate_suite
-from resources.clickhouse.resource import ClickHouseResource
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, TableRef
+from tableferry.checks.expectations import ExpectationSpec, run_suite, validate_suite
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.tables import Column, TableRef
 from tests.servers import own
 
 pytestmark = [

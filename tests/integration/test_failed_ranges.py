@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.running.runs import RANGE_END, RANGE_START
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
 from tests.integration.interface import Interface, served

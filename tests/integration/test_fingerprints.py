@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assets.planning.ranges import plan_ranges
-from resources.clickhouse.resource import ClickHouseResource
-from resources.errors import InputError
-from resources.fingerprint import SourceFingerprint
-from resources.fingerprints import METHODS, fingerprints
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.keys.statistics import KeyStatistics, key_statistics
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
-from resources.types.planner import plan_copy
+from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.errors import InputError
+from tableferry.resources.fingerprint import SourceFingerprint
+from tableferry.resources.fingerprints import METHODS, fingerprints
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import plan_copy
 from tests.integration import looking
 from tests.integration.planning import plan_of
 from tests.servers import own

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.postgres.resource import PostgresResource
 from tests.guide import Block, blocks, pages
 from tests.integration import homes
 from tests.integration.guide_shell import Shell, environment

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipelines.command.session import open_session
-from resources.clickhouse.resource import ClickHouseResource
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import qualified, quote
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
+from tableferry.pipelines.cli import main
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.servers import Servers, own
 

@@ -13,24 +13,24 @@ import dagster as dg
 import psycopg
 import pytest
 
-from checks.in_flight import FLOWN, Flight
-from checks.reconcile import COMPARED, PROVEN
-from pipelines.command.session import open_session
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.delimited import Framing, framed_rows
-from resources.digest import measure as measuring
-from resources.digest.measure import Figures, Grouped, Taken, measure
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan, WireFormat
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import TableRef
-from resources.target import TargetOptions
-from resources.types.conform import conform
-from resources.types.planner import plan_copy
+from tableferry.checks.in_flight import FLOWN, Flight
+from tableferry.checks.reconcile import COMPARED, PROVEN
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.delimited import Framing, framed_rows
+from tableferry.resources.digest import measure as measuring
+from tableferry.resources.digest.measure import Figures, Grouped, Taken, measure
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan, WireFormat
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.conform import conform
+from tableferry.resources.types.planner import plan_copy
 from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import rows_of

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from assets.asset_keys import asset_key
-from assets.log import ledger
-from assets.log.records import RangeRecord
-from assets.planning import increments
-from pipelines.command import runner
-from pipelines.command.dry_run import dry_run
-from resources.errors import InputError
-from resources.tables import TableRef
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.log import ledger
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.planning import increments
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.resources.errors import InputError
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, Row, crash, reopen, staging_tables
@@ -164,8 +164,8 @@ def test_what_newer_rows_do_not_say_is_found(
     one.source("UPDATE {t} SET name = 'unseen' WHERE id = 44")
     assert not one.run().run_ids
     then = increments.now() + 8 * DAY
-    monkeypatch.setattr("assets.running.increment.now", lambda: then)
-    monkeypatch.setattr("assets.planning.decisions.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.running.increment.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.planning.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
     assert moves(one) == [FIRST]
     assert [row for row in shown(one, system) if row[0] != 30] == one.rows(SELECT)
@@ -201,8 +201,8 @@ def test_the_second_hop_alone_reads_what_the_first_is_due_to_compare(
     one = incremental("sqlserver", "clickhouse")
     plant(one, "clickhouse", 20)
     then = increments.now() + 8 * DAY
-    monkeypatch.setattr("assets.running.increment.now", lambda: then)
-    monkeypatch.setattr("assets.planning.decisions.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.running.increment.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.planning.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
     second = one.run(hop=2)
     assert second.good, second.errors

@@ -12,12 +12,12 @@ import yaml
 from click.testing import CliRunner, Result
 from psycopg import sql
 
-from assets.declaring.transfer_files import load_transfers
-from pipelines.cli import main
-from pipelines.onboarding.proposal import choose_key, range_rows
-from resources.catalog import TableSize
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import Column
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.onboarding.proposal import choose_key, range_rows
+from tableferry.resources.catalog import TableSize
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import Column
 from tests.servers import Servers, own
 
 SCHEMA = own("shop")

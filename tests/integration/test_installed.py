@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.guide import blocks
 from tests.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -64,10 +65,10 @@ def test_the_wheel_has_the_product_and_no_leftovers(installed: Path) -> None:
         "from importlib.metadata import files; print(*files('tableferry'), sep='\\n')",
     )
     ours = [Path(name) for name in listed if ".dist-info/" not in name and "/bin/" not in name]
-    assert {path.parts[0] for path in ours} == ROOMS
+    assert {path.parts[0] for path in ours} == {"tableferry"}
     assert not [path for path in ours if path.suffix not in {".py", *DATA}]
-    wanted = {
-        path.relative_to(ROOT)
+    wanted = {Path("tableferry/__init__.py")} | {
+        Path("tableferry", path.relative_to(ROOT))
         for room in ROOMS
         for path in (ROOT / room).rglob("*")
         if path.suffix in {".py", *DATA}
@@ -77,7 +78,8 @@ def test_the_wheel_has_the_product_and_no_leftovers(installed: Path) -> None:
 
 def test_nothing_of_the_checkout_is_used(installed: Path) -> None:
     places = python(
-        installed, "import pipelines.cli, sys; print(*sys.path, pipelines.__file__, sep='\\n')"
+        installed,
+        "import tableferry.pipelines.cli, sys; print(*sys.path, tableferry.__file__, sep='\\n')",
     )
     assert not [place for place in places if place.startswith(str(ROOT))]
 
@@ -146,3 +148,40 @@ def test_the_demo_has_its_data(installed: Path) -> None:
     code = "from tableferry_local.demo_data import _opened\n"
     code += "with _opened('airlines.csv') as lines: print(lines.readline())"
     assert python(installed, code) == ["b'carrier,name\\n'"]
+
+
+def test_it_is_a_code_location_beside_a_project(
+    installed: Path, elsewhere: tuple[Path, dict[str, str]]
+) -> None:
+    """As docs/deployment.md has it, in a workspace beside the code location of a project whose
+    packages have the names of Tableferry's rooms."""
+    folder, environment = elsewhere
+    for name in ("assets", "resources", "sensors", "pipelines"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(
+            "import dagster as dg\ndefs = dg.Definitions()\n"
+        )
+    (text,) = (
+        block.text
+        for block in blocks("deployment.md")
+        if block.text.startswith("  - python_module:")
+    )
+    text = text.replace("/opt/tableferry/.venv/bin/python", str(installed / "bin/python"))
+    theirs = "  - python_module: {module_name: assets, location_name: theirs}\n"
+    (folder / "dagster").mkdir()
+    (folder / "workspace.yaml").write_text(f"load_from:\n{theirs}{text}")
+    done = subprocess.run(
+        [
+            Path(sys.executable).parent / "dagster",
+            *["definitions", "validate", "-w", "workspace.yaml"],
+        ],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    for name in ("tableferry", "theirs"):
+        assert f"Validation successful for code location {name}" in said

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.running.runs import RANGE_END, RANGE_START
-from checks.whole_table import WHOLE_TABLE_CHECKS
-from pipelines.command import runner
-from pipelines.definitions import build
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
 

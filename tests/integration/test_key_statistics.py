@@ -8,14 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from assets.planning.ranges import extend_ranges, plan_ranges, top_bound
-from resources.dialects import predicate
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.keys.statistics import KeyStatistics, key_statistics
-from resources.postgres import statistics as postgres_statistics
-from resources.postgres.resource import PostgresResource
-from resources.tables import Column, TableRef
+from tableferry.assets.planning.ranges import extend_ranges, plan_ranges, top_bound
+from tableferry.resources.dialects import predicate
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
+from tableferry.resources.postgres import statistics as postgres_statistics
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import Column, TableRef
 from tests.integration import looking
 from tests.servers import own
 

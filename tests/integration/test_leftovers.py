@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import quote, string_literal
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef, staging_name
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef, staging_name
 from tests import servers
 from tests.servers import Servers, own
 

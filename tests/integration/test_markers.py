@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from assets.running import moving
-from assets.running.range_attempt import RangeAttempt
-from pipelines.cli import main
-from pipelines.command.session import open_session
-from resources.errors import InputError, RangeBusy, TableferryError
-from resources.markers import MARKERS
+from tableferry.assets.running import moving
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.errors import InputError, RangeBusy, TableferryError
+from tableferry.resources.markers import MARKERS
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers
@@ -203,7 +203,7 @@ def test_what_another_home_has_put_into_a_shadow_is_not_taken_for_ones_own(
             raise TableferryError("died")
 
     with monkeypatch.context() as patch:
-        patch.setattr("assets.running.swap.reached", dies)
+        patch.setattr("tableferry.assets.running.swap.reached", dies)
         assert not one.run().good
         assert set(reasons(one).values()) == {"shadowed"}
         change(one, "C")
@@ -270,7 +270,7 @@ def test_a_range_is_held_until_it_is_recorded(
     homes: Callable[..., Homes], system: str, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So runs record in the order in which they publish."""
-    monkeypatch.setattr("resources.transactional.target.LOCK_SECONDS", 0)
+    monkeypatch.setattr("tableferry.resources.transactional.target.LOCK_SECONDS", 0)
     one, recording = homes(system, write=write).one, moving.settle
     held: set[str] = set()
 

@@ -32,7 +32,7 @@ def peak(ferry: Ferry, rows: int) -> int:
         f"'1 s', g % 2 = 0, repeat('x', 40) FROM generate_series(1, {rows}) g",
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "run", ferry.table, "--json"],
+        [sys.executable, "-m", "tableferry.pipelines.cli", "run", ferry.table, "--json"],
         env=dict(os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

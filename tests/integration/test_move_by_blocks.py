@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.running.progress import Progress
-from assets.running.runs import RANGE_END, RANGE_START
-from pipelines.command import runner
-from pipelines.definitions import build
-from resources.errors import InputError, PlacesLost
-from resources.postgres.server import PostgresServer
-from resources.tables import TableRef
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.running.progress import Progress
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.definitions import build
+from tableferry.resources.errors import InputError, PlacesLost
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import QUIET, Ferry
 from tests.integration.crashing import Command, crash, reopen

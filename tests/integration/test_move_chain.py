@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from pipelines.command import runner
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
 from tests.integration.conftest import Ferry, by_range
 
 pytestmark = pytest.mark.integration

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from assets.log.ledger import evaluations
-from pipelines.cli import main
-from pipelines.command import runner
-from pipelines.command.validation import validate
-from resources.errors import InputError
+from tableferry.assets.log.ledger import evaluations
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.validation import validate
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry, by_range
 
 pytestmark = pytest.mark.integration

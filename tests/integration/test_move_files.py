@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from resources.tables import TableRef
+from tableferry.pipelines.cli import main
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, crash, reopen
 
@@ -205,7 +205,7 @@ def test_what_the_readers_do_not_read_alike_is_refused(
         return pc.add(array, 1) if field.name == "id" else array.cast(field.type)
 
     with monkeypatch.context() as patched:
-        patched.setattr("resources.files.parquet._converted", misread)
+        patched.setattr("tableferry.resources.files.parquet._converted", misread)
         view = reopened(one).run()
     assert not view.good and not one.moved(view) and "FAILED" in view.errors[0]
     view = one.run()

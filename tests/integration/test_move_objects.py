@@ -19,14 +19,14 @@ import pytest
 from backports import zstd
 from moto.server import ThreadedMotoServer
 
-from pipelines.definitions import build
-from resources.dialects import predicate, qualified
-from resources.errors import ConnectionFailed, StatementFailed
-from resources.files.object_store import store_at
-from resources.files.resource import FilesResource
-from resources.files.source import KEY, FilesSource
-from resources.retry import retrying
-from resources.tables import TableRef
+from tableferry.pipelines.definitions import build
+from tableferry.resources.dialects import predicate, qualified
+from tableferry.resources.errors import ConnectionFailed, StatementFailed
+from tableferry.resources.files.object_store import store_at
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.source import KEY, FilesSource
+from tableferry.resources.retry import retrying
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry, table_name
 from tests.integration.proxy import Counts, CutsAnswers
 from tests.integration.test_move_files import TO_CLICKHOUSE, held, invoke, reopened
@@ -208,7 +208,7 @@ def test_a_connection_that_is_cut_is_tried_again_and_publishes_nothing(
         assert proxy.cut == 7
         assert [row[1] for row in held(one, "id, name")] == texts
         # one that stays cut: what was published stays
-        monkeypatch.setattr("assets.running.workers.retrying", lambda: retrying(1))
+        monkeypatch.setattr("tableferry.assets.running.workers.retrying", lambda: retrying(1))
         lake.parquet("in/orders/b.parquet", {"id": list(range(100)), "name": texts[::-1]})
         proxy.left = float("inf")
         view = one.run()

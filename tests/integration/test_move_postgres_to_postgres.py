@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 from psycopg.errors import InsufficientPrivilege
 
-from pipelines.cli import main
-from pipelines.command import runner
-from pipelines.command.validation import validate
-from resources.errors import InputError
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.validation import validate
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.proxy import Corrupts
 from tests.servers import Servers, own

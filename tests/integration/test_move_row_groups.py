@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.tables import TableRef
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, crash
 from tests.integration.test_move_files import declared, held, invoke, parquet, reopened

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.command import runner
+from tableferry.pipelines.command import runner
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own

@@ -8,12 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from checks.verdict import LEVELS
-from pipelines.command import runner
-from resources.dialects import predicate, qualified, string_literal
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.tables import TableRef
+from tableferry.checks.verdict import LEVELS
+from tableferry.pipelines.command import runner
+from tableferry.resources.dialects import predicate, qualified, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, crash, reopen, staging_tables
 

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from resources.errors import InputError
-from resources.files.resource import FilesResource
-from resources.files.types import UNREADABLE
-from resources.tables import TableRef
+from tableferry.pipelines.cli import main
+from tableferry.resources.errors import InputError
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.types import UNREADABLE
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, ask_clickhouse, crash, reopen
 

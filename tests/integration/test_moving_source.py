@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from assets.running import moving
-from assets.verifying import audit
-from pipelines.command.session import open_session
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.assets.running import moving
+from tableferry.assets.verifying import audit
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import ask_sqlserver, rows_of
 from tests.servers import Servers
@@ -119,7 +119,7 @@ def test_a_source_under_constant_change_never_leaves_a_lie(
     ferry: Ferry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is recorded as committed is what the next plan finds, or it is run again."""
-    monkeypatch.setattr("resources.retry.FIRST_SECONDS", 0.05)
+    monkeypatch.setattr("tableferry.resources.retry.FIRST_SECONDS", 0.05)
     server = SqlServerResource(url=ferry.stack.sqlserver_url)
     stop = threading.Event()
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets.planning.resolve import Hop, resolve_hops
-from checks.reconcile import reconcile
-from checks.verdict import Level, Verdict
-from pipelines.command import runner
-from pipelines.reporting.collect import report
-from pipelines.reporting.html import render
-from pipelines.reporting.markdown import to_markdown
-from resources.dialects import qualified
-from resources.digest import placement
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
+from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.verdict import Level, Verdict
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.reporting.collect import report
+from tableferry.pipelines.reporting.html import render
+from tableferry.pipelines.reporting.markdown import to_markdown
+from tableferry.resources.dialects import qualified
+from tableferry.resources.digest import placement
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
 from tests.integration.conftest import Ferry
 
 Make = Callable[..., Ferry]

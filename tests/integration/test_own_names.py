@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from checks.drilldown import drill_down
-from checks.verdict import Level
-from checks.whole_table import repeated_keys
-from resources.dialects import qualified, quote
-from resources.fingerprints import fingerprints
-from resources.keys.range import KeyRange
-from resources.keys.statistics import key_statistics
-from resources.plan import WriteMode
-from resources.target import TargetOptions
-from resources.types.conform import conform, schema
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.verdict import Level
+from tableferry.checks.whole_table import repeated_keys
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.fingerprints import fingerprints
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.conform import conform, schema
 from tests.integration import looking
 from tests.integration.pairs import Hop, graph
 from tests.servers import Servers, own

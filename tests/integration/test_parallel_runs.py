@@ -12,11 +12,11 @@ import dagster as dg
 import psycopg
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.log.ledger import committed
-from assets.running.processes import PROCESS
-from pipelines.command import runner
-from resources.tables import TableRef, staging_prefix
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.ledger import committed
+from tableferry.assets.running.processes import PROCESS
+from tableferry.pipelines.command import runner
+from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import COPIES, Command, reopen, rows_of, runs_by_status
 from tests.integration.interface import Interface, served
@@ -132,7 +132,7 @@ def test_two_launches_of_a_table_do_not_mix(ferry: Make, monkeypatch: pytest.Mon
         storage.free_concurrency_slots_for_run(other.run_id)
 
     with monkeypatch.context() as patch:
-        patch.setattr("sensors.reaper.reap", end_the_other)
+        patch.setattr("tableferry.sensors.reaper.reap", end_the_other)
         view = one.run(ranges=[first])
     assert view.good, view.errors
     assert waited == [{}]

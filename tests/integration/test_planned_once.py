@@ -11,17 +11,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.asset_keys import asset_key
-from assets.log import ledger
-from assets.running.progress import Progress
-from checks import drilldown
-from checks.verdict import Differences
-from checks.whole_table import BY_RANGE, COUNTED, TOTAL_ROWS
-from pipelines.command import runner
-from pipelines.command.session import open_session
-from resources.clickhouse.server import ClickHouseServer
-from resources.postgres.server import PostgresServer
-from resources.sqlserver.connection import SqlServerConnection
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.log import ledger
+from tableferry.assets.running.progress import Progress
+from tableferry.checks import drilldown
+from tableferry.checks.verdict import Differences
+from tableferry.checks.whole_table import BY_RANGE, COUNTED, TOTAL_ROWS
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tests.integration.conftest import Ferry
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("digests_by_servers")]

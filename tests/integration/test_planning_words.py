@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
+from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
 from tests.servers import own
 

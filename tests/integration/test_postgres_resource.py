@@ -12,11 +12,16 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from resources.connection_pool import TRUSTED_SECONDS
-from resources.errors import ConnectionFailed, SnapshotLost, StatementFailed, TableMissing
-from resources.postgres.resource import PostgresResource
-from resources.retry import is_transient
-from resources.tables import Column, TableRef
+from tableferry.resources.connection_pool import TRUSTED_SECONDS
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    SnapshotLost,
+    StatementFailed,
+    TableMissing,
+)
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.retry import is_transient
+from tableferry.resources.tables import Column, TableRef
 from tests.servers import Servers, own
 
 SCHEMA = own("postgres_resource")
@@ -374,7 +379,7 @@ def test_a_bad_snapshot_name_cannot_inject_sql(source: PostgresResource) -> None
 
 PEAK = """
 import resource, sys
-from resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.resource import PostgresResource
 source = PostgresResource(url=sys.argv[1])
 sql = f"SELECT g, md5(g::text) a, repeat('x', 60) b FROM generate_series(1, {sys.argv[3]}) g"
 with getattr(source, sys.argv[2])(sql) as stream:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.connection import ServerResource
-from resources.errors import ConnectionFailed
-from resources.postgres.resource import PostgresResource
-from resources.probe import Constant, probed, wrong_answers
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.connection import ServerResource
+from tableferry.resources.errors import ConnectionFailed
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.probe import Constant, probed, wrong_answers
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.servers import Servers
 
 INTEGER = {"postgres": "bigint", "sqlserver": "bigint", "clickhouse": "Nullable(Int64)"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assets.running.progress import Progress
+from tableferry.assets.running.progress import Progress
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

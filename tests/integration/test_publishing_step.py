@@ -11,19 +11,19 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from assets.running.progress import Progress
-from pipelines.cli import main
-from pipelines.command.dry_run import dry_run
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.server import ClickHouseServer
-from resources.clickhouse.target import ClickHouseTarget
-from resources.errors import InputError, TableferryError
-from resources.hazards import ShownDiffers, require_publishable
-from resources.plan import WriteMode
-from resources.postgres.server import PostgresServer
-from resources.postgres.session import PostgresSession
-from resources.tables import TableRef
-from resources.target import TargetOptions
+from tableferry.assets.running.progress import Progress
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.hazards import ShownDiffers, require_publishable
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.session import PostgresSession
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import TargetOptions
 from tableferry_local import postgres as local_postgres
 from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range

@@ -11,22 +11,22 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from checks.checksum import Digests, in_sample
-from checks.drilldown import drill_down
-from checks.reconcile import reconcile, reconcile_all
-from checks.verdict import LEVELS, Difference
-from checks.whole_table import whole_table
-from resources.clickhouse.resource import ClickHouseResource
-from resources.connection import ConnectionSettings
-from resources.dialects import qualified, quote
-from resources.endpoint import BATCH_ROWS, Endpoint
-from resources.errors import SchemaDrift, TableMissing
-from resources.keys.range import KeyKind, KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.resource import PostgresResource
-from resources.probe import NUMBER
-from resources.tables import Column, TableRef
-from resources.types.planner import plan_copy
+from tableferry.checks.checksum import Digests, in_sample
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.reconcile import reconcile, reconcile_all
+from tableferry.checks.verdict import LEVELS, Difference
+from tableferry.checks.whole_table import whole_table
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.connection import ConnectionSettings
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.endpoint import BATCH_ROWS, Endpoint
+from tableferry.resources.errors import SchemaDrift, TableMissing
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.probe import NUMBER
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import plan_copy
 from tests.integration import looking
 
 pytestmark = pytest.mark.integration

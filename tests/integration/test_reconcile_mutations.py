@@ -10,17 +10,17 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-
-from checks.drilldown import drill_down
-from checks.in_flight import FLOWN, Flight
-from checks.reconcile import COMPARED
-from checks.verdict import Difference, Differences, Level, Verdict
 from docs.tools.detection_matrix import CLAIMS, Claim, claims_between
-from resources.dialects import qualified
-from resources.digest.client import digests, totals
-from resources.digest.measure import DIGEST, ROWS, Taken
-from resources.keys.range import KeyRange
-from resources.types.conform import conform
+
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.in_flight import FLOWN, Flight
+from tableferry.checks.reconcile import COMPARED
+from tableferry.checks.verdict import Difference, Differences, Level, Verdict
+from tableferry.resources.dialects import qualified
+from tableferry.resources.digest.client import digests, totals
+from tableferry.resources.digest.measure import DIGEST, ROWS, Taken
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.types.conform import conform
 from tests.integration.conftest import table_name
 from tests.integration.pairs import PAIRS, TEXT, Hop, graph
 from tests.servers import Servers

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
-from checks.drilldown import drill_down
-from checks.reconcile import reconcile
-from resources.digest.measure import ROWS
-from resources.keys.range import KeyRange
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.reconcile import reconcile
+from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.keys.range import KeyRange
 from tests.integration import looking
 from tests.integration.conftest import table_name
 from tests.integration.pairs import PAIRS, Hop, graph

@@ -8,16 +8,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from resources import probe
-from resources.clickhouse.resource import ClickHouseResource
-from resources.digest.expressions import RowDigest
-from resources.digest.fields import fields, observed
-from resources.digest.probe import preferred, shared
-from resources.errors import StatementFailed
-from resources.postgres.catalog import unique_by
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
-from resources.types.planner import plan_copy
+from tableferry.resources import probe
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.digest.expressions import RowDigest
+from tableferry.resources.digest.fields import fields, observed
+from tableferry.resources.digest.probe import preferred, shared
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.postgres.catalog import unique_by
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import plan_copy
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

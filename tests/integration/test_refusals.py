@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner, Result
 
-from pipelines.cli import main
-from resources.errors import InputError
+from tableferry.pipelines.cli import main
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.servers import own
 

@@ -11,13 +11,13 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.running.runs import RANGE_END, RANGE_START
-from pipelines.command import runner
-from pipelines.definitions import build
-from pipelines.reporting.collect import report
-from pipelines.reporting.html import render
-from pipelines.reporting.report import HopEntry
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.definitions import build
+from tableferry.pipelines.reporting.collect import report
+from tableferry.pipelines.reporting.html import render
+from tableferry.pipelines.reporting.report import HopEntry
 from tests.integration.conftest import QUIET, Ferry
 from tests.integration.crashing import Command, crash, reopen, staging_tables
 from tests.integration.webui import browser, until

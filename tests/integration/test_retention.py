@@ -13,9 +13,9 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from assets.log.history import covered
-from pipelines.cli import main
-from pipelines.command.session import open_session
+from tableferry.assets.log.history import covered
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command.session import open_session
 from tests.integration import homes
 from tests.integration.conftest import Ferry
 

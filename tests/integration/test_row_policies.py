@@ -9,10 +9,10 @@ from contextlib import suppress
 import mssql_python
 import pytest
 
-from resources.errors import RowsHidden
-from resources.registry import system
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
+from tableferry.resources.errors import RowsHidden
+from tableferry.resources.registry import system
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from resources.errors import RowsHidden, TableferryError
-from resources.postgres.resource import PostgresResource
+from tableferry.resources.errors import RowsHidden, TableferryError
+from tableferry.resources.postgres.resource import PostgresResource
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from assets.log.records import State
-from pipelines.cli import main
-from pipelines.command.range_views import RangeView, TransferView
-from pipelines.command.several import OneOfSeveral
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.assets.log.records import State
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command.range_views import RangeView, TransferView
+from tableferry.pipelines.command.several import OneOfSeveral
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
 
 Make = Callable[..., Ferry]

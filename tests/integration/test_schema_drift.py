@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from assets.planning.resolve import Hop, resolve_hops
-from pipelines.command import runner
-from pipelines.command.session import open_session
-from resources.dialects import qualified
-from resources.tables import TableRef
+from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.dialects import qualified
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry, table_name
 from tests.servers import Servers

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 
-from assets.running import moving
-from pipelines.command import runner
-from pipelines.command.session import open_session
-from resources import crash_points
+from tableferry.assets.running import moving
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources import crash_points
 from tableferry_local.stack import Stack
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import reopen, rows_of, staging_tables
@@ -118,7 +118,7 @@ def test_a_swap_survives_the_restart_of_the_server(ferry: Ferry, server: str, ho
 def test_a_server_that_stays_away_fails_the_run_clearly(
     ferry: Ferry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resources.retry.FIRST_SECONDS", 0.01)
+    monkeypatch.setattr("tableferry.resources.retry.FIRST_SECONDS", 0.01)
     monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "3")
     killed = threading.Event()
 

@@ -9,10 +9,10 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from resources.dialects import string_literal
-from resources.errors import ConnectionFailed
-from resources.postgres.resource import PostgresResource
-from resources.postgres.settings import SESSION
+from tableferry.resources.dialects import string_literal
+from tableferry.resources.errors import ConnectionFailed
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.settings import SESSION
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own

@@ -15,22 +15,22 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from pipelines.command import runner
-from pipelines.command.session import open_session
-from resources.connection import Scheme, ServerResource
-from resources.digest.definition import NULL, Algorithm
-from resources.digest.fields import Field, Valued
-from resources.endpoint import BATCH_ROWS, refuse_snapshot
-from resources.errors import InputError, TableMissing
-from resources.registry import registered, system
-from resources.source import Source
-from resources.system import Dialect, System
-from resources.tables import Column, TableRef
-from resources.types.export import Export, Refusal
-from resources.types.kinds import Float, Kind, Text, signed
-from resources.types.planner import plan_copy
-from resources.types.type_map import ColumnType, TypeMap
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
+from tableferry.resources.connection import Scheme, ServerResource
+from tableferry.resources.digest.definition import NULL, Algorithm
+from tableferry.resources.digest.fields import Field, Valued
+from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.registry import registered, system
+from tableferry.resources.source import Source
+from tableferry.resources.system import Dialect, System
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.kinds import Float, Kind, Text, signed
+from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.types.type_map import ColumnType, TypeMap
 from tests.integration.conftest import table_name
 from tests.servers import Servers
 

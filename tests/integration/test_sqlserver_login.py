@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from resources.errors import StatementFailed
-from resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests import servers
 from tests.integration.conftest import Ferry
 from tests.integration.containers import ROOT

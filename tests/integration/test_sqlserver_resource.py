@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from mssql_python import ddbc_bindings
 
-from resources.errors import ConnectionFailed, StatementFailed, TableMissing
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.errors import ConnectionFailed, StatementFailed, TableMissing
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration import looking
 from tests.integration.target_bench import NEW, REPLACE, Bench, SqlServerBench
 

@@ -6,9 +6,9 @@ import datetime as dt
 
 import pytest
 
-from resources.sqlserver import connection as module
-from resources.sqlserver.connection import SqlServerConnection
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver import connection as module
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.resource import SqlServerResource
 
 pytestmark = pytest.mark.integration
 

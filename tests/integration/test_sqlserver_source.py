@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from assets.planning.ranges import plan_ranges
-from resources.dialects import predicate
-from resources.errors import InputError
-from resources.fingerprints import fingerprints
-from resources.keys.kind import key_kind
-from resources.keys.range import KeyRange
-from resources.keys.statistics import key_statistics
-from resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.server import ALLOWS_SNAPSHOT
-from resources.tables import TableRef
+from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.resources.dialects import predicate
+from tableferry.resources.errors import InputError
+from tableferry.resources.fingerprints import fingerprints
+from tableferry.resources.keys.kind import key_kind
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.server import ALLOWS_SNAPSHOT
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.planning import plan_of
 from tests.servers import Servers, own

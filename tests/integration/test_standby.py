@@ -15,9 +15,9 @@ import dagster as dg
 import psycopg
 import pytest
 
-from assets.running import moving
-from pipelines.command import runner
-from resources.postgres.position import Position
+from tableferry.assets.running import moving
+from tableferry.pipelines.command import runner
+from tableferry.resources.postgres.position import Position
 from tests.integration.conftest import Ferry
 from tests.servers import POSTGRES, named
 

@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 
-from pipelines import event_log
-from pipelines.cli import main
+from tableferry.pipelines import event_log
+from tableferry.pipelines.cli import main
 
 TRANSFER = """transfer: {name}
 source: postgres://public.orders
@@ -51,7 +51,7 @@ NOT_IMPORTED = {
 
 COMMANDS = """
 import json, os, sys
-from pipelines.cli import main
+from tableferry.pipelines.cli import main
 home = os.environ["DAGSTER_HOME"]
 for command, modules in json.loads(sys.argv[1]).items():
     os.environ["DAGSTER_HOME"] = home + command.split()[0]
@@ -89,7 +89,7 @@ class Asked:
 if sys.argv[1:] == ["asked?"]:
     sys.meta_path.insert(0, Asked)
 from click.testing import CliRunner
-from pipelines.cli import main
+from tableferry.pipelines.cli import main
 found = CliRunner().invoke(main, ["status", "orders", "--json"])
 assert "Traceback" not in found.output and found.exception is None, found.output
 print(found.stdout)

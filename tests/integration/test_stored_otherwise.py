@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from assets.running import moving
-from assets.verifying import audit
-from pipelines.command import runner
-from resources.errors import SourceMoved
-from resources.postgres.load import PostgresLoad
-from resources.postgres.server import PostgresServer
-from resources.postgres.snapshots import SharedSnapshot, Snapshot
-from resources.tables import TableRef
+from tableferry.assets.running import moving
+from tableferry.assets.verifying import audit
+from tableferry.pipelines.command import runner
+from tableferry.resources.errors import SourceMoved
+from tableferry.resources.postgres.load import PostgresLoad
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 

@@ -10,17 +10,17 @@ from itertools import pairwise
 
 import pytest
 
-from assets.planning.ranges import plan_ranges
-from resources.clickhouse.resource import ClickHouseResource
-from resources.dialects import predicate, qualified, quote, string_literal
-from resources.endpoint import Endpoint
-from resources.keys.range import KeyRange
-from resources.keys.sql import range_number, within
-from resources.keys.statistics import key_statistics
-from resources.keys.text import problem
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import Column, TableRef
+from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.dialects import predicate, qualified, quote, string_literal
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.sql import range_number, within
+from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.keys.text import problem
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import Column, TableRef
 from tests.integration.conftest import table_name
 
 pytestmark = pytest.mark.integration

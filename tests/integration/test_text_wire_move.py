@@ -11,11 +11,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.command import runner
-from resources import delimited
-from resources.artifacts import BYTES, FOLDER
-from resources.delimited import Framing
-from resources.errors import InputError
+from tableferry.pipelines.command import runner
+from tableferry.resources import delimited
+from tableferry.resources.artifacts import BYTES, FOLDER
+from tableferry.resources.delimited import Framing
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import Command, crash, reopen
 

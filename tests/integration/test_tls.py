@@ -17,14 +17,14 @@ import pytest
 import trustme
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from resources import connection_pool
-from resources.clickhouse.resource import ClickHouseResource
-from resources.connection import ServerResource
-from resources.errors import ConnectionFailed, InputError
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.connection import close_pooled_connections
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.pipelines.cli import main
+from tableferry.resources import connection_pool
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.connection import ServerResource
+from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.connection import close_pooled_connections
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
 from tests.integration.conftest import Ferry
 from tests.integration.proxy import Encrypts

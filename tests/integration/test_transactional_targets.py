@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from resources.errors import (
+from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
     RangeBusy,
@@ -22,12 +22,12 @@ from resources.errors import (
     SchemaDrift,
     StatementFailed,
 )
-from resources.keys.range import KeyRange
-from resources.markers import MARKERS, Publication
-from resources.plan import WriteMode
-from resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
-from resources.transactional.load import StagingLost
-from resources.transactional.markers import MarkerTable
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.markers import MARKERS, Publication
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.transactional.load import StagingLost
+from tableferry.resources.transactional.markers import MarkerTable
 from tableferry_local.stack import Stack
 from tests.integration.proxy import LosesAnswer
 from tests.integration.target_bench import (
@@ -236,7 +236,7 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
 
 
 def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resources.transactional.target.LOCK_SECONDS", 0)
+    monkeypatch.setattr("tableferry.resources.transactional.target.LOCK_SECONDS", 0)
     bench.target.prepare(bench.plan, REPLACE)
     with bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load:
         load.load_arrow([batch(OLD)])
@@ -488,7 +488,7 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
 def test_a_publication_waits_for_a_stopped_one_no_longer_than_told(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resources.transactional.markers.TURN_SECONDS", 1)
+    monkeypatch.setattr("tableferry.resources.transactional.markers.TURN_SECONDS", 1)
     bench.target.prepare(bench.plan, REPLACE)
     identity = bench.target.identity(bench.table)
     markers = MarkerTable(bench.target.sql, bench.table)

@@ -9,11 +9,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.running import moving
-from pipelines.command import runner
-from pipelines.command.range_views import TransferView
-from pipelines.command.session import Session, open_session
-from sensors.reaper import reap, reaper
+from tableferry.assets.running import moving
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.range_views import TransferView
+from tableferry.pipelines.command.session import Session, open_session
+from tableferry.sensors.reaper import reap, reaper
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import Command, reopen, rows_of, runs_by_status, staging_tables
 
@@ -45,7 +45,7 @@ def test_of_two_runs_of_a_range_one_wins(
 ) -> None:
     """Without Dagster's pool, so that only the target's own lock stands between them."""
     one = ferry(hops, *TABLE, ranges="{count: 1}")
-    monkeypatch.setattr("resources.transactional.target.LOCK_SECONDS", 1)
+    monkeypatch.setattr("tableferry.resources.transactional.target.LOCK_SECONDS", 1)
     one.session.instance.event_log_storage.set_concurrency_slots(one.table, 2)
     name = runner.plan(one.session, one.table).ranges[0].range
     inside, go_on = threading.Event(), threading.Event()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from resources.dialects import qualified, quote
-from resources.tables import TableRef
-from resources.types.conform import conform
-from resources.types.planner import plan_copy
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.conform import conform
+from tableferry.resources.types.planner import plan_copy
 from tests.integration.typed_servers import EVERYTHING, ClickHouseEnd, PostgresEnd, SqlServerEnd
 from tests.servers import own
 

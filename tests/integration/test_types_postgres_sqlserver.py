@@ -17,8 +17,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import strategies as st
 
-from resources.sqlserver import bulk_copy
-from resources.sqlserver.bulk_copy import TRIED
+from tableferry.resources.sqlserver import bulk_copy
+from tableferry.resources.sqlserver.bulk_copy import TRIED
 from tests.integration.typed_servers import (
     REFUSED,
     Case,

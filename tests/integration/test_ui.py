@@ -15,8 +15,8 @@ import dagster as dg
 import psycopg
 import pytest
 
-from pipelines.command import demo, runner
-from pipelines.command.session import open_session
+from tableferry.pipelines.command import demo, runner
+from tableferry.pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
 from tests.integration.ferry_process import FORKED_RUNS
 from tests.integration.shown import LAUNCH_SECONDS, Shown, materialize

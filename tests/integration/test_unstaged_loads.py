@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from assets.running import moving
-from assets.running.range_attempt import RangeAttempt
-from checks.verdict import Verdict
-from pipelines.command import runner
-from pipelines.command.dry_run import dry_run
-from resources.errors import StatementFailed
-from resources.plan import WriteMode
-from resources.target import RangeLoad, TargetOptions
+from tableferry.assets.running import moving
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.checks.verdict import Verdict
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.target import RangeLoad, TargetOptions
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.proxy import Corrupts, LosesAnswer
 from tests.integration.target_bench import HIGH, LOW, NEW, OLD, REPLACE, PostgresBench

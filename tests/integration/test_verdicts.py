@@ -13,16 +13,16 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from assets.asset_keys import asset_key
-from assets.declaring.names import move_job_name
-from assets.running import moving
-from assets.running.runs import RANGE_END, RANGE_START
-from assets.verifying import on_demand
-from pipelines.cli import main
-from pipelines.command import runner
-from pipelines.command.session import open_session
-from pipelines.command.views import CheckView
-from pipelines.definitions import build
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.running import moving
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.assets.verifying import on_demand
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
+from tableferry.pipelines.command.views import CheckView
+from tableferry.pipelines.definitions import build
 from tests.integration.conftest import QUIET, Ferry
 from tests.integration.crashing import Command, ask_clickhouse, rows_of
 from tests.integration.interface import Interface, served

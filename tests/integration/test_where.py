@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from checks.verdict import Level
-from pipelines.command import runner
-from resources.errors import InputError
+from tableferry.checks.verdict import Level
+from tableferry.pipelines.command import runner
+from tableferry.resources.errors import InputError
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 

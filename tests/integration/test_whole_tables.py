@@ -8,12 +8,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.declaring.names import move_job_name
-from assets.log.history import failed_checks
-from assets.running import execute
-from assets.running.runs import RANGE_END, RANGE_START
-from pipelines.command import runner
-from pipelines.definitions import build
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.history import failed_checks
+from tableferry.assets.running import execute
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from checks.drilldown import drill_down
-from checks.verdict import Level
-from resources.keys.range import KeyRange
+from tableferry.checks.drilldown import drill_down
+from tableferry.checks.verdict import Level
+from tableferry.resources.keys.range import KeyRange
 from tests.integration.conftest import table_name
 from tests.integration.pairs import PAIRS, graph
 from tests.servers import Servers

@@ -14,25 +14,25 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from assets.planning.wires import chosen_wire
-from pipelines.cli import main
-from resources import probe, wires
-from resources.artifacts import BYTES
-from resources.connection import parse_url
-from resources.errors import InputError
-from resources.plan import CopyPlan, WireFormat
-from resources.postgres.resource import PostgresResource
-from resources.registry import system
-from resources.sqlserver import load_text, tsv_text
-from resources.sqlserver.bcp import find_tool
-from resources.sqlserver.ddl import STATEMENTS
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import REHEARSALS
-from resources.sqlserver.text_staging import StagedText
-from resources.tables import Column, TableRef, staging_prefix
-from resources.types.planner import plan_copy
-from resources.wire_loads import wrong_loads
-from resources.wires import wrong_values
+from tableferry.assets.planning.wires import chosen_wire
+from tableferry.pipelines.cli import main
+from tableferry.resources import probe, wires
+from tableferry.resources.artifacts import BYTES
+from tableferry.resources.connection import parse_url
+from tableferry.resources.errors import InputError
+from tableferry.resources.plan import CopyPlan, WireFormat
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
+from tableferry.resources.sqlserver import load_text, tsv_text
+from tableferry.resources.sqlserver.bcp import find_tool
+from tableferry.resources.sqlserver.ddl import STATEMENTS
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import REHEARSALS
+from tableferry.resources.sqlserver.text_staging import StagedText
+from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.wire_loads import wrong_loads
+from tableferry.resources.wires import wrong_values
 from tests.servers import SQLSERVER, named
 
 needs_bcp = pytest.mark.skipif(

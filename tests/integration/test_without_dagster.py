@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from assets.log.reading import Log, unanswered
-from pipelines.cli import main
-from pipelines.command import known, runner, running
-from pipelines.command.session import Session
+from tableferry.assets.log.reading import Log, unanswered
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import known, runner, running
+from tableferry.pipelines.command.session import Session
 from tests.integration.conftest import Ferry
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("digests_by_servers")]
@@ -28,7 +28,7 @@ TABLE = (
 )
 DIRECT = "['clickhouse://warehouse.{t}']"
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
-FORBIDDEN = "import sys; sys.modules['dagster'] = None; from pipelines.cli import main; main()"
+FORBIDDEN = "import sys; sys.modules['dagster'] = None; from tableferry.pipelines.cli import main; main()"
 """Any import of Dagster fails."""
 
 

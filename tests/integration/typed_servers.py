@@ -21,25 +21,25 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from resources.artifacts import workspace
-from resources.clickhouse.nullable import declared_type
-from resources.clickhouse.resource import ClickHouseResource
-from resources.delimited import Framing, framed_rows
-from resources.dialects import qualified, quote
-from resources.errors import ValueRefused
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.copy_in import copy_in
-from resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
-from resources.postgres.resource import PostgresResource
-from resources.sqlserver.bulk_copy import bulk_copy
-from resources.sqlserver.ddl import STATEMENTS
-from resources.sqlserver.load_text import load_files
-from resources.sqlserver.queryout import read_tab_separated
-from resources.sqlserver.resource import SqlServerResource
-from resources.tables import TableRef
-from resources.types.conform import conform, schema
-from resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.artifacts import workspace
+from tableferry.resources.clickhouse.nullable import declared_type
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.delimited import Framing, framed_rows
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.errors import ValueRefused
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.copy_in import copy_in
+from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.bulk_copy import bulk_copy
+from tableferry.resources.sqlserver.ddl import STATEMENTS
+from tableferry.resources.sqlserver.load_text import load_files
+from tableferry.resources.sqlserver.queryout import read_tab_separated
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 from tests.integration import looking
 
 REFUSED = object()

@@ -24,7 +24,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from resources.child_processes import ending_with_us
+from tableferry.resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from assets.log.check_records import CheckRecord, ExpectationRecord
-from checks.verdict import Difference
-from pipelines.reporting.report import (
+from tableferry.assets.log.check_records import CheckRecord, ExpectationRecord
+from tableferry.checks.verdict import Difference
+from tableferry.pipelines.reporting.report import (
     ColumnEntry,
     HopEntry,
     RangeEntry,

@@ -7,12 +7,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.declaring.manifest import Transfer
-from pipelines import api
-from resources.clickhouse.resource import ClickHouseResource
-from resources.errors import InputError
-from resources.postgres.resource import PostgresResource
-from resources.tables import TableRef
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.pipelines import api
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.errors import InputError
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.tables import TableRef
 
 SERVERS = {
     "postgres": PostgresResource(url=dg.EnvVar("ELSEWHERE")),

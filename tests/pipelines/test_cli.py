@@ -14,10 +14,10 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from pipelines.cli import main
-from pipelines.command import plugins, runner
-from pipelines.command.launching import failures
-from resources.keys.range import KeyRange
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import plugins, runner
+from tableferry.pipelines.command.launching import failures
+from tableferry.resources.keys.range import KeyRange
 
 SECRET = "s3cr3t-w0rd"
 TRANSFER = "transfer: orders\nsource: postgres://public.orders\nhops: ['{hop}']\nkey: id\n"
@@ -361,7 +361,7 @@ def test_output_that_cannot_be_written_is_said_in_one_line(
 ) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "pipelines.cli", *arguments],
+            [sys.executable, "-m", "tableferry.pipelines.cli", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from assets.declaring.transfer_files import load_transfers
-from pipelines.definitions import build, defs
-from resources.errors import InputError
-from sensors.invalid_files import GROUP, invalid_definitions
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.pipelines.definitions import build, defs
+from tableferry.resources.errors import InputError
+from tableferry.sensors.invalid_files import GROUP, invalid_definitions
 
 
 @pytest.fixture(scope="module")

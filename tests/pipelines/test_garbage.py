@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 CYCLE = """
-import pipelines.cli
+import tableferry.pipelines.cli
 class Kept:
     def __del__(self):
         print("looked")

@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from assets.asset_keys import asset_key
-from assets.declaring.transfer_files import load_transfers
-from assets.log.records import RangeRecord, Reason, State
-from assets.log.writer import Writer
-from assets.planning.decisions import Decision
-from assets.verifying.on_demand import Checked
-from checks.verdict import Difference, Differences, Verdict
-from pipelines.cli import main
-from pipelines.command import render
-from pipelines.command.range_views import RangeView, TransferView
-from pipelines.command.views import PlannedRange, PlanView
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.writer import Writer
+from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.verifying.on_demand import Checked
+from tableferry.checks.verdict import Difference, Differences, Verdict
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import render
+from tableferry.pipelines.command.range_views import RangeView, TransferView
+from tableferry.pipelines.command.views import PlannedRange, PlanView
 from tests.integration import homes
 
 LONG = "-0000000000000250001..0000000000000500001"

@@ -12,13 +12,13 @@ import dagster as dg
 import jsonschema
 import pytest
 
-from assets.declaring.names import about
-from assets.log.history import PastRun, unanswered
-from pipelines.reporting.collect import _checked_url
-from pipelines.reporting.html import breakable, render
-from pipelines.reporting.report import Report, RunEntry, Suite
-from resources.errors import InputError
-from resources.words import counted
+from tableferry.assets.declaring.names import about
+from tableferry.assets.log.history import PastRun, unanswered
+from tableferry.pipelines.reporting.collect import _checked_url
+from tableferry.pipelines.reporting.html import breakable, render
+from tableferry.pipelines.reporting.report import Report, RunEntry, Suite
+from tableferry.resources.errors import InputError
+from tableferry.resources.words import counted
 from tests.pipelines.sample_report import MOVED, NAMES, NASTY, REFUSED, SUITE, a_range, sample
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "report.schema.json"

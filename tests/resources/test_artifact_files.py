@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from resources import artifacts
-from resources.artifacts import ArtifactWriter, DiskFull, artifact_folder, most_bytes, workspace
-from resources.errors import InputError, ReceiptMismatch
+from tableferry.resources import artifacts
+from tableferry.resources.artifacts import (
+    ArtifactWriter,
+    DiskFull,
+    artifact_folder,
+    most_bytes,
+    workspace,
+)
+from tableferry.resources.errors import InputError, ReceiptMismatch
 
 
 def test_an_artifact_knows_its_rows_bytes_and_hash(tmp_path: Path) -> None:
@@ -60,7 +66,7 @@ def test_the_living_keep_their_workspaces(tmp_path: Path) -> None:
 def test_the_next_call_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, pathlib\n"
-        "from resources.artifacts import workspace\n"
+        "from tableferry.resources.artifacts import workspace\n"
         f"with workspace(pathlib.Path({str(tmp_path)!r})) as own:\n"
         "    (own / 'data').write_bytes(b'x' * 1000)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

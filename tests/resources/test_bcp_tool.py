@@ -13,13 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from resources.connection import ConnectionSettings
-from resources.delimited import Framing
-from resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
-from resources.retry import is_transient
-from resources.sqlserver import bcp_process
-from resources.sqlserver.bcp import BcpTool, Encryption, Result, find_tool, require_rows
-from resources.sqlserver.bcp_process import SILENT_SECONDS, TIMEOUT, running, silent_seconds
+from tableferry.resources.connection import ConnectionSettings
+from tableferry.resources.delimited import Framing
+from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
+from tableferry.resources.retry import is_transient
+from tableferry.resources.sqlserver import bcp_process
+from tableferry.resources.sqlserver.bcp import BcpTool, Encryption, Result, find_tool, require_rows
+from tableferry.resources.sqlserver.bcp_process import (
+    SILENT_SECONDS,
+    TIMEOUT,
+    running,
+    silent_seconds,
+)
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resources.registry import system
-from resources.tables import Column
+from tableferry.resources.registry import system
+from tableferry.resources.tables import Column
 
 
 @pytest.mark.parametrize(

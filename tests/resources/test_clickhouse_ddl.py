@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.clickhouse.ddl import (
+from tableferry.resources.clickhouse.ddl import (
     Owner,
     create_table,
     not_in,
     partition,
     range_hash,
 )
-from resources.clickhouse.nullable import declared_type, split_type
-from resources.clickhouse.staging import defined_image, planned_image, staging_table
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, TableRef
-from resources.target import TargetOptions, row_identity, shadow_of
+from tableferry.resources.clickhouse.nullable import declared_type, split_type
+from tableferry.resources.clickhouse.staging import defined_image, planned_image, staging_table
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import TargetOptions, row_identity, shadow_of
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("clickhouse", "shop", "orders")

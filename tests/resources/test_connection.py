@@ -5,9 +5,9 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from resources.connection import ConnectionSettings, parse_url
-from resources.errors import InputError, TableferryError
-from resources.postgres.resource import PostgresResource
+from tableferry.resources.connection import ConnectionSettings, parse_url
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.postgres.resource import PostgresResource
 
 SECRET = "p@ss/w:rd?"
 ENCODED = "p%40ss%2Fw%3Ard%3F"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resources.connections import connection_names, set_variable, system_of, url_variable
-from resources.errors import InputError
-from resources.tables import TableRef
+from tableferry.resources.connections import connection_names, set_variable, system_of, url_variable
+from tableferry.resources.errors import InputError
+from tableferry.resources.tables import TableRef
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from resources import crash_points
+from tableferry.resources import crash_points
 
 
 def test_the_debug_hook_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resources.delimited import (
+from tableferry.resources.delimited import (
     FIELD,
     ROW,
     Framing,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.digest.client import digests, framed
-from resources.digest.definition import ALGORITHMS, Algorithm
-from resources.digest.fields import Field
-from resources.tables import Column
+from tableferry.resources.digest.client import digests, framed
+from tableferry.resources.digest.definition import ALGORITHMS, Algorithm
+from tableferry.resources.digest.fields import Field
+from tableferry.resources.tables import Column
 
 ID = Field("id", "uuid", Column("id", "uuid"), Column("id", "UUID"))
 TEXT = Field("note", "text", Column("note", "text"), Column("note", "String"))

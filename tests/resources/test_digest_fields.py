@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from checks.limits import with_limits
-from checks.verdict import Verdict
-from resources.digest.fields import (
+from tableferry.checks.limits import with_limits
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.digest.fields import (
     DigestedType,
     all_fields,
     declared,
@@ -17,9 +17,9 @@ from resources.digest.fields import (
     not_compared,
     relaxed_fields,
 )
-from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, TableRef
-from resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 
 
 @pytest.mark.parametrize(

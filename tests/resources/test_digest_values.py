@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.digest.fields import Field, Kind
-from resources.digest.values import shown
-from resources.tables import Column
+from tableferry.resources.digest.fields import Field, Kind
+from tableferry.resources.digest.values import shown
+from tableferry.resources.tables import Column
 
 
 def field(kind: Kind, *, scale: int = 0, item: Field | None = None) -> Field:

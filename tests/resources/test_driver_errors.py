@@ -12,13 +12,13 @@ import pytest
 import urllib3.exceptions
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
-from resources.clickhouse import errors as clickhouse_errors
-from resources.connection import parse_url
-from resources.errors import ConnectionFailed, StatementFailed
-from resources.files.errors import translated
-from resources.retry import is_transient
-from resources.sqlserver import errors as sqlserver_errors
-from resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.clickhouse import errors as clickhouse_errors
+from tableferry.resources.connection import parse_url
+from tableferry.resources.errors import ConnectionFailed, StatementFailed
+from tableferry.resources.files.errors import translated
+from tableferry.resources.retry import is_transient
+from tableferry.resources.sqlserver import errors as sqlserver_errors
+from tableferry.resources.sqlserver.resource import SqlServerResource
 
 CLICKHOUSE = parse_url("clickhouse", "http://app:s3cret@host:8123/shop")
 SQLSERVER = parse_url("sqlserver", "mssql://sa:s3cret@host:1433/shop")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.errors import StatementFailed
-from resources.files.database import opened
-from resources.files.object_store import store_at
-from resources.files.resource import FilesResource
+from tableferry.resources.errors import StatementFailed
+from tableferry.resources.files.database import opened
+from tableferry.resources.files.object_store import store_at
+from tableferry.resources.files.resource import FilesResource
 
 NOWHERE = store_at(None)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import InputError
-from resources.files.resource import FilesResource
-from resources.files.target import folder_problem
-from resources.tables import TableRef
+from tableferry.resources.errors import InputError
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.target import folder_problem
+from tableferry.resources.tables import TableRef
 
 
 @pytest.fixture

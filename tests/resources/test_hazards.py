@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from resources.clickhouse import hazards as clickhouse
-from resources.endpoint import Endpoint
-from resources.errors import InputError, StatementFailed
-from resources.hazards import Effect, Hazard, require_publishable
-from resources.plan import WriteMode
-from resources.sqlserver import hazards as sqlserver
-from resources.tables import Column, TableRef
-from resources.target import TargetOptions
-from resources.types.planner import plan_copy
+from tableferry.resources.clickhouse import hazards as clickhouse
+from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.hazards import Effect, Hazard, require_publishable
+from tableferry.resources.plan import WriteMode
+from tableferry.resources.sqlserver import hazards as sqlserver
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.planner import plan_copy
 
 TABLE = TableRef("sqlserver", "dbo", "t")
 KEY = Column("id", "bigint", nullable=False)

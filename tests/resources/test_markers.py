@@ -8,10 +8,10 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from resources.keys.range import KeyKind, KeyRange
-from resources.markers import Marker, Published, cover_all, range_key, share_rows
-from resources.plan import ColumnPlan, CopyPlan
-from resources.tables import Column, TableRef
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.markers import Marker, Published, cover_all, range_key, share_rows
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.tables import Column, TableRef
 
 
 def ranges(*bounds: int | None) -> list[KeyRange]:

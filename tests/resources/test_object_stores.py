@@ -12,13 +12,13 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from assets.declaring.transfer_files import load_transfers
-from resources.connections import system_of
-from resources.errors import InputError
-from resources.files import object_store
-from resources.files.object_store import ObjectStore, store_at
-from resources.files.resource import FilesResource
-from resources.files.store import Folder
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.resources.connections import system_of
+from tableferry.resources.errors import InputError
+from tableferry.resources.files import object_store
+from tableferry.resources.files.object_store import ObjectStore, store_at
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.store import Folder
 
 DECLARED = """transfer: readings
 source: lake://readings/*.parquet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resources import outages, retry
-from resources.errors import ConnectionFailed, InputError
-from resources.retry import retrying
+from tableferry.resources import outages, retry
+from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.retry import retrying
 
 ADDRESS = "postgres at db:5432"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.own_names import own_prefix
+from tableferry.resources.own_names import own_prefix
 
 WIDE = "\uff46\uff45\uff52\uff52\uff59__n"
 

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.errors import InputError, TableferryError, TypeRefused, ValueRefused
-from resources.files import described
-from resources.files.folder import FileUnreadable
-from resources.files.resource import FilesResource
-from resources.files.source import FilesSource
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.types.planner import plan_copy
+from tableferry.resources.errors import InputError, TableferryError, TypeRefused, ValueRefused
+from tableferry.resources.files import described
+from tableferry.resources.files.folder import FileUnreadable
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.source import FilesSource
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import plan_copy
 
 TARGET = TableRef("clickhouse", "warehouse", "t")
 DAY = dt.date(2024, 2, 29)

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from assets.log.records import DataVersion, Reason
-from resources.postgres.position import Position
+from tableferry.assets.log.records import DataVersion, Reason
+from tableferry.resources.postgres.position import Position
 
 NOW = Position("7312345678901234567", 2, 0x1_00000060)
 

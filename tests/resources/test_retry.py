@@ -11,15 +11,15 @@ from clickhouse_connect.driver.exceptions import OperationalError as ClickHouseE
 from mssql_python.exceptions import OperationalError as MssqlError
 from urllib3.exceptions import ProtocolError
 
-from resources import retry
-from resources.errors import (
+from tableferry.resources import retry
+from tableferry.resources.errors import (
     ConnectionFailed,
     SnapshotLost,
     StatementFailed,
     TableferryError,
     ValueRefused,
 )
-from resources.retry import ATTEMPTS, backoff, is_transient, retrying
+from tableferry.resources.retry import ATTEMPTS, backoff, is_transient, retrying
 
 
 def adbc_error(message: str, sqlstate: str | None = None) -> adbc.Error:

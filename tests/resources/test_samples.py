@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.registry import system
-from resources.types.conversions import conversion_between, default_type, source_export
-from resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
-from resources.types.samples import REFUSED, Sample, meaning, samples
-from resources.wires import _unescaped
+from tableferry.resources.registry import system
+from tableferry.resources.types.conversions import conversion_between, default_type, source_export
+from tableferry.resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
+from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
+from tableferry.resources.wires import _unescaped
 
 TARGETS: dict[str, str] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
 

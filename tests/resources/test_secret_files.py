@@ -11,13 +11,18 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.settings import configured, resources
-from resources import secret_files
-from resources.clickhouse.resource import ClickHouseResource
-from resources.connections import connection_names, connection_url, set_variable, system_of
-from resources.errors import InputError, TableferryError
-from resources.postgres.resource import PostgresResource
-from sensors.channels import ALERT_URL, Alert, channels, redacted, send
+from tableferry.pipelines.settings import configured, resources
+from tableferry.resources import secret_files
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.connections import (
+    connection_names,
+    connection_url,
+    set_variable,
+    system_of,
+)
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.sensors.channels import ALERT_URL, Alert, channels, redacted, send
 
 SECRET = "s3cret-w0rd"
 URL = f"postgresql://me:{SECRET}@db.test:5432/shop"
@@ -85,8 +90,8 @@ def test_root_may_share_a_secret_with_a_group(
 
 READ = """
 import sys
-from resources import secret_files
-from resources.errors import InputError
+from tableferry.resources import secret_files
+from tableferry.resources.errors import InputError
 try:
     print(secret_files.read(sys.argv[1], "X_FILE"))
 except InputError as error:

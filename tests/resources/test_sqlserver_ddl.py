@@ -8,13 +8,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from resources.errors import InputError
-from resources.plan import ColumnPlan, CopyPlan
-from resources.sqlserver.ddl import STATEMENTS, get_lock
-from resources.sqlserver.resource import SqlServerResource
-from resources.sqlserver.target import SqlServerTarget
-from resources.tables import Column, TableRef
-from resources.target import TargetOptions, shadow_of
+from tableferry.resources.errors import InputError
+from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock
+from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.target import TargetOptions, shadow_of
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from resources.errors import InputError
-from resources.registry import systems
-from resources.tables import TableRef
+from tableferry.resources.errors import InputError
+from tableferry.resources.registry import systems
+from tableferry.resources.tables import TableRef
 
 NAMES = st.one_of(
     st.text(min_size=1, max_size=30),

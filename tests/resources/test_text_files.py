@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from resources.errors import TableferryError, TypeRefused, ValueRefused
-from resources.files.resource import FilesResource
-from resources.files.source import FilesSource
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.tables import Column, TableRef
-from resources.types.planner import plan_copy
+from tableferry.resources.errors import TableferryError, TypeRefused, ValueRefused
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.source import FilesSource
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import plan_copy
 
 TARGET = TableRef("clickhouse", "warehouse", "t")
 TEXT = "VARCHAR FROM TEXT"

@@ -12,11 +12,11 @@ from dagster._core.definitions.partitions.utils import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from resources.errors import InputError
-from resources.keys.kind import key_kind, to_bound
-from resources.keys.range import KeyRange
-from resources.keys.text import MOST_CHARACTERS, problem, separator
-from resources.tables import Column
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.kind import key_kind, to_bound
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.text import MOST_CHARACTERS, problem, separator
+from tableferry.resources.tables import Column
 
 NAMED = st.characters(min_codepoint=0x20, max_codepoint=0xD7FF)
 BOUNDS = st.one_of(

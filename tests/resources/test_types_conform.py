@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.errors import InputError, SchemaDrift, ValueRefused
-from resources.tables import Column, TableRef
-from resources.types.conform import conform
-from resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.errors import InputError, SchemaDrift, ValueRefused
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.conform import conform
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resources.errors import InputError, TypeRefused
-from resources.tables import Column, TableRef
-from resources.types.planner import ColumnOverride, compatible, plan_copy
+from tableferry.resources.errors import InputError, TypeRefused
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import ColumnOverride, compatible, plan_copy
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from docs.tools import types_page
-from resources.postgres import types as postgres
-from resources.sqlserver import types as sqlserver
-from resources.types.declared import read
+
+from tableferry.resources.postgres import types as postgres
+from tableferry.resources.sqlserver import types as sqlserver
+from tableferry.resources.types.declared import read
 
 DOCS = Path(__file__).parents[2] / "docs" / "types.md"
 

@@ -21,10 +21,10 @@ import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 
-from assets.running.runs import RANGE_END, RANGE_START
-from resources.errors import TableferryError
-from sensors.alerts import check_alert, failure_alert
-from sensors.channels import ALERT_URL, EMAIL, SLACK_URL, Alert, Mailbox, channels, send
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.resources.errors import TableferryError
+from tableferry.sensors.alerts import check_alert, failure_alert
+from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL, Alert, Mailbox, channels, send
 from tests.integration import homes
 
 

@@ -15,18 +15,18 @@ from dagster._core.events import (
     StepMaterializationData,
 )
 
-from assets.asset_keys import asset_key
-from assets.declaring.manifest import Transfer
-from assets.declaring.names import move_job_name
-from assets.log.records import RangeRecord, State
-from assets.log.writer import Writer
-from assets.running.runs import RANGE_END, RANGE_START
-from checks.verdict import Verdict
-from resources.errors import ConnectionFailed
-from sensors import failed_ranges, new_ranges, tries
-from sensors.channels import Alert
-from sensors.failed_ranges import failed_ranges_sensor
-from sensors.tries import MOST_TRIES
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.log.writer import Writer
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.errors import ConnectionFailed
+from tableferry.sensors import failed_ranges, new_ranges, tries
+from tableferry.sensors.channels import Alert
+from tableferry.sensors.failed_ranges import failed_ranges_sensor
+from tableferry.sensors.tries import MOST_TRIES
 from tests.integration import homes
 
 TRANSFER = Transfer.model_validate(

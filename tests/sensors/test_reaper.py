@@ -11,8 +11,8 @@ import dagster as dg
 import psutil
 import pytest
 
-from assets.running.processes import PROCESS, Process, this_process
-from sensors.reaper import reaper
+from tableferry.assets.running.processes import PROCESS, Process, this_process
+from tableferry.sensors.reaper import reaper
 from tests.integration import homes
 
 Status = dg.DagsterRunStatus

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.clickhouse.nullable import declared_type
-from resources.dialects import qualified, quote
-from resources.plan import CopyPlan
-from resources.tables import TableRef
-from resources.types.planner import plan_copy
+from tableferry.resources.clickhouse.nullable import declared_type
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Skew
 from tableferry_bench.servers import Servers

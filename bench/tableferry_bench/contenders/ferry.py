@@ -125,7 +125,7 @@ class Ferry(Contender):
             [
                 sys.executable,
                 "-m",
-                "pipelines.cli",
+                "tableferry.pipelines.cli",
                 command,
                 self._transfer(table),
                 *rest,
@@ -175,7 +175,7 @@ def timeline(home: Path, run_id: str, finished: Finished) -> dict[str, float]:
 
 def _empty_home(servers: Servers) -> Path:
     """An event log with nothing in it: making one takes seconds that are no part of a move."""
-    from pipelines import event_log
+    from tableferry.pipelines import event_log
 
     home = servers.folder / "empty-home"
     if not home.exists():

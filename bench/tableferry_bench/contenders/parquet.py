@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from resources.dialects import qualified, quote
-from resources.files.resource import FilesResource
-from resources.files.types import FILE
-from resources.keys.range import ROW
-from resources.tables import TableRef
-from resources.types.conform import conform, schema
-from resources.types.planner import plan_copy
+from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.files.resource import FilesResource
+from tableferry.resources.files.types import FILE
+from tableferry.resources.keys.range import ROW
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.contenders.base import (
     PARQUET_CLICKHOUSE,
     Contender,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote as percent
 
-from resources.dialects import qualified, string_literal
-from resources.tables import TableRef
+from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.tables import TableRef
 from tableferry_bench.contenders.base import (
     Contender,
     Outcome,

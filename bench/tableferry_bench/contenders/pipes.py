@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
-from resources.clickhouse.settings import INSERT
-from resources.dialects import qualified, quote, string_literal
-from resources.errors import InputError
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.postgres.ddl import STATEMENTS as POSTGRES
-from resources.server import ConnectionSettings
-from resources.sqlserver.bcp import find_tool
-from resources.sqlserver.ddl import STATEMENTS
+from tableferry.resources.clickhouse.settings import INSERT
+from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
+from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.sqlserver.bcp import find_tool
+from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry_bench.contenders.base import (
     POSTGRES_POSTGRES,
     POSTGRES_SQLSERVER,

@@ -131,7 +131,7 @@ def copy_text(told: Told) -> int:
     """COPY as text, in large chunks, as Tableferry reads it."""
     import psycopg
 
-    from resources.postgres.copy_out import copy_out
+    from tableferry.resources.postgres.copy_out import copy_out
 
     with psycopg.connect("", autocommit=True) as connection:
         chunks = copy_out(connection, f"SELECT * FROM {told['table']}")

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.clickhouse.target import ClickHouseTarget
-from resources.keys.range import KeyRange
-from resources.plan import CopyPlan
-from resources.target import TargetOptions
-from resources.types.conform import schema
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.target import TargetOptions
+from tableferry.resources.types.conform import schema
 from tableferry_bench.contenders.base import create_in_clickhouse, planned
 from tableferry_bench.servers import VARIABLES, Servers
 

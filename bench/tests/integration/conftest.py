@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from resources.clickhouse.resource import ClickHouseResource
-from resources.postgres.resource import PostgresResource
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.postgres.resource import PostgresResource
 from tableferry_bench.servers import Servers
 from tests import servers
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry_bench.cli import bench
 from tableferry_bench.meter import Command, Finished, run
 from tableferry_bench.results import Result

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import InputError
+from tableferry.resources.errors import InputError
 from tableferry_bench.servers import Servers
 from tableferry_bench.workloads import COLUMNS, ensure
 

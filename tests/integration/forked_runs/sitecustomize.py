@@ -12,7 +12,7 @@ import multiprocessing
 from multiprocessing.context import BaseContext
 
 PRELOADED = (
-    *("dagster._grpc.impl", "dagster._grpc.server", "pipelines.definitions"),
+    *("dagster._grpc.impl", "dagster._grpc.server", "tableferry.pipelines.definitions"),
     *("adbc_driver_postgresql", "clickhouse_connect", "mssql_py_core", "mssql_python", "pandas"),
 )
 _get_context = multiprocessing.get_context

@@ -17,9 +17,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.running.runs import RANGE_START
-from sensors.channels import ALERT_URL
-from sensors.tries import FIRST_PAUSE
+from tableferry.assets.running.runs import RANGE_START
+from tableferry.sensors.channels import ALERT_URL
+from tableferry.sensors.tries import FIRST_PAUSE
 from tests.integration import dagster_process
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of

@@ -11,12 +11,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.declaring.names import check_job_name, move_job_name
-from assets.planning.transfer_plan import apply_growth
-from assets.running.runs import RANGE_END, RANGE_START
-from pipelines.definitions import build
-from sensors import new_ranges, tries
-from sensors.channels import Alert
+from tableferry.assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.planning.transfer_plan import apply_growth
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.pipelines.definitions import build
+from tableferry.sensors import new_ranges, tries
+from tableferry.sensors.channels import Alert
 from tests.integration.conftest import Ferry
 from tests.integration.crashing import rows_of
 

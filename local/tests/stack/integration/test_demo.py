@@ -14,7 +14,7 @@ import pymssql
 import pytest
 from clickhouse_connect import get_client
 
-from resources.connection import parse_url
+from tableferry.resources.connection import parse_url
 from tableferry_local.stack import Stack
 from tests.guide import blocks
 from tests.integration.guide_shell import Shell
@@ -44,7 +44,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, s
     }
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", "pipelines.command.demo"],
+            [sys.executable, "-m", "tableferry.pipelines.command.demo"],
             env=environment,
             capture_output=True,
             text=True,
@@ -96,7 +96,7 @@ def test_the_flights_are_the_same_in_all_databases(demo: tuple[dict[str, str], s
 def test_a_second_run_skips_every_range(demo: tuple[dict[str, str], str]) -> None:
     environment, _ = demo
     again = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "run", "flights", "--json"],
+        [sys.executable, "-m", "tableferry.pipelines.cli", "run", "flights", "--json"],
         env=environment,
         capture_output=True,
         text=True,

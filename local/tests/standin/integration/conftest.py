@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-
 from local.tests.standin.integration.tsql_session import Session
+
 from tableferry_local.stack import Stack
 
 

@@ -11,8 +11,8 @@ import mssql_python
 import pyarrow as pa
 import pymssql
 import pytest
-
 from local.tests.standin.integration.clients import Clients
+
 from tableferry_local import sqlserver_part
 from tableferry_local.stack import Stack
 

@@ -17,8 +17,8 @@ import psutil
 import psycopg
 import pymssql
 import pytest
-
 from local.tests.standin.integration.clients import Clients
+
 from tableferry_local.stack import Stack
 
 pytestmark = pytest.mark.integration

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-
 from local.tests.standin.integration.tsql_session import Session
+
 from tableferry_local.sqlserver.catalog.link import MOST_PREPARED
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.engine import Engine

@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
-
 from local.tests.standin.integration.tsql_session import Session
+
 from tableferry_local.stack import Stack
 
 D = Decimal

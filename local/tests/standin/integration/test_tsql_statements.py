@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-
 from local.tests.standin.integration.tsql_session import Session
+
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.types.sqltype import Param, SqlType
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
 from local.tests.standin.integration.clients import FIELD_END, ROW_END, Clients
 from local.tests.standin.integration.values import CASES, LOADABLE, Case
+
 from tableferry_local.stack import Stack
 
 pytestmark = pytest.mark.integration
