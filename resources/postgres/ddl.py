@@ -189,16 +189,18 @@ class PostgresStatements(Statements):
         )
 
     def made_elsewhere(self, table: TableRef, condition: str) -> str:
-        """What is seen of a transaction that has not committed is one's own; its subtransactions
-        have numbers that follow its own."""
+        """The rows that are seen of transactions in progress are one's own. Subtransactions have
+        numbers that follow that of their transaction, as those of others have that began later.
+        The status of a number that is not given yet cannot be asked for."""
         own = "mod(pg_catalog.pg_current_xact_id()::text::numeric, 4294967296)"
         epoch = f"pg_catalog.pg_current_xact_id()::text::numeric - {own}"
         made = "xmin::text::numeric"
+        unknown = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::numeric"
         return (
             f"SELECT count(*) FROM {qualified(table)} WHERE ({condition}) IS NOT TRUE "
             f"AND {made} BETWEEN {own} AND {own} + {MOST_SUBTRANSACTIONS} "
-            f"AND NOT pg_catalog.pg_visible_in_snapshot(({epoch} + {made})::text::xid8, "
-            "pg_catalog.pg_current_snapshot())"
+            f"AND CASE WHEN {epoch} + {made} >= {unknown} THEN true "
+            f"ELSE pg_catalog.pg_xact_status(({epoch} + {made})::text::xid8) = 'in progress' END"
         )
 
     def missing_types(self, types: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +21,7 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.hazards import ShownDiffers, require_publishable
 from tableferry.resources.plan import WriteMode
+from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.tables import TableRef
@@ -220,6 +222,33 @@ def test_a_trigger_that_writes_to_other_ranges_has_nothing_published(
         assert bench.rows() == [*OLD, (12, "other")]
     finally:
         behind.drop_trigger("elsewhere")
+
+
+def test_rows_are_told_from_those_of_transactions_that_began_later(stack: Servers) -> None:
+    """A snapshot shows those that have ended, and its own transaction is not in its list."""
+    table = TableRef("postgres", "public", f"made_{uuid.uuid4().hex[:8]}")
+    mangle = f"UPDATE {table.name} SET note = 'mangled' WHERE id = "
+    elsewhere = POSTGRES.made_elsewhere(table, "id < 10")
+    with (
+        psycopg.connect(stack.postgres_url, autocommit=True) as other,
+        psycopg.connect(stack.postgres_url) as own,
+    ):
+        other.execute(f"CREATE TABLE {table.name} (id int, note text)".encode())
+        try:
+            other.execute(f"INSERT INTO {table.name} SELECT generate_series(1, 20)".encode())
+            own.execute(f"{mangle} 1".encode())
+            own.execute(f"{mangle} 12".encode())
+            with own.transaction():
+                own.execute(f"{mangle} 13".encode())
+            for _ in range(3):
+                other.execute(f"{mangle} 14".encode())
+            assert own.execute(elsewhere.encode()).fetchall() == [(2,)]
+            with own.transaction():
+                own.execute(f"{mangle} 15".encode())
+            assert own.execute(elsewhere.encode()).fetchall() == [(3,)]
+        finally:
+            own.rollback()
+            other.execute(f"DROP TABLE {table.name}".encode())
 
 
 KINDS = (

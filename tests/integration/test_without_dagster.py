@@ -28,7 +28,12 @@ TABLE = (
 )
 DIRECT = "['clickhouse://warehouse.{t}']"
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
-FORBIDDEN = "import sys; sys.modules['dagster'] = None; from tableferry.pipelines.cli import main; main()"
+FORBIDDEN = """
+import sys
+sys.modules["dagster"] = None
+from tableferry.pipelines.cli import main
+main()
+"""
 """Any import of Dagster fails."""
 
 
