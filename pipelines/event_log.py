@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 DAGSTER_HOME = "DAGSTER_HOME"
 STATE_HOME = "XDG_STATE_HOME"
-OLD_HOME = ".dagster_home"
-"""Where earlier versions kept it, in the working folder, and `make` in a checkout still does."""
+ELSEWHERE = f"{DAGSTER_HOME} names another place"
 
 
 def place() -> Path:
@@ -61,7 +60,7 @@ def make() -> Path:
     if not config.exists():
         shutil.copyfile(Path(__file__).parent / "dagster.yaml", config)
     if new and not os.environ.get(DAGSTER_HOME):
-        click.echo(f"ferry: Dagster's event log is in {home}; {_advice()}", err=True)
+        click.echo(f"ferry: Dagster's event log is in {home}; {ELSEWHERE}", err=True)
     os.environ[DAGSTER_HOME] = str(home)
     return home
 
@@ -105,10 +104,4 @@ def nothing_recorded() -> str | None:
     if exists():
         return None
     line = f"nothing is recorded yet in {place()}"
-    return line if os.environ.get(DAGSTER_HOME) else f"{line}; {_advice()}"
-
-
-def _advice() -> str:
-    if (old := Path(OLD_HOME).absolute()).is_dir() and old != place():
-        return f"for the one in {old}, set {DAGSTER_HOME} to it"
-    return f"{DAGSTER_HOME} names another place"
+    return line if os.environ.get(DAGSTER_HOME) else f"{line}; {ELSEWHERE}"

@@ -144,12 +144,11 @@ def _expectation(row: Mapping[str, Any]) -> ExpectationRecord:
 
 
 def _difference(row: Mapping[str, Any], key: str) -> Difference:
-    # events of earlier releases have the key column alone, as `key`
     named = {
         name.removeprefix(NAMED_BY): value
         for name, value in row.items()
         if name.startswith(NAMED_BY)
-    } or {key: row["key"]}
+    }
     return Difference(
         key=named.get(key),
         kind=cast(DifferenceKind, str(row["what"]).replace(" ", "_")),

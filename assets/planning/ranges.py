@@ -106,8 +106,6 @@ def extend_ranges(
     if not existing:
         return RangeGrowth((), (), tuple(plan_ranges(stats, spec, kind, digits)))
     top = _top(existing)
-    # names of two styles would not sort in key order
-    style = replace(top, full_width=any(key_range.full_width for key_range in existing))
     finite = [r for r in existing if not r.null and r.upper is not None]
     cuts: Sequence[Bound | int]
     if kind == "text":
@@ -119,7 +117,7 @@ def extend_ranges(
         cuts = growth_cuts(stats, rules, to_number(top.lower), _typical_width(finite))
     limit(len(existing) + len(cuts))
     retire = (top,) if cuts else ()
-    add = _between([top.lower, *cuts, None], style) if cuts else []
+    add = _between([top.lower, *cuts, None], top) if cuts else []
     if stats.nullable and not any(key_range.null for key_range in existing):
         add.append(KeyRange(kind, null=True, digits=digits))
     keep = tuple(key_range for key_range in existing if key_range not in retire)

@@ -57,9 +57,6 @@ class KeyRange:
     upper: Bound | None = None
     null: bool = False
     digits: int = PADDED
-    full_width: bool = False
-    """Named as by the first releases: integers padded to all `digits`, negative ones as ten's
-    complement. Ranges that are recorded so keep their names; see `docs/concepts.md`."""
     rows: tuple[int, int | None] | None = None
     """Of a file that is cut, the first `ROW`, and the one behind the last; the last stretch of a
     file is open."""
@@ -83,12 +80,12 @@ class KeyRange:
         if self.kind == "text":
             return texts.name(_text(self.lower), _text(self.upper))
         if self.kind == "integer":
-            return self._full_width_name() if self.full_width else self._integer_name()
+            return self._integer_name()
         return f"{_text(self.lower)}..{_text(self.upper)}"
 
     @classmethod
     def parse(cls, name: str, kind: KeyKind, digits: int = PADDED) -> KeyRange:
-        """The range that has this name, which the first releases may have given.
+        """The range that has this name.
 
         Raises:
             InputError: the text is not the name of a range of this kind.
@@ -112,10 +109,8 @@ class KeyRange:
                 lower, upper = _split(name)
                 return cls(kind, _bound(lower, kind), _bound(upper, kind), digits=digits)
             # the column may have been widened since the range was named
-            readings = [cls._marked(name, width) for width in (digits, *WIDTHS)]
-            if not _MARK.match(name):
-                readings += [cls._of_full_width(name, width) for width in (digits, *WIDTHS)]
-            for found in readings:
+            for width in (digits, *WIDTHS):
+                found = cls._marked(name, width)
                 if found.name == name:
                     return found
             raise ValueError(f"that would be {cls._marked(name, digits).name}")
@@ -133,9 +128,12 @@ class KeyRange:
         )
 
     def overlaps(self, other: KeyRange) -> bool:
-        """Whether a key may fall into both."""
+        """Whether a row may be in both."""
         if self.null or other.null:
             return self.null and other.null
+        if self.kind == "file":
+            rows, others = self.rows or (1, None), other.rows or (1, None)
+            return self.lower == other.lower and _meet(rows, others)
         return all(
             one.lower is None or two.upper is None or one.lower < two.upper  # type: ignore[operator]
             for one, two in ((self, other), (other, self))
@@ -146,11 +144,6 @@ class KeyRange:
         mark = _MARK.match(name)
         lower, upper = _split(name[mark.end() :] if mark else name)
         return cls("integer", _bound(lower, "integer"), _bound(upper, "integer"), digits=digits)
-
-    @classmethod
-    def _of_full_width(cls, name: str, digits: int) -> KeyRange:
-        lower, upper = (_full_width_bound(text, digits) for text in _split(name))
-        return cls("integer", lower, upper, digits=digits, full_width=True)
 
     def _integer_name(self) -> str:
         width = min(self.digits, PADDED)
@@ -167,10 +160,10 @@ class KeyRange:
         first, past = self.rows
         return f"{name}#{first:010d}..{'' if past is None else f'{past:010d}'}"
 
-    def _full_width_name(self) -> str:
-        lower, upper = (_complement(bound, self.digits) for bound in (self.lower, self.upper))
-        # '-' sorts before '.', so that the open lower end still comes before a negative bound
-        return ("-" if not lower and upper.startswith("-") else "") + f"{lower}..{upper}"
+
+def _meet(one: tuple[int, int | None], other: tuple[int, int | None]) -> bool:
+    (first, past), (start, end) = one, other
+    return (end is None or first < end) and (past is None or start < past)
 
 
 def _percent(found: re.Match[str]) -> str:
@@ -178,8 +171,7 @@ def _percent(found: re.Match[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    # the first releases put a mark in front of `..-9999999500`
-    lower, dots, upper = text.removeprefix("-" if text.startswith("-..") else "").partition("..")
+    lower, dots, upper = text.partition("..")
     if not dots:
         raise ValueError("no '..'")
     return lower, upper
@@ -205,13 +197,6 @@ def _text(bound: Bound | None) -> str:
     return bound.isoformat() if isinstance(bound, dt.date) else str(bound)
 
 
-def _complement(bound: Bound | None, digits: int) -> str:
-    number = _number(bound)
-    if number is None:
-        return ""
-    return f"-{10**digits + number:0{digits}d}" if number < 0 else f"{number:0{digits}d}"
-
-
 def _bound(text: str, kind: KeyKind) -> Bound | None:
     if not text:
         return None
@@ -225,9 +210,3 @@ def _bound(text: str, kind: KeyKind) -> Bound | None:
             raise ValueError("timestamps in names are UTC, without an offset")
         return moment
     return uuid.UUID(text)
-
-
-def _full_width_bound(text: str, digits: int) -> Bound | None:
-    if not text:
-        return None
-    return int(text[1:]) - 10**digits if text.startswith("-") else int(text)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tableferry.assets.planning.ranges import (
@@ -132,40 +132,6 @@ def test_decimals_of_38_digits_are_cut_as_integers_are(keys: list[int], rows: in
     assert_partition(ranges, [*keys, *edges], nullable=False)
     for key_range in ranges:
         assert KeyRange.parse(key_range.name, "integer", 38) == key_range
-
-
-@given(st.lists(KEYS["integer"], min_size=1, max_size=40), st.data())
-def test_a_table_with_names_of_the_first_releases_goes_on_with_such(
-    keys: list[int], data: st.DataObject
-) -> None:
-    spec = {"rows": data.draw(st.integers(1, 10))}
-    digits = data.draw(st.sampled_from([19, 20]))
-    planned = plan_ranges(statistics_of(keys, nullable=True), spec, "integer", digits)
-    names = [old_name(key_range, digits) for key_range in planned]
-    assume(names != [key_range.name for key_range in planned])
-    known = [KeyRange.parse(name, "integer", digits) for name in names]
-    assert [key_range.name for key_range in known] == names
-    assert [(r.lower, r.upper, r.null) for r in known] == [
-        (r.lower, r.upper, r.null) for r in planned
-    ]
-    more = [*keys, *data.draw(st.lists(KEYS["integer"], min_size=1, max_size=20))]
-    grown = extend_ranges(known, statistics_of(more, nullable=True), spec, "integer", digits)
-    assert all(key_range.name == old_name(key_range, digits) for key_range in grown.add)
-    assert_partition([*grown.keep, *grown.add], more, nullable=True)
-
-
-def old_name(key_range: KeyRange, digits: int) -> str:
-    """As releases named ranges of integers that padded every bound to the type's width."""
-    if key_range.null:
-        return "null"
-
-    def text(bound: Any) -> str:
-        if bound is None:
-            return ""
-        return f"-{10**digits + bound:0{digits}d}" if bound < 0 else f"{bound:0{digits}d}"
-
-    lower, upper = text(key_range.lower), text(key_range.upper)
-    return ("-" if not lower and upper.startswith("-") else "") + f"{lower}..{upper}"
 
 
 @given(st.sets(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50))

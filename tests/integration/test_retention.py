@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sqlite3
 from collections.abc import Callable
@@ -16,12 +15,9 @@ from click.testing import CliRunner, Result
 from tableferry.assets.log.history import covered
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
-from tests.integration import homes
 from tests.integration.conftest import Ferry
 
 Make = Callable[..., Ferry]
-OLD_LOG = Path(__file__).parent / "fixtures" / "event_log_0_1.sql.gz"
-"""What the first release left after one run of three ranges, as the INSERTs of its SQLite files."""
 DIRECT = "['clickhouse://warehouse.{t}']"
 TABLE = (
     "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2), at timestamptz)",
@@ -122,30 +118,3 @@ def test_an_age_is_given_in_hours_days_or_weeks(text: str, ferry: Make) -> None:
     result = command("prune", f"--keep={text}")
     assert result.exit_code == 2
     assert "as 36h, 90d or 12w" in result.stderr
-
-
-def test_an_event_log_of_the_first_release_still_resumes(
-    ferry: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = ferry(DIRECT, *TABLE, ranges=RANGES)
-    assert one.run().good, "the tables are as the first release left them"
-    one.session.instance.dispose()
-    homes.copy(tmp_path / "upgraded")
-    text = gzip.decompress(OLD_LOG.read_bytes()).decode().replace("{table}", one.table)
-    index, runs = text.split("\n-- runs.db\n")
-    for name, statements in (("runs/index.db", index), ("runs.db", runs)):
-        with sqlite3.connect(tmp_path / "upgraded" / "history" / name) as connection:
-            connection.executescript(statements)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "upgraded"))
-    one.session = open_session()
-    assert {view.reason for view in one.plan().ranges} == {"unchanged"}
-    first = status(one)
-    assert first["ok"], first
-    assert {tuple(view["checks"].values()) for view in first["ranges"]} == {(True, True)}
-    nothing = one.run()
-    assert (nothing.good, nothing.run_ids) == (True, [])
-    one.source("UPDATE {t} SET name = 'other' WHERE id = 250")
-    view = one.run()
-    assert view.good, view.errors
-    assert one.moved(view) == [LAST]
-    assert command("report", one.table).exit_code == 0

@@ -280,10 +280,6 @@ def test_status_says_that_nothing_is_recorded_yet(homeless: Path, tmp_path: Path
     result = ferry("status", "orders")
     assert result.exit_code == 0
     assert f"nothing is recorded yet in {homeless}" in result.stderr
-    (tmp_path / ".dagster_home").mkdir()
-    assert f"for the one in {tmp_path}/.dagster_home, set DAGSTER_HOME" in (
-        ferry("status", "orders").stderr
-    ), "an earlier version kept it there"
 
 
 def test_the_event_log_is_one_per_user_and_named_when_it_is_made(
