@@ -48,7 +48,7 @@ class Marker:
         if self.key != plan.key.target.name:
             return True
         found = parsed(self.range, key_range.kind, key_range.digits)
-        return found is None or share_rows(found, key_range)
+        return found is None or found.overlaps(key_range)
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,6 @@ def parsed(name: str, kind: KeyKind, digits: int) -> KeyRange | None:
         return KeyRange.parse(name, kind, digits)
     except InputError:
         return None
-
-
-def share_rows(one: KeyRange, other: KeyRange) -> bool:
-    """Whether a row may be in both ranges."""
-    if one.kind != "file" or one.null or other.null:
-        return one.overlaps(other)
-    if one.lower != other.lower:
-        return False
-    if one.rows is None or other.rows is None:
-        return True
-    (first, past), (start, end) = one.rows, other.rows
-    return (end is None or first < end) and (past is None or start < past)
 
 
 def cover_all(ranges: Iterable[KeyRange]) -> bool:

@@ -22,7 +22,6 @@ what PostgreSQL's COPY text and ClickHouse's TabSeparated have in common; `delim
 terminators of its own for each attempt, see `resources.delimited`."""
 
 WireChoice = Literal["auto", "arrow", "text", "pgcopy"]
-WriteMode = Literal["replace", "append", "upsert", "swap"]
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 
 
@@ -81,6 +80,11 @@ class CopyPlan:
     @property
     def target_columns(self) -> tuple[Column, ...]:
         return tuple(column.target for column in self.columns)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Of the batches that the sink receives."""
+        return pa.schema([(column.target.name, column.arrow_type) for column in self.columns])
 
     def select(self, key_range: KeyRange, wire: WireFormat, *, rows_of: str | None = None) -> str:
         """The query, in the source's SQL, that exports a key range.

@@ -17,6 +17,7 @@ from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.keys.statistics import numbered_quantiles
 from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
 from tableferry.resources.refusals import Where
+from tableferry.resources.snapshots import SharedSnapshot
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion
 from tableferry.resources.types.kinds import Kind
@@ -238,7 +239,7 @@ class Source:
 
     def shared_snapshot(
         self, resource: Any, table: TableRef, joined: str | None = None, *, placed: bool = False
-    ) -> AbstractContextManager[Any]:
+    ) -> AbstractContextManager[SharedSnapshot | None]:
         """One state of the database for all readers of a run, or None where it has none to share.
 
         Args:

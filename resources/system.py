@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from tableferry.resources.digest.definition import Algorithm
 from tableferry.resources.digest.fields import Field, Valued
@@ -20,12 +20,13 @@ from tableferry.resources.digest.overflow_sql import OverflowSql
 from tableferry.resources.errors import InputError
 from tableferry.resources.health import Finding, Use
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.plan import CopyPlan, Format, WireFormat, WriteMode
+from tableferry.resources.plan import CopyPlan, Format, WireFormat
 from tableferry.resources.server import Scheme, Server
 from tableferry.resources.source import Source
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.types.type_map import TypeMap
+from tableferry.resources.write_modes import WriteMode
 
 
 class Dialect:
@@ -236,7 +237,7 @@ class Loader:
     """The load target of a resource."""
     accepts: Sequence[Format]
     """The formats that it takes."""
-    modes: Sequence[WriteMode] = get_args(WriteMode)
+    modes: Sequence[WriteMode] = tuple(WriteMode)
     """The ways in which it writes."""
     table_problem: Callable[[TableRef], str | None] = lambda table: None
     """Why a table cannot be written to, by its name alone, to be put after it; None if it can."""

@@ -17,10 +17,11 @@ from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
 from tableferry.resources.hazards import Hazard, PublishAudit, having
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Published
-from tableferry.resources.plan import CopyPlan, Format, WriteMode
+from tableferry.resources.markers import Publication, Published
+from tableferry.resources.plan import CopyPlan, Format
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
+from tableferry.resources.write_modes import WriteMode
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""
@@ -52,7 +53,7 @@ def nobody_else(owner: str) -> bool:
 class TargetOptions:
     """How a transfer writes. Nothing in here changes a value, only where and how fast it lands."""
 
-    mode: WriteMode = "replace"
+    mode: WriteMode = WriteMode.REPLACE
     engine: str | None = None
     """ClickHouse only: the engine of a table that we create, e.g. `ReplacingMergeTree(version)`."""
     order_by: str | None = None
@@ -234,6 +235,13 @@ class Target(Protocol):
         Raises:
             RangeBusy: a live other owner holds the range.
         """
+        publication = Publication(plan, key_range, data_version, owner, home, known)
+        return self.hold(publication, options, alive)
+
+    def hold(
+        self, publication: Publication, options: TargetOptions, alive: Alive
+    ) -> AbstractContextManager[RangeLoad]:
+        """How a system does what `attempt` describes."""
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published | None:
         """What the markers say, read in a constant number of queries; None where there are none.
@@ -270,6 +278,13 @@ class Target(Protocol):
             RangeBusy: a live other owner holds the range.
             TargetMoved: somebody else published the range since `known` was read.
         """
+        publication = Publication(plan, key_range, data_version, owner, home, known)
+        return self.mark(publication, options, alive)
+
+    def mark(
+        self, publication: Publication, options: TargetOptions, alive: Alive
+    ) -> AbstractContextManager[None]:
+        """How a system does what `marking` describes."""
 
     def forget_markers(self, table: TableRef) -> None:
         """Remove the markers of a table: whoever has published it compares its ranges then."""
@@ -371,7 +386,7 @@ def _length(name: str) -> int:
 
 def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:
     """The table that finalised ranges go to: the target, or with `swap` its shadow."""
-    return shadow_of(plan.target) if options.mode == "swap" else plan.target
+    return shadow_of(plan.target) if options.mode.whole_table else plan.target
 
 
 def row_identity(plan: CopyPlan) -> tuple[str, ...]:
@@ -383,14 +398,19 @@ def row_identity(plan: CopyPlan) -> tuple[str, ...]:
     return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
 
 
+def keeps_rows(plan: CopyPlan, options: TargetOptions) -> bool:
+    """Whether rows stay in the target that the source has no more."""
+    return options.mode.keeps_rows and bool(row_identity(plan))
+
+
 def appends(plan: CopyPlan, options: TargetOptions) -> bool:
     """Whether rows that the target has already keep their place there."""
-    return options.mode == "append" and bool(row_identity(plan))
+    return options.mode.keeps_known and bool(row_identity(plan))
 
 
 def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
     """Whether a range's rows give way to those that are loaded."""
-    return options.mode != "upsert" and not appends(plan, options)
+    return not options.mode.updates_known and not appends(plan, options)
 
 
 def require_staged(
@@ -415,5 +435,7 @@ def check_mode(plan: CopyPlan, options: TargetOptions) -> None:
     Raises:
         InputError: `upsert` without a primary key.
     """
-    if options.mode == "upsert" and not row_identity(plan):
-        raise InputError(f"{plan.source}: upsert needs a primary key whose columns all travel")
+    if options.mode.needs_identity and not row_identity(plan):
+        raise InputError(
+            f"{plan.source}: {options.mode} needs a primary key whose columns all travel"
+        )

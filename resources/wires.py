@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableferry.resources.delimited import END, Framing
@@ -174,11 +175,16 @@ class _Probe:
         stream = self._sending.read_bytes(
             self.source, plan, EVERYTHING, "tab_separated", rows_of=table, silence=SILENT_SECONDS
         )
+        from tableferry.resources.digest.text_rows import tab_separated
+
         with stream as chunks:
             data = b"".join(chunks)
-        return _numbered(
-            plan, ([_unescaped(field) for field in line.split(b"\t")] for line in _lines(data))
-        )
+        try:
+            columns = tab_separated(data, len(plan.columns))
+        except pa.ArrowInvalid as error:
+            raise Misshapen(str(error)) from error
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return _numbered(plan, map(list, rows))
 
     def _framed(self, plan: CopyPlan, table: str) -> Arrivals:
         framing = Framing.fresh()
@@ -210,37 +216,6 @@ def _wrong_refusals(
 
 def _only(row: Row) -> tuple[int, Sample]:
     return next((position, one) for position, one in enumerate(row) if one is not None)
-
-
-def _lines(data: bytes) -> list[bytes]:
-    return data.split(b"\n")[:-1] if data.endswith(b"\n") else data.split(b"\n")
-
-
-_ESCAPES = {
-    b"b": b"\b", b"f": b"\f", b"r": b"\r", b"n": b"\n", b"t": b"\t", b"0": b"\0", b"a": b"\a",
-    b"v": b"\v",
-}  # fmt: skip
-
-
-def _unescaped(field: bytes) -> str | None:
-    r"""A field as ClickHouse reads TabSeparated; None for `\N`."""
-    if field == rb"\N":
-        return None
-    found, at = bytearray(), 0
-    while at < len(field):
-        one = field[at : at + 1]
-        if one != b"\\":
-            found += one
-            at += 1
-            continue
-        following = field[at + 1 : at + 2]
-        if following == b"x" and len(field) >= at + 4:
-            found += bytes.fromhex(field[at + 2 : at + 4].decode())
-            at += 4
-        else:
-            found += _ESCAPES.get(following, following)
-            at += 2
-    return found.decode(errors="backslashreplace")
 
 
 def _staged_text(kind: Kind, field: str) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tableferry.resources.registry import system
+from tableferry.resources.write_modes import WriteMode
 from tests.sources import imported, imports
 
 ROOT = Path(__file__).parent.parent
@@ -55,6 +56,35 @@ def test_systems_are_named_in_their_own_folders_only() -> None:
         if NAMED.search(line)
     ]
     assert len(named) <= MOST_NAMED, "\n".join(named)
+
+
+MODES_DEFINED = ROOT / "resources" / "write_modes.py"
+MODE = re.compile(rf"""WriteMode|["'](?:{"|".join(WriteMode)})["']""")
+MODES_NAMED = {
+    "assets/declaring/manifest.py": "the default",
+    "assets/log/records.py": "a state that is called so",
+    "resources/files/system.py": "the one that the system has",
+    "resources/target.py": "the default",
+}
+
+
+def test_nobody_asks_for_a_write_mode_by_its_name() -> None:
+    named: dict[str, list[int]] = {}
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        if path == MODES_DEFINED or not MODE.search(text):
+            continue
+        nodes = list(ast.walk(ast.parse(text)))
+        # errors="replace", of decoding
+        decoding = [n.value for n in nodes if isinstance(n, ast.keyword) and n.arg == "errors"]
+        for node in nodes:
+            name = isinstance(node, ast.Constant) and node.value in set(WriteMode)
+            member = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "WriteMode"
+            if member or (name and node not in decoding):
+                named.setdefault(str(path.relative_to(ROOT)), []).append(node.lineno)
+            if isinstance(node, ast.Compare):
+                assert "WriteMode" not in ast.unparse(node), f"{path}:{node.lineno}"
+    assert named.keys() == MODES_NAMED.keys(), named
 
 
 SAME = {"system", "server", "resource", "dialect", "types", "digest", "errors"}

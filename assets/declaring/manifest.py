@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     Field,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -39,10 +40,10 @@ from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.errors import InputError
 from tableferry.resources.hazards import PublishAudit
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.registry import system, systems
 from tableferry.resources.source import Place
 from tableferry.resources.tables import TableRef
+from tableferry.resources.write_modes import WriteMode
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 OF_PLACES = ("content", "row_version")
@@ -125,7 +126,9 @@ class Transfer(Section):
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
     """Integer (or decimal of scale 0), date, timestamp, uuid or text column that the ranges are
     cut by; of a composite primary key the first. Of files, and with `ranges: {by: ctid}`, none."""
-    write: WriteMode = "replace"
+    write: Annotated[WriteMode, WithJsonSchema({"enum": [*WriteMode], "type": "string"})] = (
+        WriteMode.REPLACE
+    )
     """What a range's new rows do to those that are in the target."""
     on_missing: MissingPolicy = "keep"
     """Files: what becomes of the rows of one that is there no more."""
@@ -186,7 +189,8 @@ class Transfer(Section):
     @classmethod
     def check_runs(cls, value: ParallelSpec, info: ValidationInfo) -> ParallelSpec:
         ranges = info.data.get("ranges")
-        if value.runs > 1 and info.data.get("write") == "swap":
+        write = info.data.get("write", WriteMode.REPLACE)
+        if value.runs > 1 and write.whole_table:
             why = "is for one run alone with 'write: swap', which puts all ranges in place at once"
         elif value.runs > 1 and ranges is not None and ranges.by is not None:
             why = "is for one run alone with 'by: ctid', whose ranges are read under one snapshot"
@@ -258,7 +262,7 @@ class Transfer(Section):
     @field_validator("write")
     @classmethod
     def check_write(cls, value: WriteMode, info: ValidationInfo) -> WriteMode:
-        if value == "upsert" and (place := _place(info)) is not None:
+        if value.needs_identity and (place := _place(info)) is not None:
             raise ValueError(
                 f"upsert needs a key that stays with its row, and 'ranges: {{by: "
                 f"{place.column.name}}}' has none: an updated row is stored elsewhere"
@@ -274,7 +278,8 @@ class Transfer(Section):
     def check_on_missing(cls, value: MissingPolicy, info: ValidationInfo) -> MissingPolicy:
         if _own_key(info) is None:
             raise ValueError("is for files; rows that a source has no more go with their range")
-        if value == "delete" and info.data.get("write", "replace") != "replace":
+        write = info.data.get("write", WriteMode.REPLACE)
+        if value == "delete" and not write.replaces_in_place:
             raise ValueError("delete goes with 'write: replace'")
         return value
 

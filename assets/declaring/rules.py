@@ -86,7 +86,8 @@ def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     Args:
         fields: of the transfer, by name; those that are wrong by themselves are missing.
     """
-    if (mode := fields.get("write", "upsert")) != "upsert":
+    mode = fields.get("write")
+    if mode is not None and not mode.updates_known:
         yield f"needs 'write: upsert': {mode} cannot leave the older rows of a range as they are"
     method, _, column = fields.get("fingerprint", "").partition(":")
     if method not in ("", "watermark"):

@@ -52,7 +52,7 @@ def decisions(
     """
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
         found = _each_alone(plan, hop, servers, log, force=force)
-    if plan.transfer.write != "swap":
+    if not plan.transfer.write.whole_table:
         return found
     reasons = {name: one.reason for name, one in found.items()}
     return {
@@ -76,13 +76,11 @@ def _each_alone(
             endpoint = servers.endpoint(hop.plan.target)
             before = [one for name, one in plan.ranges.items() if name in previous]
             rows = {} if lost else count_by_range(hop.plan, endpoint, "target", before)
-    # these modes keep rows that the source has no more
-    keeps = transfer.write in ("append", "upsert")
     found = decide(
         plan.versions(hop),
         previous,
         target_rows=rows,
-        expected_rows=None if keeps else plan.rows(),
+        expected_rows=None if transfer.write.keeps_rows else plan.rows(),
         lost_columns=lost,
         published=plan.published.get(hop.number),
         force=force,

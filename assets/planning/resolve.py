@@ -129,8 +129,7 @@ class Hop:
     @property
     def in_place(self) -> Hop:
         """The hop as readers see it: with `swap`, of the target and not of its shadow."""
-        swaps = self.options.mode == "swap"
-        return replace(self, options=replace(self.options, mode="replace")) if swaps else self
+        return replace(self, options=replace(self.options, mode=self.options.mode.in_place))
 
     @property
     def found_plan(self) -> CopyPlan:

@@ -18,7 +18,7 @@ from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.running.progress import OnProgress, unwatched
 from tableferry.assets.running.source_state import read_under, shared_snapshot
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.tables import TableRef
 from tableferry.resources.target import Target
 
@@ -83,7 +83,7 @@ class Prepared:
             plan = self.coming.result()
         plan = plan.only(names).fingerprinted(servers, names, snapshot=self.snapshot)
         # a swap decides about all ranges of a run together
-        apart = plan.transfer.write == "swap" and len(plan.ranges) < len(self.plan.ranges)
+        apart = plan.transfer.write.whole_table and len(plan.ranges) < len(self.plan.ranges)
         decided = {
             number: {name: found[name] for name in names if name in found}
             for number, found in self.decided.items()
@@ -166,7 +166,7 @@ def moved_along(
         hops: those that run.
         names: the ranges that are asked for.
     """
-    if ready.plan.transfer.write == "swap":
+    if ready.plan.transfer.write.whole_table:
         return set(ready.plan.ranges) - set(names)
     return {
         name

@@ -40,8 +40,7 @@ from tableferry.assets.running.work import Earlier, Outcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
 from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
-from tableferry.resources.postgres.position import Position
-from tableferry.resources.postgres.snapshots import Snapshot
+from tableferry.resources.snapshots import Snapshot
 from tableferry.resources.target import Target
 from tableferry.resources.words import counted
 
@@ -78,7 +77,7 @@ def execute(
             for number, of_hop in decided.items()
         }
         work = _work(context, ready, servers, selected, decided, reasons, caller)
-        if transfer.write == "swap":
+        if transfer.write.whole_table:
             outcomes = _swap(work, selected, reasons, instance.get_dynamic_partitions(known))
         else:
             outcomes = run_ranges(work, selected, reasons)
@@ -108,9 +107,7 @@ def _gone_back(
     further."""
     last = instance.get_latest_materialization_event(plan.hops[0].asset)
     before = RangeRecord.read(last).source_position if last else None
-    if snapshot is None or snapshot.position is None or before is None:
-        return None
-    found = snapshot.position.compared_with(Position.parse(before))
+    found = snapshot.gone_back(before) if snapshot is not None and before else None
     return f"{plan.transfer.source}: {found}" if found else None
 
 
@@ -179,7 +176,7 @@ def _work(
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
         context.log.info(summary(hop.asset, reasons[hop.number]))
-        if transfer.write == "swap":
+        if transfer.write.whole_table:
             shadows[hop.number] = target.identity(table)
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
     tables = {

@@ -134,7 +134,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             attempt.writer.progress(finalised)
             record, verdicts = with_whole_range(attempt, record, verdicts)
             return settle(attempt, record, reason, verdicts)
-        extra = visible - staged if hop.options.mode == "upsert" else 0
+        extra = visible - staged if hop.options.mode.updates_known else 0
         if extra:
             verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
         record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))

@@ -15,8 +15,8 @@ from tableferry.resources.digest.measure import Taken
 from tableferry.resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
 from tableferry.resources.fingerprint import SourceFingerprint
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.registry import system
+from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.tables import TableRef
 
 Found = TypeVar("Found")
@@ -50,8 +50,7 @@ class Reading:
     @property
     def position(self) -> str | None:
         """Where in its history the source was."""
-        at = self.snapshot.position if self.snapshot is not None and self.of_source else None
-        return str(at) if at else None
+        return self.snapshot.position if self.snapshot is not None and self.of_source else None
 
     @property
     def may_move(self) -> bool:

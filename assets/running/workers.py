@@ -150,12 +150,12 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
             return _record_promoted(in_place)
         if reason is Reason.SHADOWED:
             return _check_gathered(attempt)
-        if reason.compared and hop.options.mode != "swap":
+        if reason.compared and not hop.options.mode.whole_table:
             if (outcome := _skip_if_equal(attempt, reason)) is not None:
                 return outcome
             reason = Reason.SOURCE_CHANGED if reason in COMPARED_FIRST else reason
     elif reason.settled or reason is Reason.SHADOWED:
-        if reason.settled and hop.options.mode == "swap":
+        if reason.settled and hop.options.mode.whole_table:
             raise TableferryError(
                 "its rows changed after the run was planned, and a swap moves all ranges together; "
                 "run it again"

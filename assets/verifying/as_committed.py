@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.verifying.extra_rows import keeps_rows
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.digest.fields import Side
 from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.target import keeps_rows
 
 UNKNOWN = (
     "whether the source has changed or the target cannot be told, as the event log has no digest "
@@ -25,7 +25,7 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
         hop: whose target it is; one that keeps rows of its own has more than was audited.
         verdicts: what the checks of the range found.
     """
-    if keeps_rows(hop):
+    if keeps_rows(hop.plan, hop.options):
         return None
     return next((found for verdict in verdicts if (found := _digest(verdict))), None)
 

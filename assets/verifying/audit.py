@@ -84,7 +84,7 @@ def settle(
     hop, writer = attempt.hop, attempt.writer
     if attempt.reading.since is None:
         record = replace(record, target_digest=target_digest_of(hop, verdicts))
-    if hop.options.mode == "swap":
+    if hop.options.mode.whole_table:
         for one in before:
             writer.progress(one)
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
@@ -181,7 +181,7 @@ def reconcile_range(
         reader=reader,
     )
     # other modes may publish less or more than what is staged
-    staged_whole = hop.options.mode == "replace" and hop.number < len(work.plan.hops)
+    staged_whole = hop.options.mode.replaces_in_place and hop.number < len(work.plan.hops)
     if level in DIGESTED and verdict.passed and staged_whole:
         taken = taken_of(plan, source, target, verdict, level)
         work.source.committed(hop.plan.target, attempt.key_range, taken)

@@ -9,12 +9,7 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.verdict import CHECK_NAMES, Differences, Verdict
 from tableferry.checks.whole_table import repeated_keys
-from tableferry.resources.target import row_identity
-
-
-def keeps_rows(hop: Hop) -> bool:
-    """Whether the hop's target keeps rows that the source has no more."""
-    return hop.options.mode in ("append", "upsert") and bool(row_identity(hop.plan))
+from tableferry.resources.target import keeps_rows
 
 
 def allowing_extra_rows(
@@ -32,7 +27,7 @@ def allowing_extra_rows(
     """
     names = CHECK_NAMES.values()
     failed = [one for one in verdicts if not one.passed and one.check in names]
-    if not failed or not keeps_rows(hop):
+    if not failed or not keeps_rows(hop.plan, hop.options):
         return tuple(verdicts)
     of_all = next((one.differences for one in failed if one.check == "full_hash"), None)
     found = of_all or compared.differences

@@ -17,13 +17,13 @@ from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.running.source_state import SourceState, read_under
-from tableferry.assets.verifying.extra_rows import keeps_rows
 from tableferry.assets.verifying.on_demand import Checked
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.postgres.snapshots import Snapshot
 from tableferry.resources.registry import system
+from tableferry.resources.snapshots import Snapshot
+from tableferry.resources.target import keeps_rows
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",
@@ -142,7 +142,7 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
         return True
     # the ranges' own checks tell whether a row of the source is missing
     moving = hop.first and not system(hop.plan.source.system).as_source().snapshots
-    return moving or (keeps_rows(hop) and _more_in_target(verdict))
+    return moving or (keeps_rows(hop.plan, hop.options) and _more_in_target(verdict))
 
 
 def _more_in_target(verdict: Verdict) -> bool:

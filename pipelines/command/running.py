@@ -31,7 +31,7 @@ from tableferry.pipelines.command.range_views import (
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.launching import Carried
@@ -271,7 +271,7 @@ def _prepared(
     """
     newest = {hop.number: newest_ids(log, hop.spec.to) for hop in planned.hops}
     names = set() if force else set(planned.ranges)
-    if planned.transfer.write != "swap":
+    if not planned.transfer.write.whole_table:
         names = names.intersection(*(committed(log, one.spec.to, ()) for one in hops))
     planned = planned.fingerprinted(servers, names, snapshot=snapshot)
     asked = planned.only(names)

@@ -215,7 +215,7 @@ def rewrite(
     delete, added = own, "1"
     if appends(plan, options):
         delete, added = "", f"NOT ({is_in(plan, _known(plan, target, staged))})"
-    elif options.mode == "upsert":
+    elif options.mode.updates_known:
         delete = is_in(plan, staged)
     columns = copy_columns(plan)
     return (

@@ -87,7 +87,7 @@ class ClickHouseLoad:
             batches: columns named as in the target, of the plan's Arrow types.
             schema: of the batches; the plan's if not given.
         """
-        stream = _ArrowBody(batches, schema or _schema(self.plan))
+        stream = _ArrowBody(batches, schema or self.plan.arrow_schema)
         self._insert(iter(stream), "ArrowStream")
         self._sent += stream.rows
         return LoadReceipt(stream.rows, stream.bytes)
@@ -167,7 +167,7 @@ class ClickHouseLoad:
     def _replace_partition(self) -> int:
         assert self._audited is not None
         rows = self._audited
-        if self.options.mode == "upsert":
+        if self.options.mode.updates_known:
             kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
             self._take_in(kept)
             rows = self.staged_rows()
@@ -182,7 +182,7 @@ class ClickHouseLoad:
         if audit:
             audit.after()
         strays = 0
-        if self.options.mode in ("replace", "swap"):
+        if not self.options.mode.keeps_rows:
             shown, strays = self._rows_by_key()
             self._shown = None if strays else shown
         else:
@@ -275,7 +275,7 @@ class ClickHouseLoad:
             self.resource.execute(
                 delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
             )
-        kept = self._count(target, self._own) if self.options.mode == "upsert" else 0
+        kept = self._count(target, self._own) if self.options.mode.updates_known else 0
         self.resource.execute(
             insert,
             {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
@@ -402,10 +402,6 @@ class _TextBody:
             self.rows += chunk.count(b"\n")
             self.bytes += len(chunk)
             yield chunk
-
-
-def _schema(plan: CopyPlan) -> pa.Schema:
-    return pa.schema([(column.target.name, column.arrow_type) for column in plan.columns])
 
 
 def _text(value: str) -> str:

@@ -21,7 +21,6 @@ from tableferry.resources.markers import (
     beside,
     now,
     parsed,
-    share_rows,
 )
 from tableferry.resources.tables import TableRef
 from tableferry.resources.target import TargetMoved, TargetOptions, shadow_of
@@ -80,7 +79,7 @@ class MarkerTable:
         Raises:
             InputError: they must not be read.
         """
-        shadow = [shadow_of(self._target)] if options.mode == "swap" else []
+        shadow = [shadow_of(self._target)] if options.mode.whole_table else []
         tables = {one.name: one for one in (self._target, *shadow, beside(self._target))}
         found = self._resource.query(
             "SELECT name, toString(uuid), position(partition_key, '_range') = 1 "
@@ -238,7 +237,7 @@ class RangeMarker:
         known = self.what.known
         for name in found.keys() - known.own if known and self.atomic else ():
             other = parsed(name, key_range.kind, key_range.digits)
-            if other is None or share_rows(other, key_range):
+            if other is None or other.overlaps(key_range):
                 self._all.take_back(self.identity, [key_range.name])
                 raise self._moved(f"range {name}, which shares rows with it")
 

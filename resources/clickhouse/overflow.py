@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tableferry.resources.digest.fields import Field
 from tableferry.resources.digest.overflow_sql import OverflowSql
-from tableferry.resources.types.decimals import DecimalCast
-from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import (
     Characters,
     Finite,
@@ -28,14 +27,6 @@ class ClickHouseOverflow(OverflowSql):
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""
         match step:
-            case DecimalCast(type) if isinstance(kind, Decimal):
-                whole, scale = type.precision - type.scale, type.scale
-                conditions = []
-                if (kind.precision or 0) - (kind.scale or 0) > whole:
-                    conditions.append(f"abs({x}) >= toDecimal256('1{'0' * whole}', 0)")
-                if (kind.scale or 0) > scale:
-                    conditions.append(f"{x} != truncate({x}, {scale})")
-                return " OR ".join(conditions)
             case Finite():
                 return f"NOT isFinite({x})"
             case Utf8():
@@ -48,7 +39,15 @@ class ClickHouseOverflow(OverflowSql):
                 return f"lengthUTF8({x}) + countMatches({x}, '{BEYOND_BMP}') > {units}"
             case Length(length, fixed):
                 return f"length({x}) {'!=' if fixed else '>'} {length}"
-        return None
+        return super().unfit(step, kind, field, x, variant)
+
+    def power_of_ten(self, exponent: int) -> str:
+        """Of more digits than a number without a type may have."""
+        return f"toDecimal256('{super().power_of_ten(exponent)}', 0)"
+
+    def finer_than(self, x: str, scale: int) -> str:
+        """See `OverflowSql`."""
+        return f"{x} != truncate({x}, {scale})"
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
         """Texts are cut where a character ends."""

@@ -26,7 +26,7 @@ from tableferry.resources.target import (
     ATTEMPT,
     TargetOptions,
     appends,
-    row_identity,
+    keeps_rows,
     shadow_of,
     written_to,
 )
@@ -39,7 +39,7 @@ def creation(
     yield markers.creation()
     if creates:
         yield create_table(plan, options)
-    if options.mode == "swap":
+    if options.mode.whole_table:
         yield f"CREATE TABLE {qualified(shadow_of(plan.target))} AS {qualified(plan.target)}"
         yield "-- its partitions are attached to that table, without a copy"
 
@@ -76,10 +76,10 @@ def publication(
     target = qualified(table)
     if appends(plan, options) and atomic:
         yield drop_known(plan, target, staged)
-    if options.mode in ("append", "upsert") and atomic and row_identity(plan):
+    if atomic and keeps_rows(plan, options):
         # whatever their keys, the rows of a range are those of its partition
         own = in_partition(key_range)
-        kept = own if options.mode == "append" else f"{own} AND {not_in(plan, staged)}"
+        kept = own if options.mode.keeps_known else f"{own} AND {not_in(plan, staged)}"
         yield take_in(columns, target, staged, kept)
     if options.audits_shown and atomic:
         yield f"-- the partition as it is in {table} is kept, to be put back"

@@ -59,7 +59,7 @@ class PublishAudit:
                 f"ALTER TABLE {qualified(load.table, self._before)} "
                 f"ATTACH {partition(load.key_range)} FROM {qualified(load.table)}"
             )
-        elif load.options.mode == "upsert":
+        elif load.options.mode.updates_known:
             staged = qualified(load.staging_table)
             kept = f"({self.condition}) AND {not_in(load.plan, staged)}"
             self._kept = self.same.shown(load.resource.query, kept)

@@ -50,9 +50,11 @@ from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
 from tableferry.resources.target import (
     Alive,
+    Target,
     TargetOptions,
     check_mode,
     is_rejected,
+    keeps_rows,
     nobody_else,
     rejected_of,
     row_identity,
@@ -66,7 +68,7 @@ SYSTEM_DATABASES = ("information_schema", "system")
 LOCK_TRIES = 3
 
 
-class ClickHouseTarget:
+class ClickHouseTarget(Target):
     """A ClickHouse server as a load target.
 
     A table that we create has the hidden column `_range`, and is partitioned by it. A range is
@@ -128,7 +130,7 @@ class ClickHouseTarget:
                 f"which can delete and replace rows; it has {layout.engine}"
             )
         self._layouts = {plan.target: layout}
-        if options.mode == "swap":
+        if options.mode.whole_table:
             ensure_shadow(self.resource, plan, layout)
         elif not layout.atomic:
             notes.append(
@@ -161,30 +163,21 @@ class ClickHouseTarget:
         )
 
     @contextlib.contextmanager
-    def attempt(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
+    def hold(
+        self, publication: Publication, options: TargetOptions, alive: Alive
     ) -> Iterator[ClickHouseLoad]:
         """Hold the range by a lock table, with a staging table of its own. See `Target.attempt`.
 
         The staging table's name is new in each attempt, so that a run that lost the range, and
         does not know it yet, can never publish or spoil what another one stages.
         """
+        plan, key_range = publication.plan, publication.key_range
         table = written_to(plan, options)
         if table not in self._layouts:
             self._layouts[table] = self._require(table)
         layout = self._layouts[table]
         lock = staging_name(plan.target, key_range.name)
-        me = Owner(owner, uuid.uuid4().hex[:12])
-        what = Publication(plan, key_range, data_version, owner, home, known)
+        me = Owner(publication.owner, uuid.uuid4().hex[:12])
         staging = f"{lock}_{me.token}"
         self._take(table, lock, me, key_range, alive)
         try:
@@ -204,8 +197,8 @@ class ClickHouseTarget:
                 lock=lock,
                 staging=staging,
                 owner=me,
-                data_version=data_version,
-                marker=self._marker(table, layout, me, what),
+                data_version=publication.version,
+                marker=self._marker(table, layout, me, publication),
                 atomic=layout.atomic,
                 look=functools.partial(self.hazards, plan, options, ()),
             )
@@ -226,23 +219,14 @@ class ClickHouseTarget:
         return MarkerTable(self.resource, plan.target).read(options)
 
     @contextlib.contextmanager
-    def marking(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
+    def mark(
+        self, publication: Publication, options: TargetOptions, alive: Alive
     ) -> Iterator[None]:
         """Hold the range by its lock table. See `Target.marking`."""
+        plan, key_range = publication.plan, publication.key_range
         table, lock = written_to(plan, options), staging_name(plan.target, key_range.name)
-        me = Owner(owner, uuid.uuid4().hex[:12])
-        what = Publication(plan, key_range, data_version, owner, home, known)
-        marker = self._marker(table, self._require(table), me, what)
+        me = Owner(publication.owner, uuid.uuid4().hex[:12])
+        marker = self._marker(table, self._require(table), me, publication)
         self._take(table, lock, me, key_range, alive)
         try:
             marker.put()
@@ -323,7 +307,7 @@ class ClickHouseTarget:
                 )
             return
         for key_range in ranges:
-            if options.mode in ("append", "upsert") and row_identity(plan):
+            if keeps_rows(plan, options):
                 for other in into:
                     self.resource.execute(
                         move_rows(plan, qualified(table), key_range, other),
@@ -432,7 +416,7 @@ class ClickHouseTarget:
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
     check_mode(plan, options)
     key = plan.key.target.name
-    if options.mode == "upsert" and atomic and key not in row_identity(plan):
+    if options.mode.updates_known and atomic and key not in row_identity(plan):
         raise InputError(
             f"{plan.target}: upsert into ClickHouse goes range by range, and needs the key "
             f"column {key!r} to be part of the primary key"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tableferry.resources import registry
 from tableferry.resources.digest.fields import Field
-from tableferry.resources.types.kinds import Kind
+from tableferry.resources.types.decimals import DecimalCast
+from tableferry.resources.types.kinds import Decimal, Kind
 from tableferry.resources.types.steps import Step
 
 
@@ -29,7 +30,7 @@ class OverflowSql:
         """The condition that a value breaks a step's guard.
 
         Args:
-            step: one that is not about limits of numbers, which are the same on every system.
+            step: one that is not about limits of integers, which are the same on every system.
             kind: of the values.
             field: the column as its source has it.
             x: what `plain` or `number` gave, or a step before made of it.
@@ -38,7 +39,23 @@ class OverflowSql:
         Returns:
             An empty text if no value does; None if SQL cannot tell.
         """
+        if isinstance(step, DecimalCast) and isinstance(kind, Decimal):
+            whole, scale = step.type.precision - step.type.scale, step.type.scale
+            conditions = []
+            if (kind.precision or 0) - (kind.scale or 0) > whole:
+                conditions.append(f"ABS({x}) >= {self.power_of_ten(whole)}")
+            if (kind.scale or 0) > scale:
+                conditions.append(self.finer_than(x, scale))
+            return " OR ".join(conditions)
         return None
+
+    def power_of_ten(self, exponent: int) -> str:
+        """A decimal constant."""
+        return f"1{'0' * exponent}"
+
+    def finer_than(self, x: str, scale: int) -> str:
+        """The condition that a decimal has more digits behind the point than that."""
+        raise NotImplementedError
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
         """What `clamp` makes of a value that breaks a step's guard; None if it is refused."""

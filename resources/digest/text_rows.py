@@ -23,9 +23,11 @@ ESCAPES = {
     "\\b": "\b",
     "\\f": "\f",
     "\\v": "\v",
+    "\\a": "\a",
+    "\\": "",
     BACKSLASH: "\\",
 }
-"""In this order."""
+"""In this order; a backslash before anything else is dropped, as ClickHouse does."""
 
 
 def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from tableferry.resources.errors import InputError
@@ -97,7 +98,7 @@ class ExportFolder:
         """
         found = self.ranges(plan)
         own = file_name(key_range)
-        old = {n: one for n, one in found.items() if n != own and overlap(one, key_range)}
+        old = {n: one for n, one in found.items() if n != own and one.overlaps(key_range)}
         others = [one for name, one in found.items() if name not in old]
         return [name for name, one in old.items() if covered(one, others)]
 
@@ -144,30 +145,26 @@ def _locked(path: Path) -> int | None:
     return None
 
 
-def overlap(one: KeyRange, other: KeyRange) -> bool:
-    """Whether a key can be in both ranges."""
-    if one.null or other.null:
-        return one.null and other.null
-    return _below(one.lower, other.upper) and _below(other.lower, one.upper)
-
-
-def _below(lower: object, upper: object) -> bool:
-    return lower is None or upper is None or lower < upper  # type: ignore[operator]
-
-
 def covered(one: KeyRange, by: Iterable[KeyRange]) -> bool:
     """Whether every key of a range is in one of others."""
-    parts = [part for part in by if overlap(part, one)]
+    parts = [part for part in by if part.overlaps(one)]
     if one.null:
         return bool(parts)
-    parts.sort(key=lambda part: (part.lower is not None, part.lower or 0))
-    reached = one.lower
-    for part in parts:
-        if part.lower is not None and (reached is None or part.lower > reached):  # type: ignore[operator]
+    reached, end = _extent(one)
+    extents = sorted(map(_extent, parts), key=lambda part: (part[0] is not None, part[0] or 0))
+    for lower, upper in extents:
+        if lower is not None and (reached is None or lower > reached):
             return False
-        if part.upper is None:
+        if upper is None:
             return True
-        reached = part.upper if reached is None else max(reached, part.upper)
-        if one.upper is not None and reached >= one.upper:  # type: ignore[operator]
+        reached = upper if reached is None else max(reached, upper)
+        if end is not None and reached >= end:
             return True
     return False
+
+
+def _extent(key_range: KeyRange) -> tuple[Any, Any]:
+    """The ends of a range; of one of a file, those of its stretch of rows."""
+    if key_range.kind == "file":
+        return key_range.rows or (1, None)
+    return key_range.lower, key_range.upper

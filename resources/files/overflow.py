@@ -7,8 +7,7 @@ from tableferry.resources.digest.overflow import ITEM
 from tableferry.resources.digest.overflow_sql import OverflowSql
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.types.decimals import DecimalCast
-from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import Characters, Finite, Length, Step, Units, WithoutNul
 
 GREATEST = 2**63 - 1
@@ -38,14 +37,6 @@ class FilesOverflow(OverflowSql):
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""
         match step:
-            case DecimalCast(type) if isinstance(kind, Decimal):
-                whole, scale = type.precision - type.scale, type.scale
-                conditions = []
-                if (kind.precision or 0) - (kind.scale or 0) > whole:
-                    conditions.append(f"abs({x}) >= 1{'0' * whole}")
-                if (kind.scale or 0) > scale:
-                    conditions.append(f"{x} <> trunc({x}, {scale})")
-                return " OR ".join(conditions)
             case Finite():
                 return f"NOT isfinite({x})"
             case WithoutNul():
@@ -56,7 +47,11 @@ class FilesOverflow(OverflowSql):
                 return f"{_units(x)} > {units}"
             case Length(length, fixed):
                 return f"octet_length({x}) {'<>' if fixed else '>'} {length}"
-        return None
+        return super().unfit(step, kind, field, x, variant)
+
+    def finer_than(self, x: str, scale: int) -> str:
+        """See `OverflowSql`."""
+        return f"{x} <> trunc({x}, {scale})"
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
         """Texts are cut where a character ends."""

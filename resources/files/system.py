@@ -14,6 +14,7 @@ from tableferry.resources.files.target import FilesTarget, folder_problem
 from tableferry.resources.files.types import TYPES
 from tableferry.resources.server import Scheme
 from tableferry.resources.system import Loader, System
+from tableferry.resources.write_modes import WriteMode
 
 SYSTEM = System(
     name="files",
@@ -30,6 +31,6 @@ SYSTEM = System(
     verdict=verdict,
     source=FilesSource(),
     loader=Loader(
-        FilesTarget, accepts=("arrow",), modes=("replace",), table_problem=folder_problem
+        FilesTarget, accepts=("arrow",), modes=(WriteMode.REPLACE,), table_problem=folder_problem
     ),
 )

@@ -8,6 +8,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import NoReturn
 
 from tableferry.resources.connections import connection_url
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
@@ -24,7 +25,14 @@ from tableferry.resources.keys.range import ROW, KeyRange
 from tableferry.resources.markers import Publication, Published
 from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.target import ATTEMPT, Alive, TargetOptions, is_rejected, nobody_else
+from tableferry.resources.target import (
+    ATTEMPT,
+    Alive,
+    Target,
+    TargetOptions,
+    is_rejected,
+    nobody_else,
+)
 from tableferry.resources.types.planner import compatible
 
 
@@ -39,7 +47,7 @@ def folder_problem(table: TableRef) -> str | None:
     return None
 
 
-class FilesTarget:
+class FilesTarget(Target):
     """A folder as a load target.
 
     A range is staged in a hidden folder within, and renamed in one step. A range's lock ends with
@@ -121,22 +129,14 @@ class FilesTarget:
         return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
 
     @contextlib.contextmanager
-    def attempt(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
+    def hold(
+        self, publication: Publication, options: TargetOptions, alive: Alive
     ) -> Iterator[FileLoad]:
         """Hold the range by a lock on a file, with a staged file of its own. See `Target.attempt`.
 
         What dead attempts on the range left is removed.
         """
+        plan, key_range = publication.plan, publication.key_range
         file_name(key_range)
         folder, lock = self._folder(plan.target), staging_name(plan.target, key_range.name)
         with contextlib.ExitStack() as stack:
@@ -150,8 +150,7 @@ class FilesTarget:
                 )
             staged = folder.staging / f"{lock}_{uuid.uuid4().hex[:12]}{SUFFIX}"
             try:
-                what = Publication(plan, key_range, data_version, owner, home, known)
-                yield FileLoad(self.resource, plan, key_range, folder, staged, what)
+                yield FileLoad(self.resource, plan, key_range, folder, staged, publication)
             finally:
                 with contextlib.suppress(OSError):
                     staged.unlink(missing_ok=True)
@@ -160,26 +159,14 @@ class FilesTarget:
         """What the files say of themselves. See `Target.published`."""
         return markers.read(self._folder(plan.target), plan)
 
-    @contextlib.contextmanager
-    def marking(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
-    ) -> Iterator[None]:
+    def mark(self, publication: Publication, options: TargetOptions, alive: Alive) -> NoReturn:
         """Refused: a file says itself what it is, and is not written again for that.
 
         Raises:
             InputError: always.
         """
-        raise InputError(f"{plan.target} range {key_range.name}: only its file says what it is")
-        yield
+        target, name = publication.plan.target, publication.key_range.name
+        raise InputError(f"{target} range {name}: only its file says what it is")
 
     def forget_markers(self, table: TableRef) -> None:
         """Nothing: the markers are part of the files."""

@@ -35,7 +35,7 @@ def copy_in(
     Raises:
         ReceiptMismatch: the server took another number of rows than it was sent.
     """
-    schema = schema or _schema(plan)
+    schema = schema or plan.arrow_schema
     source = Counted(batches)
     texts = _uuid_texts(plan, schema)
     for position in texts:
@@ -53,10 +53,6 @@ def copy_in(
     if copied != source.rows:
         raise ReceiptMismatch(f"{staging}: {copied} of {source.rows} rows were taken")
     return LoadReceipt(source.rows, source.bytes)
-
-
-def _schema(plan: CopyPlan) -> pa.Schema:
-    return pa.schema([(column.target.name, column.arrow_type) for column in plan.columns])
 
 
 def _uuid_texts(plan: CopyPlan, schema: pa.Schema) -> list[int]:

@@ -118,7 +118,7 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
         string_literal("postgres", text) for text in (plan.target.schema, plan.target.name)
     )
     rows = [Row(*row) for row in endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))]
-    if options.mode == "swap":
+    if options.mode.whole_table:
         return [hazard for row in rows for hazard in _of_swap(row)]
     events = _events(plan, options)
     seen: set[tuple[str, str]] = set()
@@ -135,7 +135,7 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
 def _events(plan: CopyPlan, options: TargetOptions) -> int:
     if replaces(plan, options):
         return INSERT | DELETE
-    return INSERT | UPDATE if options.mode == "upsert" else INSERT
+    return INSERT | UPDATE if options.mode.updates_known else INSERT
 
 
 def _of_swap(row: Row) -> Iterator[Hazard]:

@@ -36,9 +36,10 @@ from tableferry.resources.postgres.settings import (
     SESSION,
     statements,
 )
-from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.postgres.snapshots import ExportedSnapshot
 from tableferry.resources.postgres.storage import storage
 from tableferry.resources.server import ConnectionSettings, Server
+from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.tables import Column, TableRef
 
 logger = logging.getLogger(__name__)
@@ -275,11 +276,11 @@ class PostgresServer(Server):
                     name = string_literal("postgres", joined)
                     connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
                 if table is None:
-                    snapshot = Snapshot.of(connection)
+                    snapshot = ExportedSnapshot.of(connection)
                 else:
                     # what the one connection sees of the catalog is as of the snapshot
                     then = storage(lambda sql: connection.execute(sql.encode()).fetchall(), table)
-                    snapshot = Snapshot.of(
+                    snapshot = ExportedSnapshot.of(
                         connection,
                         then,
                         lambda: storage(self.query, table),

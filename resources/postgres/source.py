@@ -16,11 +16,11 @@ from tableferry.resources.postgres.bcp_text import bcp_expression
 from tableferry.resources.postgres.copy_text import guarded, text_expression
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.postgres.snapshots import SharedSnapshot
 from tableferry.resources.postgres.statistics import quantiles
 from tableferry.resources.postgres.types import binary_safe
 from tableferry.resources.refusals import Where
 from tableferry.resources.registry import system
+from tableferry.resources.snapshots import SharedSnapshot
 from tableferry.resources.source import Source
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion

@@ -57,7 +57,7 @@ def bulk_copy(
     Raises:
         ReceiptMismatch: the driver reports another number of rows than it was given.
     """
-    schema = schema or _schema(plan)
+    schema = schema or plan.arrow_schema
 
     def copy(plan: CopyPlan, into: TableRef, source: Counted, schema: pa.Schema) -> LoadReceipt:
         columns = [column.name for column in plan.target_columns]
@@ -86,7 +86,7 @@ def bulk_copy(
     selected = STATEMENTS.columns(copied_plan)
     if times:
         selected, copied_plan = _times_again(copied_plan), _in_timestamps(copied_plan)
-        schema = _schema(copied_plan)
+        schema = copied_plan.arrow_schema
         batches = _converted(batches, schema)
     session.execute(drop_table(copied_table))
     session.execute(STATEMENTS.create_staging(copied_plan, copied_table))
@@ -168,10 +168,6 @@ def _in_timestamp(column: ColumnPlan) -> ColumnPlan:
     type_ = column.target.type.lower().replace("time", "datetime2", 1)
     target = replace(column.target, type=type_)
     return replace(column, target=target, arrow_type=pa.timestamp("us"))
-
-
-def _schema(plan: CopyPlan) -> pa.Schema:
-    return pa.schema([(column.target.name, column.arrow_type) for column in plan.columns])
 
 
 def _copied(

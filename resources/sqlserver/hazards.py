@@ -96,7 +96,7 @@ def _read(rows: list[tuple[object, ...]], plan: CopyPlan, options: TargetOptions
 
 
 def _trigger(name: str, instead: bool, options: TargetOptions) -> Iterator[Hazard]:
-    if options.mode == "swap":
+    if options.mode.whole_table:
         says = "is not carried over to the new table by a swap"
         yield Hazard("trigger", name, "noted", says)
         return
@@ -113,7 +113,7 @@ def _foreign_key(
     where: str, own: bool, on_delete: str, on_update: str, plan: CopyPlan, options: TargetOptions
 ) -> Iterator[Hazard]:
     upsert = "Declare write: upsert, which deletes nothing, or drop the constraint"
-    if options.mode == "swap":
+    if options.mode.whole_table:
         if not own:
             do = "Declare another write mode, or drop the foreign key"
             yield Hazard("foreign key", where, "refused", "is of a table that a swap drops", do)
@@ -124,13 +124,13 @@ def _foreign_key(
         else:
             says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
             yield Hazard("foreign key", where, "destroys", says, upsert)
-    elif options.mode == "upsert" and on_update in ("SET NULL", "SET DEFAULT"):
+    elif options.mode.updates_known and on_update in ("SET NULL", "SET DEFAULT"):
         says = f"ON UPDATE {on_update}, changes rows that refer to what is updated"
         yield Hazard("foreign key", where, "refused", says, "Drop it, or have it CASCADE")
 
 
 def _versions(name: str, options: TargetOptions) -> Iterator[Hazard]:
-    if options.mode == "swap":
+    if options.mode.whole_table:
         says = "is system-versioned: the server does not drop it for a swap"
         yield Hazard("temporal table", name, "refused", says, "Declare another write mode")
     else:

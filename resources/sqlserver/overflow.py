@@ -7,8 +7,7 @@ from tableferry.resources.digest.overflow import NEVER
 from tableferry.resources.digest.overflow_sql import OverflowSql
 from tableferry.resources.sqlserver.dialect import BINARY
 from tableferry.resources.sqlserver.digest import utf8
-from tableferry.resources.types.decimals import DecimalCast
-from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import (
     Characters,
     Finite,
@@ -39,15 +38,6 @@ class SqlServerOverflow(OverflowSql):
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """Of the UTF-16 units of a text Babelfish cannot tell."""
         match step:
-            case DecimalCast(type) if isinstance(kind, Decimal):
-                whole, scale = type.precision - type.scale, type.scale
-                conditions = []
-                if (kind.precision or 0) - (kind.scale or 0) > whole:
-                    conditions.append(f"ABS({x}) >= 1{'0' * whole}")
-                if (kind.scale or 0) > scale:
-                    unit = f"0.{'0' * (scale - 1)}1" if scale else "1"
-                    conditions.append(f"{x} % {unit} <> 0")
-                return " OR ".join(conditions)
             case Unreplaced():
                 # half a surrogate pair has no UTF-8 either, and becomes U+FFFD
                 text = f"CAST({utf8(x, variant)} AS nvarchar(max))"
@@ -66,7 +56,12 @@ class SqlServerOverflow(OverflowSql):
                 return f"RIGHT({text}, 6) <> N'+00:00'"
             case Finite():
                 return NEVER
-        return None
+        return super().unfit(step, kind, field, x, variant)
+
+    def finer_than(self, x: str, scale: int) -> str:
+        """See `OverflowSql`."""
+        unit = f"0.{'0' * (scale - 1)}1" if scale else "1"
+        return f"{x} % {unit} <> 0"
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""

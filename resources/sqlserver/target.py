@@ -20,7 +20,7 @@ from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS, not_renamed
 from tableferry.resources.sqlserver.load import SqlServerLoad
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.target import TargetOptions
+from tableferry.resources.target import RangeLoad, TargetOptions
 from tableferry.resources.transactional.target import TransactionalTarget
 
 """1 where the server is one."""
@@ -44,7 +44,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         """Refuse also a swap that Babelfish would do under another name. See `Target.require`."""
         super().require(plan, options)
         why = not_renamed(plan.target)
-        if why and options.mode == "swap" and is_babelfish(self.resource):
+        if why and options.mode.whole_table and is_babelfish(self.resource):
             raise InputError(
                 f"{plan.target}: no swap on Babelfish, whose sp_rename {why}; "
                 "take another name, or another write mode"
@@ -63,7 +63,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
 @contextlib.contextmanager
 def rehearsal(
     resource: SqlServerServer, plan: CopyPlan, options: TargetOptions
-) -> Iterator[SqlServerLoad]:
+) -> Iterator[RangeLoad]:
     """A load whose staging table is dropped again; nothing else is made, or looked at.
 
     It is in the schema of the plan's target, or in the user's own where that one is still missing.

@@ -139,7 +139,7 @@ class TransactionalLoad(Generic[AnySession]):
         assert self._audited is not None
         rows = self._require_staged(self._audited, "audited")
         kept = 0
-        if self.options.mode == "upsert":
+        if self.options.mode.updates_known:
             kept = self._number(self.sql.count_kept(self.plan, self.table, self.staging, self._own))
         done, moved = False, None
         for attempt in retrying():
@@ -229,7 +229,7 @@ class TransactionalLoad(Generic[AnySession]):
         changed = [self.session.execute(statement) for statement in statements]
         if self.options.audits_shown:
             return changed  # `PublishAudit` sees more than these counts, which triggers add to
-        if self.options.mode == "upsert":
+        if self.options.mode.updates_known:
             if len(changed) > 1 and sum(changed) != rows:
                 raise self._mismatch(f"{changed[0]} updated and {changed[1]} inserted", rows)
         elif replaces(self.plan, self.options):

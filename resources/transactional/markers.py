@@ -85,7 +85,7 @@ class MarkerTable:
             InputError: they must not be read.
         """
         folded = system(self._sql.system).dialect.folded
-        shadow = [shadow_of(self._target)] if options.mode == "swap" else []
+        shadow = [shadow_of(self._target)] if options.mode.whole_table else []
         names = [one.name for one in (self._target, *shadow, self._table)]
         found = ask(self._sql.object_ids(self._target.schema, names))
         ids = {folded(str(name)): str(number) for name, number in found}

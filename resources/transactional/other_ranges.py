@@ -62,7 +62,7 @@ class CountedByServer:
         load = self.load
         done = [now - then for now, then in zip(self._counted(), self._before, strict=True)]
         *first, inserted = written
-        updates = load.options.mode == "upsert"
+        updates = load.options.mode.updates_known
         ours = [inserted, sum(first) if updates else 0, 0 if updates else sum(first)]
         if done == ours:
             return None
@@ -109,7 +109,7 @@ class Digested:
 
     def _summed(self) -> Summed:
         load, others = self.load, self._others
-        if load.options.mode != "upsert":
+        if not load.options.mode.updates_known:
             return self.same.shown(load.session.query, others)
         # a row whose key is another now moves into this range
         kept = load.sql.kept_rows(load.plan, load.table, load.staging, others)

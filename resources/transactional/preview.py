@@ -30,7 +30,7 @@ def creation(
         yield sql.create_schema(plan.target)
         yield from sql.create_table(plan, plan.target)
         yield f"-- and unless it is there: {MarkerTable(sql, plan.target).creation()}"
-    if options.mode == "swap":
+    if options.mode.whole_table:
         shadow = shadow_of(plan.target)
         yield from sql.create_shadow(plan, shadow)
         yield sql.insert_all(plan, shadow, plan.target)

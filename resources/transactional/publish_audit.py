@@ -46,7 +46,7 @@ class PublishAudit:
     def before(self) -> None:
         """Take down the rows that stay. Nothing is written yet."""
         load = self.load
-        if load.options.mode == "upsert":
+        if load.options.mode.updates_known:
             kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._own)
             self._kept = self.same.of_rows(load.session.query, kept)
         self._others.before()

@@ -230,7 +230,7 @@ class Statements:
         self, plan: CopyPlan, options: TargetOptions, table: TableRef, staging: TableRef, own: str
     ) -> list[str]:
         """Bring the staged rows into the table, as the write mode says; see `take_in`."""
-        if options.mode == "upsert":
+        if options.mode.updates_known:
             update = self.update_known(plan, table, staging)
             return [*([update] if update else []), self.insert_new(plan, table, staging)]
         if appends(plan, options):

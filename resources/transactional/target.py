@@ -26,6 +26,7 @@ from tableferry.resources.plan import CopyPlan, Format
 from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
 from tableferry.resources.target import (
     Alive,
+    Target,
     TargetOptions,
     check_mode,
     is_rejected,
@@ -49,7 +50,7 @@ LOCK_SECONDS = 10
 but a statement that it was running may have to end first."""
 
 
-class TransactionalTarget(Generic[AnySession]):
+class TransactionalTarget(Target, Generic[AnySession]):
     """See `Target`.
 
     A range is held by a lock of a session, loaded into a staging table, and made visible by one
@@ -95,7 +96,7 @@ class TransactionalTarget(Generic[AnySession]):
                 notes += self._verify(session, plan, options, columns)
                 self._columns[plan.target] = columns
             self._identities = {plan.target: markers.begin(session)}
-            if options.mode == "swap":
+            if options.mode.whole_table:
                 self._ensure_shadow(session, plan)
                 shadow = shadow_of(plan.target)
                 markers = MarkerTable(self.sql, plan.target, shadow)
@@ -130,7 +131,7 @@ class TransactionalTarget(Generic[AnySession]):
         unstaged = self._may_load(options)
         if unstaged and not creates:
             # a shadow is made of the target
-            shadow = options.mode == "swap" and self.identity(written_to(plan, options))
+            shadow = options.mode.whole_table and self.identity(written_to(plan, options))
             table = written_to(plan, options) if shadow else plan.target
             unstaged = self._fits(
                 self.resource.query, plan, key_range, options, table, self.resource.columns(table)
@@ -138,19 +139,9 @@ class TransactionalTarget(Generic[AnySession]):
         return list(preview.publication(self.sql, plan, key_range, options, unstaged=unstaged))
 
     @contextlib.contextmanager
-    def attempt(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
-    ) -> Iterator[Any]:
+    def hold(self, publication: Publication, options: TargetOptions, alive: Alive) -> Iterator[Any]:
         """Hold the range by a session's lock, with a staging table. See `Target.attempt`."""
+        plan, key_range = publication.plan, publication.key_range
         table = written_to(plan, options)
         lock = staging_name(plan.target, key_range.name)
         # a name of its own, so that "gone" can never be somebody else's doing
@@ -160,8 +151,7 @@ class TransactionalTarget(Generic[AnySession]):
         identity = {column.name for column in self._columns[table] if column.identity}
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self._session())
-            if not self.sql.take(session, lock, LOCK_SECONDS):
-                raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
+            self._take(session, lock, table, key_range)
             if replaces(plan, options) and table == plan.target:
                 self._require_room(session, plan, key_range, options)
             self._drop_all(session, table, lock)
@@ -181,7 +171,7 @@ class TransactionalTarget(Generic[AnySession]):
                 columns=self._columns[table],
                 look=functools.partial(self.hazards, plan, options, self._columns[table]),
                 identity=self._known_identity(table),
-                publication=Publication(plan, key_range, data_version, owner, home, known),
+                publication=publication,
                 unstaged=self._may_load(options)
                 and self._fits(
                     session.query, plan, key_range, options, table, self._columns[table]
@@ -204,29 +194,22 @@ class TransactionalTarget(Generic[AnySession]):
         return MarkerTable(self.sql, plan.target).read(self.resource.query, options)
 
     @contextlib.contextmanager
-    def marking(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
+    def mark(
+        self, publication: Publication, options: TargetOptions, alive: Alive
     ) -> Iterator[None]:
         """Hold the range by a session's lock. See `Target.marking`."""
-        lock = staging_name(plan.target, key_range.name)
-        table, what = (
-            written_to(plan, options),
-            Publication(plan, key_range, data_version, owner, home, known),
-        )
-        markers = MarkerTable(self.sql, plan.target, table)
-        with self._held(plan.target, key_range, lock) as session:
-            with self._transaction(session):
-                markers.put(session, self._known_identity(table), what)
-            yield
+        target, key_range = publication.plan.target, publication.key_range
+        table, lock = written_to(publication.plan, options), staging_name(target, key_range.name)
+        with self._session() as session:
+            self._take(session, lock, target, key_range)
+            try:
+                with self._transaction(session):
+                    markers = MarkerTable(self.sql, target, table)
+                    markers.put(session, self._known_identity(table), publication)
+                yield
+            finally:
+                with contextlib.suppress(TableferryError):
+                    session.execute(self.sql.release(lock))
 
     def _known_identity(self, table: TableRef) -> str:
         """The identity of a table as it was prepared."""
@@ -234,16 +217,9 @@ class TransactionalTarget(Generic[AnySession]):
             self._identities[table] = self.identity(table) or ""
         return self._identities[table]
 
-    @contextlib.contextmanager
-    def _held(self, table: TableRef, key_range: KeyRange, lock: str) -> Iterator[AnySession]:
-        with self._session() as session:
-            if not self.sql.take(session, lock, LOCK_SECONDS):
-                raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
-            try:
-                yield session
-            finally:
-                with contextlib.suppress(TableferryError):
-                    session.execute(self.sql.release(lock))
+    def _take(self, session: AnySession, lock: str, table: TableRef, key_range: KeyRange) -> None:
+        if not self.sql.take(session, lock, LOCK_SECONDS):
+            raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
 
     def forget_markers(self, table: TableRef) -> None:
         """See `Target.forget_markers`."""
@@ -412,13 +388,13 @@ class TransactionalTarget(Generic[AnySession]):
                 f"{plan.target} has columns that the transfer does not write and that must not be "
                 f"NULL: {', '.join(map(repr, blocking))}"
             )
-        if options.mode == "swap":
+        if options.mode.whole_table:
             self._require_swap(session, plan)
-        if others and options.mode == "swap":
-            raise InputError(
-                f"{plan.target}: swap would lose the columns that the transfer does not write: "
-                f"{', '.join(repr(column.name) for column in others)}"
-            )
+            if others:
+                raise InputError(
+                    f"{plan.target}: {options.mode} would lose the columns that the transfer does "
+                    f"not write: {', '.join(repr(column.name) for column in others)}"
+                )
         return [
             f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
             "default or NULL"

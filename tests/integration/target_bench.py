@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import ColumnPlan, CopyPlan, WriteMode
+from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef, staging_prefix
 from tableferry.resources.target import TargetOptions
+from tableferry.resources.write_modes import WriteMode
 from tests.integration import looking
 
 Row = tuple[int | None, str | None]
@@ -27,10 +28,10 @@ REPLACE = TargetOptions()
 OLD: list[Row] = [(1, "old"), (2, "old"), (3, "old")]
 NEW: list[Row] = [(2, "new"), (4, "new\t\n\\ '' 😀"), (5, ""), (6, None)]
 AFTER: dict[WriteMode, list[Row]] = {
-    "replace": NEW,
-    "append": [*OLD, *NEW[1:]],
-    "upsert": [OLD[0], NEW[0], OLD[2], *NEW[1:]],
-    "swap": NEW,
+    WriteMode.REPLACE: NEW,
+    WriteMode.APPEND: [*OLD, *NEW[1:]],
+    WriteMode.UPSERT: [OLD[0], NEW[0], OLD[2], *NEW[1:]],
+    WriteMode.SWAP: NEW,
 }
 """What a target with the rows OLD shows after NEW was loaded into it."""
 ELSEWHERE: list[Row] = [(10, "other range")]

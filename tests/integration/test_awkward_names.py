@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import dagster as dg
 import psycopg
@@ -27,12 +25,12 @@ from tableferry.resources.dialects import qualified, quote
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.markers import beside
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.target import Target, TargetOptions
 from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.write_modes import WriteMode
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
@@ -239,8 +237,8 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         source = TableRef("postgres", "public", "x")
         plan = plan_copy(source, columns, table, key=name, target_version=version)
         batch = pa.record_batch({name: pa.array([1, 2], plan.columns[0].arrow_type)})
-        modes: tuple[WriteMode, ...] = ("replace", "swap")
-        for mode in modes if name != "it's" else get_args(WriteMode):
+        modes = (WriteMode.REPLACE, WriteMode.SWAP)
+        for mode in modes if name != "it's" else tuple(WriteMode):
             options = TargetOptions(mode=mode)
             target.prepare(plan, options)
             with target.attempt(plan, everything, options, owner="me", data_version=mode) as load:
@@ -248,7 +246,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
                 load.finalise()
             if mode == "swap":
                 target.promote(plan, options)
-            assert target.range_rows(plan, everything, replace(options, mode="replace")) == 2, name
+            assert target.range_rows(plan, everything, TargetOptions()) == 2, name
             assert [column.name for column in resource.columns(table)] == [name]
         assert target.clean(table) == []
         for one in (table, beside(table)):
@@ -259,7 +257,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
 def test_capitals_beyond_ascii_are_swapped_or_refused(stack: Servers) -> None:
     """Babelfish's sp_rename would make small letters of them, by which nobody finds the table."""
     resource = SqlServerResource(url=stack.sqlserver_url)
-    target, swap = SqlServerTarget(resource), TargetOptions(mode="swap")
+    target, swap = SqlServerTarget(resource), TargetOptions(mode=WriteMode.SWAP)
     table = TableRef("sqlserver", "dbo", own("Заказы É"))
     columns = [Column("id", "integer", nullable=False, primary_key=1)]
     plan = plan_copy(TableRef("postgres", "public", "x"), columns, table, key="id")

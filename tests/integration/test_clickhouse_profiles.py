@@ -17,11 +17,11 @@ from tableferry.resources.fingerprints import fingerprints
 from tableferry.resources.health import Use
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import key_statistics
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.write_modes import WriteMode
 from tests.integration.conftest import Ferry
 from tests.servers import CLICKHOUSE, named
 
@@ -186,8 +186,8 @@ def test_what_is_written_does_not_depend_on_the_profile(login: Login, user: str)
     plan = plan_copy(TableRef("clickhouse", "x", "y"), columns, table, key="id")
     types = {one.target.name: one.arrow_type for one in plan.columns}
 
-    def write(mode: WriteMode, ids: list[int]) -> None:
-        options = TargetOptions(mode=mode)
+    def write(mode: str, ids: list[int]) -> None:
+        options = TargetOptions(mode=WriteMode(mode))
         target.prepare(plan, options)
         rows = {"id": ids, "note": [None, *["a"] * (len(ids) - 1)], "at": [0] * len(ids)}
         batch = pa.record_batch({name: pa.array(rows[name], types[name]) for name in types})

@@ -24,9 +24,10 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.markers import MARKERS
-from tableferry.resources.plan import ColumnPlan, CopyPlan, WriteMode
+from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef, staging_prefix
 from tableferry.resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.write_modes import WriteMode
 from tableferry_local.stack import Stack
 from tests.integration import looking
 from tests.integration.proxy import LosesAnswer
@@ -36,7 +37,6 @@ pytestmark = pytest.mark.integration
 Row = tuple[int | None, str | None]
 LOW = KeyRange("integer", None, 10)
 HIGH = KeyRange("integer", 10, None)
-MODES: Sequence[WriteMode] = ("replace", "append", "upsert", "swap")
 
 REPLACE = TargetOptions()
 FOREIGN = TargetOptions(partition_by="id % 3")
@@ -152,10 +152,10 @@ def _tsv(rows: Sequence[Row]) -> bytes:
 OLD: list[Row] = [(1, "old"), (2, "old"), (3, "old")]
 NEW: list[Row] = [(2, "new"), (4, "new\t\n\\ '' 😀"), (5, ""), (6, None)]
 AFTER: dict[WriteMode, list[Row]] = {
-    "replace": NEW,
-    "append": [*OLD, *NEW[1:]],
-    "upsert": [OLD[0], NEW[0], OLD[2], *NEW[1:]],
-    "swap": NEW,
+    WriteMode.REPLACE: NEW,
+    WriteMode.APPEND: [*OLD, *NEW[1:]],
+    WriteMode.UPSERT: [OLD[0], NEW[0], OLD[2], *NEW[1:]],
+    WriteMode.SWAP: NEW,
 }
 """What a target with the rows OLD shows after NEW was loaded into it."""
 ELSEWHERE: list[Row] = [(10, "other range")]
@@ -163,18 +163,18 @@ ELSEWHERE: list[Row] = [(10, "other range")]
 
 @pytest.mark.parametrize("text", [False, True], ids=["arrow", "text"])
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", WriteMode)
 def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text: bool) -> None:
     base = FOREIGN if foreign else TargetOptions()
     options = replace(base, mode=mode)
     notes = bench.target.prepare(bench.plan, options)
     assert bool(notes) == (foreign and mode != "swap")
-    bench.load(OLD, options=replace(base, mode="replace"))
-    bench.load(ELSEWHERE, HIGH, options=replace(base, mode="replace"))
+    bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
+    bench.load(ELSEWHERE, HIGH, options=replace(base, mode=WriteMode.REPLACE))
     if mode == "swap":
         bench.target.promote(bench.plan, options)
-        bench.load(OLD, options=replace(base, mode="replace"))
-        bench.load(ELSEWHERE, HIGH, options=replace(base, mode="replace"))
+        bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
+        bench.load(ELSEWHERE, HIGH, options=replace(base, mode=WriteMode.REPLACE))
         bench.target.prepare(bench.plan, options)
     for _ in range(2):
         bench.load(NEW, options=options, text=text)
@@ -188,12 +188,12 @@ def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text:
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", WriteMode)
 def test_killed_inside_finalise(bench: Bench, mode: WriteMode, foreign: bool) -> None:
     base = FOREIGN if foreign else TargetOptions()
     options = replace(base, mode=mode)
-    bench.target.prepare(bench.plan, replace(base, mode="replace"))
-    bench.load(OLD, options=replace(base, mode="replace"))
+    bench.target.prepare(bench.plan, replace(base, mode=WriteMode.REPLACE))
+    bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
     bench.target.prepare(bench.plan, options)
     bench.in_process_that_dies("inside_finalise", lambda: bench.load(NEW, options=options))
     assert bench.rows() == OLD
@@ -388,7 +388,7 @@ def test_rows_of_ranges_that_were_cut_otherwise_are_removed(bench: Bench) -> Non
     assert bench.rows() == [(10, "kept until its range is loaded"), (31, "new")]
 
 
-@pytest.mark.parametrize("mode", ["replace", "append", "upsert"])
+@pytest.mark.parametrize("mode", [WriteMode.REPLACE, WriteMode.APPEND, WriteMode.UPSERT])
 def test_retired_range(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, options)
@@ -401,15 +401,15 @@ def test_retired_range(bench: Bench, mode: WriteMode) -> None:
     bench.load([(11, "new")], first, options)
     bench.load([(25, "new")], rest, options)
     expected = {
-        "replace": [(11, "new"), (25, "new")],
-        "append": [(10, "old"), (11, "new"), (25, "old")],
-        "upsert": [(10, "old"), (11, "new"), (25, "new")],
+        WriteMode.REPLACE: [(11, "new"), (25, "new")],
+        WriteMode.APPEND: [(10, "old"), (11, "new"), (25, "old")],
+        WriteMode.UPSERT: [(10, "old"), (11, "new"), (25, "new")],
     }
     assert bench.rows() == expected[mode]
 
 
 def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
-    swap = TargetOptions(mode="swap")
+    swap = TargetOptions(mode=WriteMode.SWAP)
     bench.target.prepare(bench.plan, swap)
     bench.load(OLD, options=swap)
     shadow = shadow_of(bench.table).name
@@ -427,7 +427,7 @@ def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
 
 
 def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
-    swap = TargetOptions(mode="swap")
+    swap = TargetOptions(mode=WriteMode.SWAP)
     bench.target.prepare(bench.plan, swap)
     bench.load(OLD, options=swap)
     bench.target.prepare(bench.plan, swap)  # the next run
@@ -470,7 +470,7 @@ def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
 
 
 def test_columns_that_the_transfer_does_not_write_are_kept(bench: Bench) -> None:
-    upsert = TargetOptions(mode="upsert")
+    upsert = TargetOptions(mode=WriteMode.UPSERT)
     bench.target.prepare(bench.plan, upsert)
     bench.load(OLD, options=upsert)
     bench.client.command(f"ALTER TABLE warehouse.{bench.table.name} ADD COLUMN extra Int8")
@@ -487,18 +487,20 @@ def test_columns_that_the_transfer_does_not_write_are_kept(bench: Bench) -> None
 
 def test_upsert_needs_the_key_in_the_primary_key(bench: Bench) -> None:
     with pytest.raises(InputError, match="needs a primary key"):
-        bench.target.prepare(bench.make_plan(primary_key=()), TargetOptions(mode="upsert"))
+        bench.target.prepare(bench.make_plan(primary_key=()), TargetOptions(mode=WriteMode.UPSERT))
     with pytest.raises(InputError, match="'id' to be part of the primary key"):
-        bench.target.prepare(bench.make_plan(primary_key=("note",)), TargetOptions(mode="upsert"))
+        bench.target.prepare(
+            bench.make_plan(primary_key=("note",)), TargetOptions(mode=WriteMode.UPSERT)
+        )
 
 
 @pytest.mark.parametrize("name", ["select", "with space", "quote`'\"\\", "Žluť.ý 😀"])
 def test_any_name(ch_url: str, name: str) -> None:
     name = f"{name} {uuid.uuid4().hex[:8]}"
     for bench in _bench(ch_url, name):
-        bench.target.prepare(bench.plan, TargetOptions(mode="swap"))
-        bench.load(OLD, options=TargetOptions(mode="swap"))
-        bench.target.promote(bench.plan, TargetOptions(mode="swap"))
+        bench.target.prepare(bench.plan, TargetOptions(mode=WriteMode.SWAP))
+        bench.load(OLD, options=TargetOptions(mode=WriteMode.SWAP))
+        bench.target.promote(bench.plan, TargetOptions(mode=WriteMode.SWAP))
         bench.load(NEW, text=True)
         assert bench.rows() == NEW
 

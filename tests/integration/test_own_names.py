@@ -17,9 +17,9 @@ from tableferry.resources.dialects import qualified, quote
 from tableferry.resources.fingerprints import fingerprints
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import key_statistics
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.write_modes import WriteMode
 from tests.integration import looking
 from tests.integration.pairs import Hop, graph
 from tests.servers import Servers, own
@@ -162,7 +162,7 @@ def test_primary_keys_of_any_name_are_told_apart(hops: dict[str, Hop]) -> None:
             assert repeated_keys(plan, hop.target.endpoint) == (0, 0)
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.UPSERT])
 def test_rows_that_are_there_are_found_by_their_keys(hops: dict[str, Hop], mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
     for target in ("sqlserver", "clickhouse", "postgres"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.hazards import ShownDiffers, require_publishable
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.tables import TableRef
 from tableferry.resources.target import TargetOptions
+from tableferry.resources.write_modes import WriteMode
 from tableferry_local import postgres as local_postgres
 from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range
@@ -40,7 +40,7 @@ TABLE = (
     "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.50 FROM generate_series(1, 300) g",
 )
 RANGES = "{bounds: [101, 201]}"
-MODES: Sequence[WriteMode] = ("append", "replace", "upsert")
+MODES = (WriteMode.APPEND, WriteMode.REPLACE, WriteMode.UPSERT)
 SECOND = "0000000101..0000000201"
 SELECT = "SELECT id, name, amount::text FROM {t} ORDER BY id"
 
@@ -121,7 +121,7 @@ def bench(request: pytest.FixtureRequest, stack: Servers) -> Iterator[Bench]:
         yield bench
 
 
-def planned(bench: Bench, mode: WriteMode = "replace") -> TargetOptions:
+def planned(bench: Bench, mode: WriteMode = WriteMode.REPLACE) -> TargetOptions:
     """How a planned hop writes: it knows the hazards of its table."""
     options = TargetOptions(mode=mode)
     return replace(
@@ -166,12 +166,12 @@ def test_rows_that_refer_to_a_range_are_not_changed_by_replacing_it(
             bench.load(NEW, options=planned(bench))
         assert f"{bench.table.name}_child" in str(found.value)
         assert behind.children() == [(2,)] and bench.rows() == OLD
-        bench.load(NEW, options=planned(bench, "upsert"))
-        assert behind.children() == [(2,)] and bench.rows() == AFTER["upsert"]
+        bench.load(NEW, options=planned(bench, WriteMode.UPSERT))
+        assert behind.children() == [(2,)] and bench.rows() == AFTER[WriteMode.UPSERT]
         with pytest.raises(InputError, match=constraint):
             bench.target.retire(bench.plan, [LOW], [], planned(bench))
         with pytest.raises(InputError, match=rf"{constraint}.*a swap drops"):
-            require_publishable(bench.table, planned(bench, "swap").hazards)
+            require_publishable(bench.table, planned(bench, WriteMode.SWAP).hazards)
         bench.ask(f"DELETE FROM {behind.named_child}")
         bench.ask(f"DELETE FROM {bench.named()}")
         bench.load(NEW, options=planned(bench))
@@ -189,8 +189,8 @@ def test_what_keeps_rows_from_being_replaced_is_named_with_the_remedy(bench: Ben
         with pytest.raises(TableferryError, match=rf"(?s){constraint}.*write: upsert"):
             bench.load([(4, "new")], options=options)
         assert bench.rows() == OLD
-        bench.load(NEW, options=planned(bench, "upsert"))
-        assert bench.rows() == AFTER["upsert"]
+        bench.load(NEW, options=planned(bench, WriteMode.UPSERT))
+        assert bench.rows() == AFTER[WriteMode.UPSERT]
     finally:
         behind.drop_child()
 
@@ -280,10 +280,10 @@ def test_what_a_postgres_table_has_is_found_by_one_query(stack: Servers) -> None
         for statement in KINDS:
             bench.ask(statement.replace("{t}", t.replace('"', "")))
 
-        def found(mode: WriteMode = "replace", table: str = "") -> set[tuple[str, str, str]]:
+        def found(mode: str = "replace", table: str = "") -> set[tuple[str, str, str]]:
             at = replace(bench.plan, target=replace(bench.table, name=bench.table.name + table))
             with asking() as asked:
-                hazards = bench.target.hazards(at, TargetOptions(mode=mode), ())
+                hazards = bench.target.hazards(at, TargetOptions(mode=WriteMode(mode)), ())
             assert len(asked) == 1
             return {(one.kind, one.name.partition(" ")[0], one.effect) for one in hazards}
 

@@ -13,7 +13,8 @@ from tableferry.pipelines.command import runner
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.load import PostgresLoad
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.postgres.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.postgres.snapshots import ExportedSnapshot
+from tableferry.resources.snapshots import SharedSnapshot
 from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry
@@ -85,14 +86,14 @@ def at_first(
 
     for module in (moving, audit):
         monkeypatch.setattr(module, "reached", reached)
-    exported = Snapshot.of.__func__  # type: ignore[attr-defined]
+    exported = ExportedSnapshot.of.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type[Snapshot], *arguments: Any) -> Snapshot:
-        found: Snapshot = exported(cls, *arguments)
+    def of(cls: type[ExportedSnapshot], *arguments: Any) -> ExportedSnapshot:
+        found: ExportedSnapshot = exported(cls, *arguments)
         reached("exported")
         return found
 
-    monkeypatch.setattr(Snapshot, "of", classmethod(of))
+    monkeypatch.setattr(ExportedSnapshot, "of", classmethod(of))
     return lambda: bool(seen)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,10 +24,10 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.markers import MARKERS, Publication
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.transactional.load import StagingLost
 from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.write_modes import WriteMode
 from tableferry_local.stack import Stack
 from tests.integration.proxy import LosesAnswer
 from tests.integration.target_bench import (
@@ -47,8 +47,6 @@ from tests.integration.target_bench import (
 from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
-
-MODES: Sequence[WriteMode] = ("replace", "append", "upsert", "swap")
 
 
 @pytest.fixture(params=BENCHES)
@@ -85,7 +83,7 @@ def test_of_several_runs_that_create_the_table_one_does(
     assert bench.rows() == OLD
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", WriteMode)
 def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, REPLACE)
@@ -104,7 +102,7 @@ def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
     assert not bench.left_over()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", WriteMode)
 def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, REPLACE)
@@ -121,7 +119,7 @@ def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", WriteMode)
 def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, REPLACE)
@@ -340,7 +338,7 @@ def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
 
 def test_text_keys_differ_by_case_and_trailing_blanks(bench: Bench) -> None:
     bench.plan = bench.make_plan(primary_key=("id", "note"))
-    upsert = TargetOptions(mode="upsert")
+    upsert = TargetOptions(mode=WriteMode.UPSERT)
     bench.target.prepare(bench.plan, upsert)
     rows: list[Row] = [(1, "A"), (1, "a"), (1, "a ")]
     bench.load(rows[:2], options=upsert)
@@ -356,7 +354,7 @@ def test_identity_column_of_an_existing_table(bench: Bench) -> None:
 
 
 def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
-    swap = TargetOptions(mode="swap")
+    swap = TargetOptions(mode=WriteMode.SWAP)
     bench.target.prepare(bench.plan, swap)
     bench.load(OLD, options=swap)
     bench.target.prepare(bench.plan, swap)  # the next run
@@ -371,7 +369,7 @@ def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
 def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
     """One with an index, which keeps its name, and with the longest name of all servers."""
     name = bench.table.name.ljust(63, "x")
-    table, swap = replace(bench.table, name=name), TargetOptions(mode="swap")
+    table, swap = replace(bench.table, name=name), TargetOptions(mode=WriteMode.SWAP)
     plan = replace(bench.plan, primary_key=(), target=table)
     for _ in range(3):
         bench.target.prepare(plan, swap)
@@ -409,7 +407,7 @@ def test_column_that_nobody_fills(bench: Bench) -> None:
     (note,) = bench.target.prepare(bench.plan, REPLACE)
     assert "'less'" in note
     with pytest.raises(InputError, match="swap would lose"):
-        bench.target.prepare(bench.plan, TargetOptions(mode="swap"))
+        bench.target.prepare(bench.plan, TargetOptions(mode=WriteMode.SWAP))
 
 
 @pytest.mark.parametrize("name", ["select", "with space", "quote]'\"[", "Žluť.ý 😀"])

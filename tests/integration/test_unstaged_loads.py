@@ -14,8 +14,8 @@ from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.dry_run import dry_run
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.target import RangeLoad, TargetOptions
+from tableferry.resources.write_modes import WriteMode
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.proxy import Corrupts, LosesAnswer
 from tests.integration.target_bench import HIGH, LOW, NEW, OLD, REPLACE, PostgresBench
@@ -118,9 +118,9 @@ def load_all(bench: PostgresBench) -> None:
     ],
 )
 def test_rows_that_stay_ask_for_staging(
-    bench: PostgresBench, mode: WriteMode, there: bool, unstaged: bool
+    bench: PostgresBench, mode: str, there: bool, unstaged: bool
 ) -> None:
-    options = replace(UNSTAGED, mode=mode)
+    options = replace(UNSTAGED, mode=WriteMode(mode))
     if not there:
         bench.ask(f"TRUNCATE {bench.named()}")
     attempt = bench.target.attempt(bench.plan, LOW, options, owner="run-1", data_version="v")

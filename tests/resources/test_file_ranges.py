@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tableferry.resources.dialects import predicate
 from tableferry.resources.errors import InputError
-from tableferry.resources.files.exports import covered, file_name, overlap, range_of
+from tableferry.resources.files.exports import covered, file_name, range_of
 from tableferry.resources.files.inference import WIDTH, inferred, shape_of, united
 from tableferry.resources.files.source import stretches
 from tableferry.resources.files.types import from_text
@@ -105,7 +106,15 @@ def test_a_range_is_covered_if_every_key_is(
     wanted = all(any(part.contains(key) for part in others) for key in keys)
     assert covered(own, others) is wanted
     for other in others:
-        assert overlap(own, other) is any(other.contains(key) for key in keys)
+        assert own.overlaps(other) is any(other.contains(key) for key in keys)
+
+
+def test_a_file_is_covered_by_stretches_of_its_own_rows() -> None:
+    whole = KeyRange("file", "a.parquet")
+    first, rest = (replace(whole, rows=rows) for rows in ((1, 10), (10, None)))
+    assert covered(whole, [first, rest]) and covered(first, [whole])
+    assert not covered(whole, [first]) and not covered(whole, [rest])
+    assert not covered(whole, [KeyRange("file", "a"), KeyRange("file", "b.parquet")])
 
 
 def test_integers_unite_in_the_narrowest_that_holds_all() -> None:

@@ -11,11 +11,11 @@ from tableferry.resources.clickhouse import hazards as clickhouse
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.hazards import Effect, Hazard, require_publishable
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.sqlserver import hazards as sqlserver
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.write_modes import WriteMode
 
 TABLE = TableRef("sqlserver", "dbo", "t")
 KEY = Column("id", "bigint", nullable=False)
@@ -63,8 +63,8 @@ VERSIONED = ("versions", "t", "", "", 0, 0)
         (VERSIONED, "swap", "refused"),
     ],
 )
-def test_what_sqlserver_has(row: tuple[Any, ...], mode: WriteMode, effect: Effect | None) -> None:
-    found = of_sqlserver(Catalog(row), mode)
+def test_what_sqlserver_has(row: tuple[Any, ...], mode: str, effect: Effect | None) -> None:
+    found = of_sqlserver(Catalog(row), WriteMode(mode))
     assert [one.effect for one in found] == ([effect] if effect else [])
     if effect == "refused":
         with pytest.raises(InputError, match=rf"{TABLE}: .*{row[1]}"):
@@ -73,7 +73,7 @@ def test_what_sqlserver_has(row: tuple[Any, ...], mode: WriteMode, effect: Effec
         require_publishable(TABLE, found)
 
 
-def of_sqlserver(catalog: Catalog, mode: WriteMode = "replace") -> list[Hazard]:
+def of_sqlserver(catalog: Catalog, mode: WriteMode = WriteMode.REPLACE) -> list[Hazard]:
     return sqlserver.hazards(cast(Endpoint, catalog), PLAN, TargetOptions(mode=mode))
 
 

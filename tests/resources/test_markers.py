@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.markers import Marker, Published, cover_all, range_key, share_rows
+from tableferry.resources.markers import Marker, Published, cover_all, range_key
 from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
 
@@ -48,11 +48,11 @@ def test_stretches_of_a_file_share_rows_with_none_of_another() -> None:
     def of(file: str, *rows: int | None) -> KeyRange:
         return KeyRange("file", file, rows=(int(rows[0] or 0), rows[1]) if rows else None)
 
-    assert share_rows(of("a"), of("a", 1, 10))
-    assert share_rows(of("a", 1, 10), of("a", 5, None))
-    assert not share_rows(of("a", 1, 10), of("a", 10, None))
-    assert not share_rows(of("a"), of("b"))
-    assert not share_rows(of("a", 1, 10), of("b", 1, 10))
+    assert of("a").overlaps(of("a", 1, 10))
+    assert of("a", 1, 10).overlaps(of("a", 5, None))
+    assert not of("a", 1, 10).overlaps(of("a", 10, None))
+    assert not of("a").overlaps(of("b"))
+    assert not of("a", 1, 10).overlaps(of("b", 1, 10))
 
 
 def test_what_cannot_be_told_apart_shares_rows() -> None:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.resources.digest.text_rows import tab_separated
 from tableferry.resources.registry import system
 from tableferry.resources.types.conversions import conversion_between, default_type, source_export
 from tableferry.resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
-from tableferry.resources.wires import _unescaped
 
 TARGETS: dict[str, str] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
 
@@ -92,11 +92,18 @@ def test_the_same_value_is_recognised(kind: object, one: str, other: str, same: 
     assert (meaning(kind, one) == meaning(kind, other)) is same  # type: ignore[arg-type]
 
 
-@given(st.text())
+WRITTEN = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 def test_tab_separated_text_is_read_as_it_was_written(text: str) -> None:
-    escaped = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+    escaped = text
+    for character, escape in WRITTEN:
+        escaped = escaped.replace(character, escape)
     for backslash in ("\\\\", "\\x5C"):
-        field = escaped.replace("\\\\", backslash).encode("utf-8", "surrogatepass")
-        assert _unescaped(field) == text.encode("utf-8", "surrogatepass").decode(
-            errors="backslashreplace"
-        )
+        row = escaped.replace("\\\\", backslash) + "\t\\N\n"
+        assert [column.to_pylist() for column in tab_separated(row.encode(), 2)] == [[text], [None]]
+
+
+def test_a_lone_backslash_is_dropped_as_clickhouse_does() -> None:
+    assert tab_separated(rb"a\qb\q\x5Cq\a" + b"\n", 1)[0].to_pylist() == ["aqbq\\q\a"]

@@ -15,6 +15,7 @@ from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.target import TargetOptions, shadow_of
+from tableferry.resources.write_modes import WriteMode
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")
@@ -178,7 +179,7 @@ def test_a_swap_that_babelfish_would_not_find_is_refused(
 
     monkeypatch.setattr(SqlServerResource, "query", answer)
     target = SqlServerTarget(SqlServerResource(url="mssql://sa:secret@host/shop"))
-    swap, plan = TargetOptions(mode="swap"), replace(PLAN, target=replace(TARGET, **odd))
+    swap, plan = TargetOptions(mode=WriteMode.SWAP), replace(PLAN, target=replace(TARGET, **odd))
     target.require(PLAN, swap)
     target.require(plan, TargetOptions())
     assert not asked
