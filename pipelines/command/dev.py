@@ -21,7 +21,6 @@ import yaml
 from tableferry.assets.declaring.names import CODE_LOCATION
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command import service
 from tableferry.pipelines.command.session import tell_invalid, use_local_stack
 from tableferry.pipelines.settings import TRANSFERS, transfers_folder
 from tableferry.resources.child_processes import ending_with_us
@@ -55,15 +54,14 @@ def dev(host: str, port: int) -> int:
     os.environ[TRANSFERS] = str(folder)
     event_log.make()
     with _told() as told, tempfile.TemporaryDirectory() as scratch:
-        services = _start(host, port, Path(scratch))
+        services = _start(host, port, Path(scratch) / "workspace.yaml")
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"Dagster comes up at http://{shown}:{port}; Ctrl-C ends it.")
-        while not told and all(one.poll() is None for one in services.values()):
+        while not told and services.poll() is None:
             time.sleep(0.1)
-        for name, one in services.items():
-            if not told and one.returncode is not None:
-                click.echo(f"ferry: {name} has ended with exit code {one.returncode}", err=True)
-        _end([*services.values()])
+        if not told:
+            click.echo(f"ferry: dagster dev ended with exit code {services.returncode}", err=True)
+        _end(services)
     return 0 if told else 1
 
 
@@ -86,38 +84,25 @@ def require_free(host: str, port: int) -> None:
         ) from None
 
 
-def _start(host: str, port: int, scratch: Path) -> dict[str, subprocess.Popen[bytes]]:
-    """The code server, the webserver and the daemon, in a process group that the first leads.
+def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
+    """Start `dagster dev` as the leader of a process group, which can be told and ended as a whole.
 
-    It can be told and ended as a whole. They end in order by themselves when we are killed.
+    It ends its services in order by itself when we are killed.
     """
-    listens = scratch / "code-server"
-    workspace = scratch / "workspace.yaml"
-    place = {"grpc_server": {"socket": str(listens), "location_name": CODE_LOCATION}}
-    workspace.write_text(yaml.safe_dump({"load_from": [place]}), encoding="utf-8")
-    code = ["--module-name", "tableferry.pipelines.definitions"]
-    commands = {
-        service.CODE_SERVER: [
-            *("code-server", "start", "--socket", str(listens), "--location-name", CODE_LOCATION),
-            *("--use-python-environment-entry-point", "--log-level", "warning", *code),
-        ],
-        service.WEBSERVER: [
-            *("--workspace", str(workspace), "--host", host, "--port", str(port)),
-            *("--dagster-log-level", "info"),
-        ],
-        service.DAEMON: ["run", "--workspace", str(workspace)],
-    }
-    started: dict[str, subprocess.Popen[bytes]] = {}
-    for name, arguments in commands.items():
-        program = [sys.executable, "-m", service.__name__, name, str(listens), *arguments]
-        started[name] = subprocess.Popen(
-            [*ending_with_us("INT"), *program],
+    module = {"module_name": "tableferry.pipelines.definitions", "location_name": CODE_LOCATION}
+    workspace.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}))
+    program = [sys.executable, "-m", "dagster", "dev", "--workspace", str(workspace)]
+    return subprocess.Popen(
+        [*ending_with_us("INT"), *program, "--host", host, "--port", str(port)],
+        env=os.environ
+        | {
             # nothing is imported out of the working folder, whatever packages it has
-            env=os.environ | {"PYTHONSAFEPATH": "1", "DAGSTER_IS_DEV_CLI": "1"},
-            stdin=subprocess.DEVNULL,
-            process_group=next((one.pid for one in started.values()), 0),
-        )
-    return started
+            "PYTHONSAFEPATH": "1",
+            "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
+        },
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+    )
 
 
 @contextmanager
@@ -140,27 +125,24 @@ def _told() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _end(services: list[subprocess.Popen[bytes]]) -> None:
+def _end(services: subprocess.Popen[bytes]) -> None:
     """End the services and all that they started: in order, or else by force."""
     family = _family(services)
     # as a terminal's Ctrl-C: each ends its own work, and runs are marked
-    _signal(services[0].pid, signal.SIGINT)
+    _signal(services.pid, signal.SIGINT)
     _, alive = psutil.wait_procs(family, timeout=GRACE_SECONDS)
-    _signal(services[0].pid, signal.SIGKILL)
+    _signal(services.pid, signal.SIGKILL)
     for left in {*alive, *_family(services)}:
         with suppress(psutil.NoSuchProcess):
             left.kill()
-    for one in services:
-        one.wait()
+    services.wait()
 
 
-def _family(services: list[subprocess.Popen[bytes]]) -> list[psutil.Process]:
-    found: list[psutil.Process] = []
-    for one in services:
-        with suppress(psutil.NoSuchProcess):
-            top = psutil.Process(one.pid)
-            found += [top, *top.children(recursive=True)]
-    return found
+def _family(services: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        top = psutil.Process(services.pid)
+        return [top, *top.children(recursive=True)]
+    return []
 
 
 def _signal(group: int, number: int) -> None:

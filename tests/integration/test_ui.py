@@ -470,7 +470,7 @@ def test_ctrl_c_ends_all(ui: Shown) -> None:
     # where a run is interrupted, Dagster's watchers of its process print a traceback of their own
     until("the end of the schedule's runs", ui.idle)
     before = ui.dagster.processes()
-    assert len(before) > 3, "make, ferry dev, webserver, daemon, code server"
+    assert len(before) > 3, "make, ferry dev, dagster dev, webserver, daemon, code server"
     known = len(ui.dagster.log.read_text())
     ui.dagster.interrupt()
     until("the end of all processes", lambda: not any(one.is_running() for one in before), 60)
