@@ -8,6 +8,7 @@ import re
 from tableferry.resources import secret_files
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import is_system, system, system_names
+from tableferry.resources.tables import TableRef
 
 PREFIX = "TABLEFERRY_CONNECTION_"
 """`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table.
@@ -86,6 +87,15 @@ def system_of(connection: str) -> str:
             return name
     known = ", ".join(scheme for name in system_names() for scheme in system(name).schemes)
     raise InputError(f"{set_variable(connection)} should be a URL with a scheme out of {known}")
+
+
+def table_of(text: str) -> TableRef:
+    """The table of a reference, by the connections that the environment names.
+
+    Raises:
+        InputError: see `TableRef.parse`.
+    """
+    return TableRef.parse(text, system_of)
 
 
 def is_path(connection: str) -> bool:

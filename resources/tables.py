@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tableferry.resources import registry
-from tableferry.resources.connections import connection_names, is_path, system_of
 from tableferry.resources.errors import InputError
+
+
+def _usual(connection: str) -> str:
+    return registry.system(connection).name
 
 
 @dataclass(frozen=True)
@@ -37,31 +41,36 @@ class TableRef:
             object.__setattr__(self, "connection", self.system)
 
     @classmethod
-    def parse(cls, text: str) -> TableRef:
+    def parse(cls, text: str, system_of: Callable[[str], str] = _usual) -> TableRef:
         """The inverse of `str`; quotation marks may also stand where they need not.
+
+        Args:
+            text: the reference.
+            system_of: which system a connection leads to; raises `InputError` if to none. By
+                default there are no connections but the systems' usual ones.
 
         Raises:
             InputError: the text has another form, or names a server that nobody has named.
         """
-        found = _REFERENCE.fullmatch(text)
-        connection, _, path = text.partition("://")
-        if path and is_path(connection):
-            system, (folder, _, pattern) = system_of(connection.lower()), path.rpartition("/")
-            pattern = pattern or str(registry.system(system).by_path)
-            return cls(system, folder or ".", pattern, connection.lower())
+        before, _, path = text.partition("://")
+        connection, found = before.lower(), _REFERENCE.fullmatch(text)
+        try:
+            system = system_of(connection) if path else ""
+        except InputError as error:
+            if found is not None:
+                raise InputError(
+                    f"{text!r} should have the form system://schema.table: {error}"
+                ) from None
+            system = ""
+        if system and (every := registry.system(system).by_path):
+            folder, _, pattern = path.rpartition("/")
+            return cls(system, folder or ".", pattern or every, connection)
         if found is None:
             raise InputError(
-                f"{text!r} should have the form system://schema.table, with a system or a "
-                f"connection out of {', '.join(connection_names())}; "
+                f"{text!r} should have the form system://schema.table, with a connection or a "
+                f"system out of {', '.join(registry.system_names())}; "
                 'a name with a dot or a quotation mark as "order-lines.2024" or "say ""hi"""'
             )
-        connection = found["connection"].lower()
-        try:
-            system = system_of(connection)
-        except InputError as error:
-            raise InputError(
-                f"{text!r} should have the form system://schema.table: {error}"
-            ) from None
         return cls(system, _name(found["schema"]), _name(found["table"]), connection)
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ from tableferry.assets.declaring.freshness import AGE, age
 from tableferry.assets.declaring.rules import Several
 from tableferry.assets.planning.boundaries import MAX_RANGES, bounds_problems
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
+from tableferry.resources.connections import table_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.plan import OverflowPolicy, WireChoice
 from tableferry.resources.registry import system, systems
@@ -30,7 +31,7 @@ def _table(value: object) -> object:
     if isinstance(value, TableRef):
         return value
     try:
-        return TableRef.parse(str(value))
+        return table_of(str(value))
     except InputError as error:
         raise ValueError(str(error)) from None
 

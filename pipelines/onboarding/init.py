@@ -19,7 +19,7 @@ from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines.onboarding.proposal import Open, propose
 from tableferry.pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
 from tableferry.resources.catalog import Listed
-from tableferry.resources.connections import system_of, url_variable
+from tableferry.resources.connections import system_of, table_of, url_variable
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
@@ -188,7 +188,7 @@ def _template(text: str) -> TableRef:
         raise InputError(
             f"--to {text!r}: {{{min(unknown)}}} is unknown; there are {{schema}} and {{table}}"
         )
-    found = TableRef.parse(text)
+    found = table_of(text)
     system(found.system).as_target()
     return found
 

@@ -20,6 +20,7 @@ from backports import zstd
 from moto.server import ThreadedMotoServer
 
 from tableferry.pipelines.definitions import build
+from tableferry.resources.connections import table_of
 from tableferry.resources.dialects import predicate, qualified
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.object_store import store_at
@@ -181,7 +182,7 @@ def test_objects_of_ndjson(lake: Lake) -> None:
     lake.put("in/day=1/x.ndjson", b'{"id": 1, "note": "a"}\n{"note": "", "id": 2}\n')
     lake.put("in/day=2/x.ndjson.gz", gzip.compress('{"id": 3, "note": "ä"}\n'.encode()))
     lake.put("in/day=2/.hidden.ndjson", b"no JSON")
-    table = TableRef.parse("lake://**/*.ndjson*")
+    table = table_of("lake://**/*.ndjson*")
     with FilesResource(url=f"s3://{lake.bucket}/in").read_arrow(
         f"SELECT id, note, _file, _row FROM {qualified(table)} ORDER BY 1"
     ) as reader:
@@ -227,9 +228,9 @@ def test_a_store_that_cannot_be_asked_is_no_empty_folder(lake: Lake) -> None:
     with CutsAnswers(lake.endpoint, b"sub") as proxy:
         store = store_at(f"s3://{lake.bucket}/in?endpoint_url={proxy.url}")
         with pytest.raises(ConnectionFailed, match=f"cannot reach s3://{lake.bucket}/in") as found:
-            list(store.found(TableRef.parse("lake://orders/**/*.parquet")))
+            list(store.found(table_of("lake://orders/**/*.parquet")))
         assert proxy.cut and found.value.transient
-        assert len(list(store.found(TableRef.parse("lake://orders/*.parquet")))) == 3
+        assert len(list(store.found(table_of("lake://orders/*.parquet")))) == 3
 
 
 def test_an_object_that_changes_while_it_is_read(lake: Lake) -> None:
@@ -268,7 +269,7 @@ def test_a_stretch_of_an_object_is_read_by_itself(
 ) -> None:
     texts = [os.urandom(500).hex() for _ in range(1000)]
     lake.parquet("in/big.parquet", {"id": range(1000), "name": texts}, row_group_size=100)
-    table = TableRef.parse("lake://*.parquet")
+    table = table_of("lake://*.parquet")
     with Counts(lake.endpoint, b"GET ") as proxy:
         resource = FilesResource(url=f"s3://{lake.bucket}/in?endpoint_url={proxy.url}")
         ranges = FilesSource().own_ranges(resource, table, rows=250)

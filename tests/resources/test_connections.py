@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.connections import connection_names, set_variable, system_of, url_variable
+from tableferry.resources.connections import (
+    connection_names,
+    set_variable,
+    system_of,
+    table_of,
+    url_variable,
+)
 from tableferry.resources.errors import InputError
-from tableferry.resources.tables import TableRef
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +29,16 @@ def test_the_scheme_says_which_system_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["sales_pg://public.orders", "Sales_PG://public.orders"])
 def test_a_table_keeps_its_connection(text: str) -> None:
-    table = TableRef.parse(text)
+    table = table_of(text)
     assert (table.system, table.connection) == ("postgres", "sales_pg")
     assert str(table) == "sales_pg://public.orders"
-    assert TableRef.parse(str(table)) == table
-    assert table != TableRef.parse("postgres://public.orders")
+    assert table_of(str(table)) == table
+    assert table != table_of("postgres://public.orders")
 
 
 def test_an_unknown_name_is_refused_with_the_variable_to_set() -> None:
     with pytest.raises(InputError, match="set TABLEFERRY_CONNECTION_HR to the URL of its server"):
-        TableRef.parse("hr://public.people")
+        table_of("hr://public.people")
 
 
 @pytest.mark.parametrize(
@@ -58,5 +63,5 @@ def test_names_that_no_reference_can_have(
 def test_another_scheme_is_refused_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLEFERRY_CONNECTION_ERP", "oracle://me:s3cret@db/x")
     with pytest.raises(InputError, match="TABLEFERRY_CONNECTION_ERP should be a URL") as refused:
-        TableRef.parse("erp://public.orders")
+        table_of("erp://public.orders")
     assert "s3cret" not in str(refused.value)
