@@ -86,7 +86,7 @@ def merge_rows(
     """Compare two streams of rows, both read by `Layout.query`, in one pass."""
     tally = _Tally(layout, limit, sink)
     left, right = _Stream(own, layout), _Stream(other, layout)
-    for chunks in _chunks(left, right, layout.order):
+    for chunks in _chunks(left, right):
         tally.add(*chunks)
     return Compared(tally.differences(left.rows), left.rows, right.rows)
 
@@ -225,7 +225,7 @@ def _before(frame: pl.DataFrame, order: Sequence[str], bound: tuple[int, ...]) -
 
 
 def _chunks(
-    left: _Stream, right: _Stream, order: Sequence[str]
+    left: _Stream, right: _Stream
 ) -> Iterator[tuple[pl.DataFrame | None, pl.DataFrame | None]]:
     """Rows of the same keys from both sides, as early as neither can have more of those keys."""
     left.read()

@@ -151,10 +151,10 @@ def encryption(
         says = f"{encrypted}, but the certificate is not verified: anybody could pose as the server"
         yield Finding("TLS", "note" if here else "warning", says, (do,))
     if certificate is not None:
-        yield from _certificate(certificate, verified=verified)
+        yield from _certificate(certificate)
 
 
-def _certificate(found: Certificate, *, verified: bool) -> Iterator[Finding]:
+def _certificate(found: Certificate) -> Iterator[Finding]:
     if found.problem:
         says = f"would not be accepted: {found.problem}"
         yield Finding("certificate", "note", says)

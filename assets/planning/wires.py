@@ -48,7 +48,7 @@ def chosen_wire(
     problems: list[str] = []
     every = dict.fromkeys((*both, *WIRES.values()))
     for wire in every if declared == "auto" else (declared,):
-        problem = _problem(wire, plan, source, target) if wire in both else _lacking(wire, plan)
+        problem = _problem(wire, plan, source, target) if wire in both else _lacking(plan)
         if problem is None:
             return wire
         if declared != "auto" or wire in both or not both:
@@ -56,7 +56,7 @@ def chosen_wire(
     raise InputError("; and ".join(problems))
 
 
-def _lacking(wire: WireFormat, plan: CopyPlan) -> str:
+def _lacking(plan: CopyPlan) -> str:
     ends = f"{plan.source.system} sends and {plan.target.system} takes"
     return f"from {plan.source} to {plan.target}: there is no form of it that {ends}"
 

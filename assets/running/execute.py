@@ -196,7 +196,7 @@ def _work(
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
         decided=decided,
-        refused=_stale_sources(plan, selected, reasons),
+        refused=_stale_sources(selected, reasons),
         writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
@@ -306,7 +306,7 @@ def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
 
 
 def _stale_sources(
-    plan: TransferPlan, selected: Sequence[Hop], reasons: Mapping[int, Mapping[str, Reason]]
+    selected: Sequence[Hop], reasons: Mapping[int, Mapping[str, Reason]]
 ) -> dict[tuple[int, str], str]:
     """Ranges that a hop cannot take, and why: the hop before is not part of the run nor current."""
     numbers = {hop.number for hop in selected}

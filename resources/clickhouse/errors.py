@@ -7,7 +7,7 @@ import re
 from tableferry.resources.errors import StatementFailed, TableferryError, causes
 from tableferry.resources.server import ConnectionSettings
 
-MISSING_TABLE, MISSING_DATABASE, EXISTS = 60, 81, 57
+MISSING_DATABASE, EXISTS = 81, 57
 LOGIN_REFUSED = {192, 193, 194, 516}
 TRANSIENT = {
     3,  # unexpected end of file

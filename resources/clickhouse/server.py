@@ -175,11 +175,6 @@ class ClickHouseServer(Server):
                 compression=None if compression == "none" else compression,
             )
 
-    def exists(self, table: TableRef, name: str | None = None) -> bool:
-        """Whether there is a table of this name."""
-        rows = self.query(f"EXISTS TABLE {qualified(table, name)}")
-        return bool(rows[0][0])
-
     def definition(self, table: TableRef, name: str | None = None) -> str:
         """The statement that would make a table of this name; its comment is part of it.
 

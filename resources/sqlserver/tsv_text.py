@@ -65,7 +65,7 @@ def tab_separated(
     if policy in ("null", "clamp"):
         return None
     name = quote("sqlserver", column.name)
-    text = _text(column, conversion, name)
+    text = _text(conversion, name)
     if text is None:
         return None
     if isinstance(conversion.source.kind, Float):
@@ -85,7 +85,7 @@ def tab_separated(
     return expression
 
 
-def _text(column: Column, conversion: Conversion, name: str) -> str | None:
+def _text(conversion: Conversion, name: str) -> str | None:
     kind, room = conversion.source.kind, conversion.slot.kind
     if conversion.as_text or isinstance(kind, (Text, Time)):
         value = (conversion.source.as_text or "{}").replace("{}", name)

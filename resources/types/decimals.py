@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.types.steps import Violation, violation
+from tableferry.resources.types.steps import Unclamped, Violation, violation
 
 DECIMAL128_DIGITS, DECIMAL256_DIGITS = 38, 76
 
@@ -88,7 +88,7 @@ class ToDecimal:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Unclamped):
     """Integers to a decimal type that has room for them, if not for all that their type holds."""
 
     type: pa.DataType
@@ -97,12 +97,9 @@ class Scaled:
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array.cast(pa.decimal128(DECIMAL128_DIGITS, 0)).cast(self.type)
 
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
-
 
 @dataclass(frozen=True)
-class DecimalCast:
+class DecimalCast(Unclamped):
     """A decimal to a decimal or integer type that is too small for some."""
 
     type: pa.DataType
@@ -121,6 +118,3 @@ class DecimalCast:
         except pa.ArrowInvalid:
             return False
         return True
-
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None

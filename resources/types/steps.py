@@ -38,6 +38,14 @@ class Step(Protocol):
         """The column with the violating rows set to the nearest value; None if there is none."""
 
 
+class Unclamped:
+    """A step whose guard has no nearest value."""
+
+    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
+        """See `Step.clamp`."""
+        return None
+
+
 def violation(rows: pa.BooleanArray) -> Violation:
     """A violation of the rows that are true; NULL is none."""
     return Violation(pc.fill_null(rows, False))
@@ -127,7 +135,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Finite:
+class Finite(Unclamped):
     """Floats without NaN and the infinities."""
 
     reason: str = "is not a finite number, which float cannot hold in SQL Server"
@@ -137,9 +145,6 @@ class Finite:
         if pc.all(finite, min_count=0).as_py():
             return array
         return violation(pc.invert(finite))
-
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ class Characters:
 
 
 @dataclass(frozen=True)
-class Utf8:
+class Utf8(Unclamped):
     """Text whose bytes are UTF-8."""
 
     reason: str = "holds bytes that are not UTF-8"
@@ -206,9 +211,6 @@ class Utf8:
             return violation(pa.array([not _is_utf8(value) for value in array]))
         return array
 
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
-
 
 def _is_utf8(value: pa.Scalar) -> bool:
     try:
@@ -219,7 +221,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
 
 
 @dataclass(frozen=True)
-class WithoutNul:
+class WithoutNul(Unclamped):
     """Text without the NUL character."""
 
     reason: str = "holds a NUL character, which the target cannot"
@@ -227,9 +229,6 @@ class WithoutNul:
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         found = pc.match_substring(array, "\0")
         return violation(found) if pc.any(found).as_py() else array
-
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -282,7 +281,7 @@ class Unreplaced:
 
 
 @dataclass(frozen=True)
-class Cast:
+class Cast(Unclamped):
     """Arrow's own safe cast, where the guards before it leave nothing to lose."""
 
     type: pa.DataType
@@ -291,12 +290,9 @@ class Cast:
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array if array.type == self.type else array.cast(self.type)
 
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
-
 
 @dataclass(frozen=True)
-class View:
+class View(Unclamped):
     """The integers of dates, times and timestamps, as a type of the same width."""
 
     type: pa.DataType
@@ -305,12 +301,9 @@ class View:
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return integers(array).cast(self.type)
 
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
-
 
 @dataclass(frozen=True)
-class TimeText:
+class TimeText(Unclamped):
     """A time of day as text with a fixed number of decimals, so that it sorts as text too."""
 
     digits: int
@@ -322,12 +315,9 @@ class TimeText:
         end = len("hh:mm:ss") + (self.digits + 1 if self.digits else 0)
         return pc.utf8_slice_codeunits(text, 0, end).cast(self.type)
 
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
-
 
 @dataclass(frozen=True)
-class Present:
+class Present(Unclamped):
     """No NULL, where the target has no place for one."""
 
     reason: str = (
@@ -336,9 +326,6 @@ class Present:
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return Violation(array.is_null()) if array.null_count else array
-
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.types.steps import Violation, violation
+from tableferry.resources.types.steps import Unclamped, Violation, violation
 
 MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 OFFSET = len("+hh:mm")
@@ -91,13 +91,10 @@ class Decimals:
 
 
 @dataclass(frozen=True)
-class ParseTimestamp:
+class ParseTimestamp(Unclamped):
     """ISO timestamps of up to six decimals to microseconds."""
 
     reason: str = "cannot be converted"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array.cast(pa.timestamp("us"))
-
-    def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        return None
