@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,9 +22,6 @@ END_BYTE = "2e"
 
 LENGTH = 9
 """Characters after the first: Microsoft's bcp takes terminators of at most 10."""
-
-CONCATENATED = 40
-"""Arguments of one concat(): a PostgreSQL function takes at most 100."""
 
 
 class TerminatorInData(TableferryError):
@@ -68,24 +65,6 @@ class Framing:
                 f"{rows} rows of {columns} columns hold {found[0]} field and {found[1]} row "
                 "terminators: a value holds one; others will be taken"
             )
-
-
-def concatenated(expressions: Sequence[str]) -> str:
-    """One PostgreSQL text expression for a row: fields and terminators, NULL as nothing.
-
-    Args:
-        expressions: of the fields, each of type text.
-    """
-    parts: list[str] = []
-    for position, expression in enumerate(expressions):
-        end = ROW if position == len(expressions) - 1 else FIELD
-        parts += [expression, f"'{end}'"]
-    while len(parts) > 1:
-        parts = [
-            f"concat({', '.join(parts[start : start + CONCATENATED])})"
-            for start in range(0, len(parts), CONCATENATED)
-        ]
-    return parts[0]
 
 
 def framed_rows(

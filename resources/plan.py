@@ -7,7 +7,6 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tableferry.resources.delimited import concatenated
 from tableferry.resources.dialects import filtered, predicate, qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.own_names import own_prefix
@@ -64,8 +63,8 @@ class CopyPlan:
     """Target names of the columns of which a checksum also shows sum, least and greatest value."""
     text_format: Format | None = None
     """What the wire format `text` is between these two systems; None if they share none."""
-    long_calendar: bool = False
-    """The target is a ClickHouse whose dates reach from 0001 to 9999, not from 1900 to 2299."""
+    target_version: str = ""
+    """The target's release, where what its columns hold depends on it; else empty."""
     where: str | None = None
     """Which rows of the source there are to copy, in its SQL; None: all."""
     observed: bool = False
@@ -99,7 +98,7 @@ class CopyPlan:
         found = [str(column.sql(wire)) for column in self.columns]
         where = self.source_key(key_range) if rows_of else self.source_range(key_range)
         if self.framed(wire):
-            selected = concatenated(found)
+            selected = system(self.source.system).dialect.framed_row(found)
         else:
             # Babelfish counts an emoji in the name of a result's column once, against the protocol
             own = own_prefix(where, *found)

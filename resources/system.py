@@ -147,6 +147,11 @@ class Dialect:
         """The query that exports rows as text, as the system's tool wants it."""
         return query
 
+    def framed_row(self, fields: Sequence[str]) -> str:
+        """A text of a row, its fields (texts) ended by the terminators of `resources.delimited`,
+        NULL as nothing; of a system whose source sends such."""
+        raise NotImplementedError
+
     def add_column(self, table: str, name: str, column: Column) -> str:
         """ALTER TABLE with a new column, nullable; '' where there is nothing to do.
 

@@ -24,8 +24,6 @@ Arrivals = dict[int, list[str | None]]
 
 EVERYTHING = KeyRange("integer")
 KEY = "n"
-RELEASES = {True: "26.9", False: "26.7"}
-"""A ClickHouse that has the long calendar, and one that has not; both read floats exactly."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,14 @@ def pairs_of(plan: CopyPlan) -> tuple[TypePair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (pair.source, pair.target)))
 
 
-def plan_of(
-    pairs: Sequence[TypePair], source: str, target: TableRef, *, long_calendar: bool
-) -> CopyPlan:
+def plan_of(pairs: Sequence[TypePair], source: str, target: TableRef, version: str) -> CopyPlan:
     """A plan like the hop's, of the rows' number and one column per pair of types.
 
     Args:
         pairs: at least none.
         source: the source's system.
         target: where the rows go.
-        long_calendar: see `CopyPlan`.
+        version: see `CopyPlan.target_version`.
     """
     columns = {f"x{number}": pair for number, pair in enumerate(pairs, start=1)}
     return plan_copy(
@@ -71,7 +67,7 @@ def plan_of(
         target,
         key=KEY,
         overrides={name: ColumnOverride(type=pair.target) for name, pair in columns.items()},
-        target_version=RELEASES[long_calendar],
+        target_version=version,
     )
 
 

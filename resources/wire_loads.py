@@ -105,7 +105,7 @@ class _Probe:
             pairs,
             self._source.system,
             replace(self._plan.target, name="probe"),
-            long_calendar=self._plan.long_calendar,
+            self._plan.target_version,
         )
         # a row of NULLs goes along, where there may be nothing else
         rows = [*rows_of(samples_of(plan)), (None,) * len(pairs)]

@@ -67,11 +67,11 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
     def ask() -> tuple[Wrong, ...]:
         found: list[Wrong] = []
         for start in range(0, len(pairs), WIDTH[wire]):
-            probe = _Probe(source, wire, target, plan.long_calendar)
+            probe = _Probe(source, wire, target, plan.target_version)
             found += probe.wrong(pairs[start : start + WIDTH[wire]])
         return tuple(found)
 
-    subject = (wire, target, plan.long_calendar, pairs)
+    subject = (wire, target, plan.target_version, pairs)
     return remembered(cast(Server, source), subject, ask)
 
 
@@ -80,7 +80,7 @@ class _Probe:
     source: Endpoint
     wire: WireFormat
     target: str
-    long_calendar: bool
+    version: str
 
     @property
     def _sending(self) -> Source:
@@ -89,7 +89,7 @@ class _Probe:
     def wrong(self, pairs: Sequence[TypePair]) -> list[Wrong]:
         """What does not arrive; a failure of all is looked for type by type."""
         target = TableRef(self.target, "probe", "constants")
-        plan = plan_of(pairs, self.source.system, target, long_calendar=self.long_calendar)
+        plan = plan_of(pairs, self.source.system, target, self.version)
         found = samples_of(plan)
         rows = rows_of(found)
         bad: list[Row] = [

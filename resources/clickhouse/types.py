@@ -154,18 +154,18 @@ def export(declared: str) -> Export | Refusal:
     return Refusal("of a type that we do not know", "toString({})", "what ClickHouse prints")
 
 
-def slot(declared: str, long_calendar: bool = False) -> Slot | None:
+def slot(declared: str, version: str = "") -> Slot | None:
     """What a ClickHouse column of a type holds, and the Arrow type that ArrowStream takes for it.
 
     Args:
         declared: with or without Nullable and LowCardinality.
-        long_calendar: the server's dates reach from 0001 to 9999.
+        version: of the server, on which depends how far its dates reach.
 
     Returns:
         None if nothing of ours can be stored in such a column exactly.
     """
     type_ = read(declared)
-    calendar = LONG_CALENDAR if long_calendar else CALENDAR
+    calendar = LONG_CALENDAR if has_long_calendar(version) else CALENDAR
     match type_.kind:
         case Integer() as kind:
             return Slot(kind, ARROW_INTEGERS[type_.name])
@@ -186,7 +186,7 @@ def slot(declared: str, long_calendar: bool = False) -> Slot | None:
         case Timestamp(digits) if type_.name == "DateTime64":
             return _timestamp(digits, _arguments(declared), calendar)
         case Array():
-            item = slot(str(type_.item), long_calendar)
+            item = slot(str(type_.item), version)
             if item and reader.unwrap(str(type_.item))[1]:
                 return Slot(Array(item.kind), pa.list_(item.arrow), nullable=False)
     return None
@@ -266,6 +266,5 @@ TYPES = TypeMap(
     low_cardinality="LowCardinality({})".format,
     wall_clocks_as_utc=True,
     by_release=True,
-    has_long_calendar=has_long_calendar,
     reads_floats=reads_floats_exactly,
 )

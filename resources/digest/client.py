@@ -138,8 +138,7 @@ def _written(field: Field, texts: pl.Series) -> pl.Series:
             point = pl.when(fraction == "").then(pl.lit("")).otherwise(pl.lit("."))
             form = pl.concat_str([split.struct.field("field_0"), point, fraction])
         case "float":
-            single = "Float32" in field.target.type or field.source.type == "real"
-            numbers = texts.cast(pl.Float32 if single else pl.Float64)
+            numbers = texts.cast(pl.Float32 if field.single else pl.Float64)
             return _plain(field, numbers.to_arrow())
         case _:
             form = x

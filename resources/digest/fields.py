@@ -47,7 +47,8 @@ class DigestedType:
     kind: Kind | None
     name: str
     precision: int | None = None
-    """Digits of a decimal; characters of a text or bytes of a binary, None where unbounded."""
+    """Digits of a decimal; bits of a float; characters of a text or bytes of a binary, None where
+    unbounded."""
     scale: int = 0
     """Digits after the point of a decimal, or of a second."""
     padded: bool = False
@@ -71,6 +72,8 @@ class Field:
     scale: int = 0
     padded: bool = False
     """The target fills texts up with blanks, so that trailing ones carry no meaning."""
+    single: bool = False
+    """One side holds floats of 32 bits."""
     item: Field | None = None
     """Of an array."""
     overflow: Overflow | None = None
@@ -113,6 +116,8 @@ def declared(system: str, type_text: str) -> DigestedType:
     match found.kind:
         case kinds.Decimal(precision, scale):
             return DigestedType(own, found.name, precision, scale or 0)
+        case kinds.Float(bits):
+            return DigestedType(own, found.name, bits)
         case kinds.Text(units, characters, padded=padded):
             return DigestedType(own, found.name, characters or units, padded=padded)
         case kinds.Binary(length):
@@ -231,7 +236,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     same_type = same_system and _own_type(column.source) == _own_type(column.target)
     if same_type and source.kind in (None, "array"):
         return _same_text(plan, column)
-    kind = _kind(source, target, column)
+    kind = _kind(source, target, column, plan.target.system)
     if kind == "integer" and source.kind in ("date", "time", "timestamp"):
         kind = source.kind
     if kind == "array":
@@ -246,6 +251,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         else _computed(plan.source.system, column.source),
         scale=_scale(kind, source, target),
         padded=target.padded,
+        single=kind == "float" and 32 in (source.precision, target.precision),
     )
 
 
@@ -289,13 +295,14 @@ def _computed(system: str, column: Column) -> str | None:
     return found and found.replace("{}", quote(system, column.name))
 
 
-def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan) -> Kind:
+def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system: str) -> Kind:
     if target.kind == "text":
-        # a ClickHouse String also holds bytes, and times of day, for which it has no type
+        # the type of texts may also hold bytes, and times of day where there is no type for them
         if source.kind == "bytes" and _is_bytes(column.arrow_type):
             return "bytes"
-        if source.kind == "time" and target.name == "String":
-            return "time"
+        if source.kind == "time":
+            times = registry.system(system).types.default(kinds.Time(source.scale))
+            return "time" if target.name == times else "text"
     return target.kind or "text"
 
 

@@ -304,7 +304,7 @@ ARROW: dict[str, pa.DataType] = {
 MOST_DIGITS = 38
 
 
-def slot(declared: str, long_calendar: bool = False) -> Slot | None:
+def slot(declared: str, version: str = "") -> Slot | None:
     """What a Parquet file's column holds that DuckDB reads as a type, and how it is written.
 
     Returns:

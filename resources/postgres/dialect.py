@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from collections.abc import Sequence
 
+from tableferry.resources.delimited import FIELD, ROW
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.postgres.places import CTID
 from tableferry.resources.postgres.places import bound as tid
@@ -54,6 +56,22 @@ class PostgresDialect(Dialect):
         """The sum of bigints is a numeric."""
         return f"sum({number})::text"
 
+    def framed_row(self, fields: Sequence[str]) -> str:
+        """By calls of concat() in one another: a function takes at most 100 arguments."""
+        ends = [*[FIELD] * (len(fields) - 1), ROW]
+        parts = [
+            part for field, end in zip(fields, ends, strict=True) for part in (field, f"'{end}'")
+        ]
+        while len(parts) > 1:
+            parts = [
+                f"concat({', '.join(parts[start : start + CONCATENATED])})"
+                for start in range(0, len(parts), CONCATENATED)
+            ]
+        return parts[0]
+
+
+CONCATENATED = 40
+"""Arguments of one concat()."""
 
 BYTES = "C"
 """What `Column.collation` says of a column that is ordered by bytes anyhow."""

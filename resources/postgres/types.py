@@ -265,7 +265,7 @@ ARROW: dict[str, pa.DataType] = {
 }
 
 
-def slot(declared: str, long_calendar: bool = False) -> Slot | None:
+def slot(declared: str, version: str = "") -> Slot | None:
     """What a PostgreSQL column of a type holds, and the Arrow type that ADBC's ingestion takes.
 
     Returns:

@@ -211,7 +211,7 @@ def _decimals(text: str, whole: int, digits: int) -> str:
     return f"LEFT({text} + {point} + N'{'0' * digits}', {whole + 1 + digits})"
 
 
-def slot(declared: str, long_calendar: bool = False) -> Slot | None:
+def slot(declared: str, version: str = "") -> Slot | None:
     """What a SQL Server column of a type holds, and the Arrow type that bulk copy takes for it.
 
     Returns:

@@ -89,9 +89,9 @@ def source_export(system: str, type_: str) -> Export | Refusal:
     return _system(system).types.export(type_)
 
 
-def target_slot(system: str, type_: str, long_calendar: bool = False) -> Slot | None:
+def target_slot(system: str, type_: str, version: str = "") -> Slot | None:
     """What a target column of a declared type holds."""
-    return _system(system).types.slot(type_, long_calendar)
+    return _system(system).types.slot(type_, version)
 
 
 def default_type(system: str, kind: Kind) -> str | None:
@@ -101,7 +101,7 @@ def default_type(system: str, kind: Kind) -> str | None:
 
 @lru_cache(maxsize=4096)
 def conversion_between(
-    source: str, source_type: str, target: str, target_type: str, long_calendar: bool = False
+    source: str, source_type: str, target: str, target_type: str, version: str = ""
 ) -> Conversion:
     """The conversion of a declared source type into a declared target type.
 
@@ -110,13 +110,13 @@ def conversion_between(
         source_type: as its server declares it.
         target: the target's system.
         target_type: as its server will declare it.
-        long_calendar: see `CopyPlan`.
+        version: of the target, see `CopyPlan.target_version`.
 
     Raises:
         NoConversion: there is none that is exact for any value.
     """
     export = source_export(source, source_type)
-    slot = target_slot(target, target_type, long_calendar)
+    slot = target_slot(target, target_type, version)
     if slot is None:
         raise NoConversion(f"{target_type} is no target type that we can fill exactly")
     if isinstance(export, Refusal):
@@ -127,7 +127,7 @@ def conversion_between(
     if isinstance(kind, Binary) and slot.takes_bytes:
         slot = Slot(Binary(), pa.binary())
     if isinstance(slot.kind, Decimal) and slot.kind.precision is None:
-        slot = _as_declared(slot, kind)
+        slot = _as_declared(kind)
     as_text = isinstance(slot.kind, Text) and not isinstance(kind, Text)
     as_text = as_text and not export.text_of_arrow
     if as_text and export.as_text is None:
@@ -149,7 +149,7 @@ def conversion_of(column: ColumnPlan, plan: CopyPlan) -> Conversion:
         column.source.type,
         plan.target.system,
         plain_type(plan.target.system, column.fitted or column.target.type),
-        plan.long_calendar,
+        plan.target_version,
     )
 
 
@@ -247,7 +247,7 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
     raise NoConversion("the two have no values in common that would survive")
 
 
-def _as_declared(slot: Slot, kind: Kind) -> Slot:
+def _as_declared(kind: Kind) -> Slot:
     """A slot for decimals of any number of digits, which takes those of the source."""
     if not isinstance(kind, Decimal) or kind.precision is None or kind.precision > 76:
         raise NoConversion("its digits are not declared, or more than 76")

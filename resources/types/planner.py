@@ -119,7 +119,7 @@ def plan_copy(
         by_source[key],
         primary_key,
         text_format=text_format,
-        long_calendar=_system(target.system).types.has_long_calendar(version),
+        target_version=version,
         excluded=tuple(column.name for column in source_columns if column.name in exclude),
     )
 
@@ -138,12 +138,13 @@ def compatible(target_system: str, planned: Column, actual: Column) -> str | Non
     own = actual.own_type or actual.type
     if actual.generated:
         return "is computed by the server"
-    if planned.nullable and not actual.nullable and not planned.type.startswith("Array("):
-        return f"is NOT NULL, but the source allows NULL ({planned.type} NULL was planned)"
     wanted, found = (
         target_slot(target_system, plain_type(target_system, column.type))
         for column in (planned, actual)
     )
+    never_null = wanted is not None and not wanted.nullable
+    if planned.nullable and not actual.nullable and not never_null:
+        return f"is NOT NULL, but the source allows NULL ({planned.type} NULL was planned)"
     if plain_type(target_system, planned.type) == plain_type(target_system, own):
         return None
     if wanted is None or found is None or not holds(found.kind, wanted.kind):
@@ -161,13 +162,12 @@ def _plan_column(
     text_format: Format | None,
 ) -> ColumnPlan:
     source, sending, types = table.system, _system(table.system).as_source(), _system(target).types
-    long_calendar = types.has_long_calendar(version)
     kept = _kept_type(source, column, target, override)
     if kept is not None:
         return _passed_on(table, column, kept, override, key_sql)
     target_type = _target_type(source, column, target, override)
     try:
-        conversion = conversion_between(source, column.type, target, target_type, long_calendar)
+        conversion = conversion_between(source, column.type, target, target_type, version)
     except NoConversion as error:
         advice = alternative(source, column, target)
         raise NoConversion(f"{error}, so not to {target_type}; {advice}") from None

@@ -29,7 +29,7 @@ def _no_export(type_: str) -> Export | Refusal:
     return Refusal("of a system that is a target only")
 
 
-def _no_slot(type_: str, long_calendar: bool) -> Slot | None:
+def _no_slot(type_: str, version: str) -> Slot | None:
     return None
 
 
@@ -64,9 +64,9 @@ class TypeMap:
     """A date or timestamp as the driver sends it -> its count from 1970-01-01, or `infinity`.
     Takes the number, how many of its units a day has, and its bits."""
 
-    slot: Callable[[str, bool], Slot | None] = _no_slot
+    slot: Callable[[str, str], Slot | None] = _no_slot
     """What a column of a declared type holds, and how it is handed over; None if nothing of ours
-    can be stored in it exactly. The second argument is `CopyPlan.long_calendar`."""
+    can be stored in it exactly. The second argument is `CopyPlan.target_version`."""
     default: Callable[[Kind], str | None] = _no_default
     """The type that holds a kind of values without loss, None if there is none."""
     text: str = "text"
@@ -90,7 +90,5 @@ class TypeMap:
     """Wall clocks are stored as instants in UTC."""
     by_release: bool = False
     """What columns hold depends on the server's release."""
-    has_long_calendar: Callable[[str], bool] = lambda version: False
-    """Whether dates reach from 0001 to 9999 in a version, where that depends on it."""
     reads_floats: Callable[[str], bool] = lambda version: True
     """Whether a version reads the nearest float out of a text."""

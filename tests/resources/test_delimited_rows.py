@@ -12,10 +12,10 @@ from tableferry.resources.delimited import (
     ROW,
     Framing,
     TerminatorInData,
-    concatenated,
     framed_rows,
     text_bytes,
 )
+from tableferry.resources.registry import system
 
 FRAMING = Framing("~abcdefghf", "~abcdefghr")
 PIECES = st.lists(
@@ -65,7 +65,7 @@ def test_terminators_are_fresh_printable_and_short_enough_for_bcp() -> None:
 
 @pytest.mark.parametrize("columns", [1, 2, 39, 40, 500, 1600])
 def test_wide_rows_are_concatenated_by_calls_of_at_most_40_arguments(columns: int) -> None:
-    sql = concatenated([f"c{n}" for n in range(columns)])
+    sql = system("postgres").dialect.framed_row([f"c{n}" for n in range(columns)])
     assert sql.count(FIELD) == columns - 1
     assert sql.count(ROW) == 1
     assert FRAMING.in_query(sql).count(FRAMING.field) == columns - 1

@@ -402,6 +402,5 @@ def test_floats_are_text_where_clickhouse_reads_them_exactly(source, types, vers
 def test_dates_reach_as_far_as_the_clickhouse_release(version, long_calendar):
     columns = [Column("id", "integer", False), Column("d", "date")]
     plan = plan_copy(POSTGRES, columns, CLICKHOUSE, key="id", target_version=version)
-    assert plan.long_calendar is long_calendar
     first = "0001-01-01" if long_calendar else "1900-01-01"
     assert f"\"d\" < date '{first}'" in plan.columns[1].text_sql
