@@ -179,6 +179,19 @@ def drop_known(plan: CopyPlan, target: str, staged: str) -> str:
     return f"DELETE FROM {staged} WHERE {is_in(plan, _known(plan, target, staged))}"
 
 
+def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, own: str) -> str:
+    """Condition: a row of the target that stays beside the staged ones. With `append` those of
+    them that the target has, too, are dropped before.
+
+    Args:
+        plan: the hop.
+        options: how it writes.
+        staged: the quoted staging table.
+        own: condition of the target's rows that are in the range.
+    """
+    return own if options.mode.keeps_known else f"{own} AND {not_in(plan, staged)}"
+
+
 def take_in(columns: str, target: str, staged: str, kept: str) -> str:
     """Bring rows of the target that stay into staging, so that one REPLACE shows all."""
     return f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {target} WHERE {kept}"

@@ -13,8 +13,8 @@ from tableferry.resources.clickhouse.ddl import (
     Owner,
     drop_known,
     in_partition,
+    kept_rows,
     names,
-    not_in,
     partition,
     range_hash,
     replace_partition,
@@ -168,8 +168,7 @@ class ClickHouseLoad:
         assert self._audited is not None
         rows = self._audited
         if self.options.mode.updates_known:
-            kept = f"{self._own} AND {not_in(self.plan, self._staged)}"
-            self._take_in(kept)
+            self._take_in()
             rows = self.staged_rows()
         audit = self._publish_audit()
         if audit:
@@ -248,13 +247,14 @@ class ClickHouseLoad:
             # replicas would each see their own state of the subquery: this table has only us
             {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
         )
-        self._take_in(self._own)
+        self._take_in()
 
-    def _take_in(self, kept: str) -> None:
+    def _take_in(self) -> None:
         """Bring rows of the target that stay into staging, so that one REPLACE shows all."""
         # all columns, also those that the transfer does not write
         found = self.resource.columns(self.table)
         columns = names([column.name for column in found if not column.generated])
+        kept = kept_rows(self.plan, self.options, self._staged, self._own)
         self.resource.execute(
             take_in(columns, qualified(self.table), self._staged, kept), UNDIVIDED
         )

@@ -10,7 +10,7 @@ from tableferry.resources.clickhouse.ddl import (
     create_table,
     drop_known,
     in_partition,
-    not_in,
+    kept_rows,
     replace_partition,
     rewrite,
     take_in,
@@ -79,8 +79,7 @@ def publication(
     if atomic and keeps_rows(plan, options):
         # whatever their keys, the rows of a range are those of its partition
         own = in_partition(key_range)
-        kept = own if options.mode.keeps_known else f"{own} AND {not_in(plan, staged)}"
-        yield take_in(columns, target, staged, kept)
+        yield take_in(columns, target, staged, kept_rows(plan, options, staged, own))
     if options.audits_shown and atomic:
         yield f"-- the partition as it is in {table} is kept, to be put back"
     known = Published()
