@@ -13,7 +13,7 @@ from tableferry.resources.probe import Wrong, shown
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion, conversion_of, plain_type
-from tableferry.resources.types.kinds import Text
+from tableferry.resources.types.kinds import Text, signed
 from tableferry.resources.types.planner import ColumnOverride, plan_copy
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
 
@@ -58,10 +58,11 @@ def plan_of(pairs: Sequence[TypePair], source: str, target: TableRef, version: s
         version: see `CopyPlan.target_version`.
     """
     columns = {f"x{number}": pair for number, pair in enumerate(pairs, start=1)}
+    numbers = str(system(source).types.default(signed(32)))
     return plan_copy(
         TableRef(source, "probe", "constants"),
         [
-            Column(KEY, "integer", False),
+            Column(KEY, numbers, False),
             *(Column(name, pair.source) for name, pair in columns.items()),
         ],
         target,

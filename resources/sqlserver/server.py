@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import pyarrow as pa
 from pydantic import Field
@@ -19,8 +19,6 @@ from tableferry.resources.sqlserver.bcp import BcpTool, Encryption, find_tool
 from tableferry.resources.sqlserver.bcp_process import silent_seconds
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
 from tableferry.resources.tables import Column, TableRef
-
-Encrypt = Literal["yes", "no", "strict"]
 
 COLUMNS = """
 SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
