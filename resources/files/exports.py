@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from tableferry.resources.errors import InputError
@@ -150,21 +149,14 @@ def covered(one: KeyRange, by: Iterable[KeyRange]) -> bool:
     parts = [part for part in by if part.overlaps(one)]
     if one.null:
         return bool(parts)
-    reached, end = _extent(one)
-    extents = sorted(map(_extent, parts), key=lambda part: (part[0] is not None, part[0] or 0))
-    for lower, upper in extents:
-        if lower is not None and (reached is None or lower > reached):
+    parts.sort(key=lambda part: (part.lower is not None, part.lower or 0))
+    reached = one.lower
+    for part in parts:
+        if part.lower is not None and (reached is None or part.lower > reached):  # type: ignore[operator]
             return False
-        if upper is None:
+        if part.upper is None:
             return True
-        reached = upper if reached is None else max(reached, upper)
-        if end is not None and reached >= end:
+        reached = part.upper if reached is None else max(reached, part.upper)
+        if one.upper is not None and reached >= one.upper:  # type: ignore[operator]
             return True
     return False
-
-
-def _extent(key_range: KeyRange) -> tuple[Any, Any]:
-    """The ends of a range; of one of a file, those of its stretch of rows."""
-    if key_range.kind == "file":
-        return key_range.rows or (1, None)
-    return key_range.lower, key_range.upper

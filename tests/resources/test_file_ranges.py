@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -107,14 +106,6 @@ def test_a_range_is_covered_if_every_key_is(
     assert covered(own, others) is wanted
     for other in others:
         assert own.overlaps(other) is any(other.contains(key) for key in keys)
-
-
-def test_a_file_is_covered_by_stretches_of_its_own_rows() -> None:
-    whole = KeyRange("file", "a.parquet")
-    first, rest = (replace(whole, rows=rows) for rows in ((1, 10), (10, None)))
-    assert covered(whole, [first, rest]) and covered(first, [whole])
-    assert not covered(whole, [first]) and not covered(whole, [rest])
-    assert not covered(whole, [KeyRange("file", "a"), KeyRange("file", "b.parquet")])
 
 
 def test_integers_unite_in_the_narrowest_that_holds_all() -> None:
