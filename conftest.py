@@ -24,6 +24,10 @@ gc.set_threshold(2_000_000, 50, 100)
 
 SEED = "TABLEFERRY_SEED"
 
+CHECKOUT = Path(__file__).parent
+BUILT = ("build", "dist", "site", "tableferry.egg-info")
+"""What commands that run beside the tests may make there."""
+
 LONGEST = (
     "test_crash_matrix",
     "test_ui",
@@ -86,6 +90,19 @@ def quick_homes() -> None:
     from tests.integration import homes
 
     homes.make_quick()
+
+
+@pytest.fixture(autouse=True)
+def clean_checkout() -> Iterator[None]:
+    """Refuse a test that leaves files in the checkout, from where they could be committed."""
+    before = set(os.listdir(CHECKOUT))
+    yield
+    left = sorted(
+        name
+        for name in set(os.listdir(CHECKOUT)) - before
+        if not name.startswith(".") and name not in BUILT
+    )
+    assert not left, f"left in the checkout, by this test or by one of another worker: {left}"
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.procedures import Procedures
+from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.tsql.execution.engine import BulkInsert, Engine
 from tableferry_local.sqlserver.wire import login as logins
 from tableferry_local.sqlserver.wire import packets as tds
@@ -27,7 +26,6 @@ from tableferry_local.sqlserver.wire.packets import (
     ProtocolError,
     Transport,
 )
-from tableferry_local.sqlserver.wire.rpc import body, read_calls
 from tableferry_local.sqlserver.wire.sink import WireSink
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
@@ -107,7 +105,6 @@ class Session:
         )
         self._packets.send(tds.REPLY, answer)
         self._packets.size = size
-        self._procedures = Procedures(self._engine)
         self._watch = Watch(self._transport.sock, self._cancel)
 
     def _cancel(self) -> None:
@@ -131,16 +128,15 @@ class Session:
     def _answer(self, message: Message) -> None:
         if message.status & (tds.RESET_CONNECTION | tds.RESET_SKIP_TRANSACTION):
             self._reset()
-        data = body(message.payload)
+        data = _without_headers(message.payload)
         if message.type == tds.SQL_BATCH:
             batch = data.decode("utf-16-le", "replace")
             self._execute(lambda sink: self._batch(batch, sink))
         elif message.type == tds.RPC:
-            calls = read_calls(data)
-            self._execute(lambda sink: self._procedures.call_all(calls, sink))
+            self._execute(_refuse_call)
         elif message.type == tds.TRANSACTION:
             batch = _transaction_batch(data)
-            self._execute(lambda sink: self._engine.execute(batch, None, sink))
+            self._execute(lambda sink: self._engine.execute(batch, sink))
         else:
             raise ProtocolError(f"a message of type {message.type} is not expected here")
 
@@ -149,7 +145,7 @@ class Session:
             self._bulk = self._engine.bulk_begin(batch)
             sink.done(None, "INSERT BULK")
         else:
-            self._engine.execute(batch, None, sink)
+            self._engine.execute(batch, sink)
 
     def _execute(self, action: Callable[[WireSink], object]) -> None:
         """Run a request and send its reply, or stop it where the client says so."""
@@ -208,7 +204,6 @@ class Session:
         """What a connection pool asks for before it hands the connection to somebody else."""
         self._engine.close()
         self._engine = self._make()
-        self._procedures = Procedures(self._engine)
         self._bulk, self._in_transaction, self._resetting = None, False, True
 
     def _load(self, first: Packet) -> None:
@@ -271,6 +266,16 @@ class _Stream:
         """Read what is left, so that the client gets to reading the reply."""
         for _ in self:
             pass
+
+
+def _refuse_call(sink: WireSink) -> None:
+    raise unsupported("a remote procedure call, as of a statement with parameters,")
+
+
+def _without_headers(payload: bytes) -> bytes:
+    """A request without its ALL_HEADERS."""
+    (length,) = struct.unpack_from("<I", payload)
+    return payload[length:]
 
 
 def _transaction_batch(data: bytes) -> str:

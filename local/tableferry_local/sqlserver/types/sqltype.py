@@ -116,20 +116,6 @@ class ResultColumn:
     computed: bool = False
 
 
-@dataclass(frozen=True)
-class Param:
-    """A parameter of an RPC, for example `@p0 decimal(10,2)`.
-
-    `value` is the text that PostgreSQL's input function of the storage type reads, None for NULL.
-    `name` includes the leading @ and is empty for a positional parameter.
-    """
-
-    name: str
-    type: SqlType
-    value: str | None
-    output: bool = False
-
-
 def storage(sql_type: SqlType) -> str:
     """The PostgreSQL type that holds a T-SQL type.
 

@@ -15,13 +15,7 @@ from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.types.sqltype import CODE_PAGE, MAX, ResultColumn, SqlType, storage
 from tableferry_local.sqlserver.wire import wiretypes as wire
 from tableferry_local.sqlserver.wire.packets import ProtocolError
-from tableferry_local.sqlserver.wire.values import (
-    binary_of,
-    numeric_binary,
-    read_plp,
-    read_raw,
-    text_of,
-)
+from tableferry_local.sqlserver.wire.values import numeric_binary, read_plp, read_raw
 from tableferry_local.sqlserver.wire.wiretypes import WireType, read_type_info, time_length
 
 COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -258,7 +252,7 @@ def _column(
 
     names[f"known{index}"], names[f"piece{index}"] = remembered.get, piece
     write = f"a(known{index}(raw) or piece{index}(raw))"
-    two_bytes = not (kind.plp or kind.short or kind.long or kind.fixed) and kind.code in (
+    two_bytes = not (kind.plp or kind.long or kind.fixed) and kind.code in (
         wire.NVARCHAR,
         wire.NCHAR,
         wire.BIGVARCHAR,
@@ -325,14 +319,9 @@ def _converter(index: int, kind: WireType, column: ResultColumn) -> Callable[[by
         units = int.from_bytes(raw[1:], "little")
         return numeric_binary(units if raw[0] else -units, kind.scale)
 
-    def other(raw: bytes) -> bytes:
-        value = text_of(kind, raw, target)
-        try:
-            return binary_of(str(value), target)
-        except (ValueError, OverflowError, ArithmeticError) as error:
-            raise SqlError(
-                4867, 16, f"Bulk load data conversion error (overflow) for column {index + 1}."
-            ) from error
+    def money(raw: bytes) -> bytes:
+        halves = raw[4:] + raw[:4] if len(raw) == 8 else raw
+        return numeric_binary(int.from_bytes(halves, "little", signed=True), 4)
 
     if kind.sql_type.is_text and target.is_text:
         return text
@@ -340,7 +329,9 @@ def _converter(index: int, kind: WireType, column: ResultColumn) -> Callable[[by
         return octets
     if kind.code in (wire.DECIMALN, wire.NUMERICN) and storage(target).startswith("numeric"):
         return decimal
-    return other
+    if kind.code == wire.MONEYN and target.name in ("money", "smallmoney"):
+        return money
+    raise SqlError(4816, 16, f"Invalid column type from bcp client for colid {index + 1}.")
 
 
 def _fixed(kind: WireType, target: SqlType) -> Fixed | None:

@@ -157,7 +157,7 @@ def refusal(login: Login, server: str, *also: bytes) -> bytes:
     """The reply to a login that is refused; `also` are tokens that say why."""
     text = f"Login failed for user '{login.user}'."
     message = tokens.message(_SERVER_LOGIN_FAILED, text, severity=14, server=server)
-    return b"".join(also) + message + tokens.done(tokens.DONE, status=tokens.ERROR)
+    return b"".join(also) + message + tokens.done(status=tokens.ERROR)
 
 
 def welcome(
@@ -181,7 +181,7 @@ def welcome(
     if login.features:
         known = [(_UTF8_SUPPORT, b"\x01")] if _UTF8_SUPPORT in login.features else []
         parts.append(tokens.feature_ack(known))
-    parts.append(tokens.done(tokens.DONE))
+    parts.append(tokens.done())
     return b"".join(parts), size
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from tableferry_local.sqlserver.types.sqltype import ResultColumn, SqlType
+from tableferry_local.sqlserver.types.sqltype import ResultColumn
 from tableferry_local.sqlserver.wire.wiretypes import COLLATION, type_info
 
-DONE, DONE_PROC, DONE_IN_PROC = 0xFD, 0xFE, 0xFF
+DONE = 0xFD
 MORE, ERROR, IN_TRANSACTION, COUNT, ATTENTION = 0x01, 0x02, 0x04, 0x10, 0x20
 
 PROGRAM = "Microsoft SQL Server"
@@ -46,11 +46,11 @@ def long_text(text: str) -> bytes:
     return struct.pack("<H", len(data) // 2) + data
 
 
-def done(kind: int, *, command: str = "", rowcount: int | None = None, status: int = 0) -> bytes:
-    """DONE, DONEPROC or DONEINPROC."""
+def done(*, command: str = "", rowcount: int | None = None, status: int = 0) -> bytes:
+    """DONE."""
     if rowcount is not None:
         status |= COUNT
-    return struct.pack("<BHHQ", kind, status, _COMMANDS.get(command, 0), rowcount or 0)
+    return struct.pack("<BHHQ", DONE, status, _COMMANDS.get(command, 0), rowcount or 0)
 
 
 def message(
@@ -143,14 +143,3 @@ def _column(column: ResultColumn) -> bytes:
     table = b"\x01\x00\x00" if column.type.name in ("text", "ntext", "image") else b""
     head = struct.pack("<IH", user_type, flags)
     return head + type_info(column.type) + table + short_text(column.name)
-
-
-def return_status(value: int) -> bytes:
-    """RETURNSTATUS."""
-    return struct.pack("<Bi", 0x79, value)
-
-
-def return_value(ordinal: int, name: str, sql_type: SqlType, encoded: bytes) -> bytes:
-    """RETURNVALUE of an output parameter; `encoded` is the value as in a row."""
-    head = struct.pack("<BH", 0xAC, ordinal) + short_text(name)
-    return head + struct.pack("<BIH", 1, 0, 1) + type_info(sql_type) + encoded

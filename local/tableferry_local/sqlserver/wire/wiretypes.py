@@ -16,12 +16,11 @@ INTN, BITN, FLTN, MONEYN, DATETIMN, GUID = 0x26, 0x68, 0x6D, 0x6E, 0x6F, 0x24
 DECIMALN, NUMERICN = 0x6A, 0x6C
 DATEN, TIMEN, DATETIME2N, DATETIMEOFFSETN = 0x28, 0x29, 0x2A, 0x2B
 BIGVARBINARY, BIGVARCHAR, BIGBINARY, BIGCHAR = 0xA5, 0xA7, 0xAD, 0xAF
-NVARCHAR, NCHAR, XML, UDT, VARIANT = 0xE7, 0xEF, 0xF1, 0xF0, 0x62
-IMAGE, TEXT, NTEXT, NULLTYPE = 0x22, 0x23, 0x63, 0x1F
+NVARCHAR, NCHAR, XML = 0xE7, 0xEF, 0xF1
+IMAGE, TEXT, NTEXT = 0x22, 0x23, 0x63
 
 # Fixed-length types without a length byte: id -> (nullable counterpart, bytes)
 FIXED = {
-    0x1F: (NULLTYPE, 0),
     0x30: (INTN, 1),
     0x32: (BITN, 1),
     0x34: (INTN, 2),
@@ -34,9 +33,6 @@ FIXED = {
     0x7A: (MONEYN, 4),
     0x7F: (INTN, 8),
 }
-# Types of TDS before 7.0, which FreeTDS still uses for short parameters.
-_LEGACY = {0x2F: BIGCHAR, 0x27: BIGVARCHAR, 0x2D: BIGBINARY, 0x25: BIGVARBINARY}
-_LEGACY |= {0x37: DECIMALN, 0x3F: NUMERICN}
 
 _BY_LENGTH = {
     INTN: {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"},
@@ -68,8 +64,7 @@ class WireType:
     """A type as a TYPE_INFO says it.
 
     `length` is the maximum in bytes; `plp` says that values come in chunks; `fixed` that there is
-    no length byte before the value; `long` that a text pointer precedes it; `short` that a
-    character or binary value has one length byte and not two.
+    no length byte before the value; `long` that a text pointer precedes it.
     """
 
     code: int
@@ -79,7 +74,6 @@ class WireType:
     encoding: str = CODE_PAGE
     plp: bool = False
     fixed: bool = False
-    short: bool = False
 
     @property
     def long(self) -> bool:
@@ -99,8 +93,8 @@ class WireType:
             if self.plp:
                 return SqlType(name, MAX)
             return SqlType(name, max(1, self.length // 2 if name[0] == "n" else self.length))
-        names = {DATEN: "date", GUID: "uniqueidentifier", XML: "xml", NULLTYPE: "int"}
-        names |= {TEXT: "text", NTEXT: "ntext", IMAGE: "image", VARIANT: "sql_variant"}
+        names = {DATEN: "date", GUID: "uniqueidentifier", XML: "xml"}
+        names |= {TEXT: "text", NTEXT: "ntext", IMAGE: "image"}
         return SqlType(names[self.code])
 
 
@@ -111,8 +105,6 @@ def read_type_info(data: bytes, at: int) -> tuple[WireType, int]:
     if code in FIXED:
         nullable, size = FIXED[code]
         return WireType(nullable, size, fixed=True), at
-    legacy = code in _LEGACY
-    code = _LEGACY.get(code, code)
     if code in _BY_LENGTH or code == GUID:
         return WireType(code, data[at]), at + 1
     if code in (DECIMALN, NUMERICN):
@@ -122,8 +114,6 @@ def read_type_info(data: bytes, at: int) -> tuple[WireType, int]:
     if code in _TEMPORAL_NAMES:
         return WireType(code, 10, scale=data[at]), at + 1
     if code in _SIZED_NAMES:
-        if legacy:
-            return WireType(code, data[at], short=True), at + 1
         (length,) = struct.unpack_from("<H", data, at)
         at += 2
         encoding = "utf-16-le" if code in (NVARCHAR, NCHAR) else CODE_PAGE
@@ -142,7 +132,7 @@ def read_type_info(data: bytes, at: int) -> tuple[WireType, int]:
         return WireType(code, length, encoding=encoding), at
     if code == XML:
         if data[at]:
-            raise ProtocolError("a typed xml parameter is not supported")
+            raise ProtocolError("typed xml is not supported")
         return WireType(code, 0xFFFF, encoding="utf-16-le", plp=True), at + 1
     raise ProtocolError(f"type 0x{code:02X} is not supported")
 

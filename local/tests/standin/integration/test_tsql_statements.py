@@ -8,7 +8,6 @@ import pytest
 from local.tests.standin.integration.tsql_session import Session
 
 from tableferry_local.sqlserver.errors import SqlError
-from tableferry_local.sqlserver.types.sqltype import Param, SqlType
 
 
 def test_rows_come_back_as_inserted(session: Session) -> None:
@@ -174,13 +173,6 @@ def test_dynamic_batches_have_their_own_variables(session: Session) -> None:
     assert (outcome.results, outcome.numbers) == ([[(42, 1)], [(7,)]], [137])
 
 
-def test_parameters_come_and_go(session: Session) -> None:
-    given = Param("@a", SqlType("int"), "20")
-    wanted = Param("@b", SqlType("nvarchar", 10), None, output=True)
-    outcome = session.run("SET @b = N'<' + CAST(@a + 1 AS nvarchar(5)) + N'>'", given, wanted)
-    assert outcome.returned == {"@b": "<21>"}
-
-
 def test_a_syntax_error_runs_nothing_of_the_batch(session: Session) -> None:
     assert session.run("INSERT t VALUES (1, 'a'); SELECT FROM WHERE").numbers == [102]
     assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
@@ -190,18 +182,6 @@ def test_fmtonly_describes_and_returns_no_rows(session: Session) -> None:
     outcome = session.run("SET FMTONLY ON SELECT * FROM t SET FMTONLY OFF")
     assert [str(c.type) for c in outcome.metadata[0]] == ["int", "nvarchar(10)"]
     assert outcome.last == []
-
-
-def test_describe_does_not_run(session: Session) -> None:
-    found = session.engine.describe(
-        "INSERT t VALUES (@a, 'x'); SELECT id, name AS n FROM t WHERE id = @a",
-        [Param("@a", SqlType("int"), None)],
-    )
-    assert [(c.name, str(c.type), c.nullable) for c in found] == [
-        ("id", "int", False),
-        ("n", "nvarchar(10)", True),
-    ]
-    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
 
 
 def test_cancel_stops_a_statement_and_keeps_the_transaction(session: Session) -> None:

@@ -10,7 +10,7 @@ from psycopg._py_transformer import Transformer
 
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.engine import Engine
-from tableferry_local.sqlserver.types.sqltype import Param, ResultColumn, SqlType
+from tableferry_local.sqlserver.types.sqltype import ResultColumn
 
 
 @dataclass
@@ -22,7 +22,6 @@ class Outcome:
     errors: list[SqlError] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     counts: list[int | None] = field(default_factory=list)
-    returned: dict[str, str | None] = field(default_factory=dict)
     database_now: str = ""
 
     def columns(self, cols: list[ResultColumn]) -> None:
@@ -34,9 +33,6 @@ class Outcome:
         transformer.set_pgresult(chunk)
         self.results[-1] += transformer.load_rows(0, chunk.ntuples, tuple)
 
-    def values(self, rows: list[list[str | None]]) -> None:
-        self.results[-1] += [tuple(row) for row in rows]
-
     def done(self, rowcount: int | None, command: str) -> None:
         self.counts.append(rowcount)
 
@@ -45,9 +41,6 @@ class Outcome:
 
     def error(self, error: SqlError) -> None:
         self.errors.append(error)
-
-    def return_value(self, name: str, sql_type: SqlType, value: str | None) -> None:
-        self.returned[name] = value
 
     def database(self, new: str, old: str) -> None:
         self.database_now = new
@@ -70,10 +63,10 @@ class Session:
         self.url = postgres_url
         self.engine = Engine(postgres_url, login="sa")
 
-    def run(self, batch: str, *params: Param) -> Outcome:
+    def run(self, batch: str) -> Outcome:
         """Run a batch and collect everything."""
         outcome = Outcome()
-        self.engine.execute(batch, list(params), outcome)
+        self.engine.execute(batch, outcome)
         return outcome
 
     def rows(self, batch: str) -> list[tuple[Any, ...]]:

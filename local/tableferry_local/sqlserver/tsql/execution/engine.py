@@ -6,15 +6,10 @@ import functools
 
 from tableferry_local.sqlserver.catalog.bootstrap import bootstrap
 from tableferry_local.sqlserver.catalog.link import PgError, keep_link, open_link
-from tableferry_local.sqlserver.catalog.tables import object_name
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.bulkload import BulkInsert
-from tableferry_local.sqlserver.tsql.execution.describe import described_in
 from tableferry_local.sqlserver.tsql.execution.interpreter import Interpreter
-from tableferry_local.sqlserver.tsql.execution.state import Frame, Sink, State, Variable
-from tableferry_local.sqlserver.tsql.syntax.clauses import name_at
-from tableferry_local.sqlserver.tsql.syntax.parsing import tokenize
-from tableferry_local.sqlserver.types.sqltype import Param, ResultColumn
+from tableferry_local.sqlserver.tsql.execution.state import Frame, Sink, State
 
 DEFAULT_DATABASE = "tableferry"
 
@@ -76,44 +71,13 @@ class Engine:
         """Whether a transaction is open."""
         return self.state.trancount > 0
 
-    def execute(self, batch: str, params: list[Param] | None, sink: Sink) -> None:
+    def execute(self, batch: str, sink: Sink) -> None:
         """Run a batch; errors of its statements go to the sink.
-
-        Args:
-            params: the batch's parameters, as sp_executesql declares them; the values of those
-                marked `output` are returned through the sink.
 
         Raises:
             SqlError: the connection to PostgreSQL is lost.
         """
-        state = self.state
-        frame = Frame(
-            {param.name.lower(): Variable(param.type, param.value) for param in params or []}
-        )
-        Interpreter(state, sink).run_batch(batch, frame)
-        for param in params or []:
-            if param.output:
-                value = frame.variables[param.name.lower()].value
-                sink.return_value(param.name, param.type, value)
-
-    def describe(self, batch: str, params: list[Param] | None) -> list[ResultColumn]:
-        """The columns of a batch's first result; none if it yields no rows.
-
-        Raises:
-            SqlError: the batch cannot be translated.
-        """
-        variables = {param.name.lower(): Variable(param.type) for param in params or []}
-        return described_in(self.state, batch, Frame(variables))
-
-    def bulk_columns(self, table: str) -> list[ResultColumn]:
-        """A table's columns.
-
-        Raises:
-            SqlError: 208, there is no such table.
-        """
-        parts, _ = name_at(tokenize(table), 0)
-        found = self.state.catalog.get(object_name(parts, self.state.database), table)
-        return [column.result for column in found.columns]
+        Interpreter(self.state, sink).run_batch(batch, Frame())
 
     def bulk_begin(self, statement: str) -> BulkInsert:
         """Begin an INSERT BULK.

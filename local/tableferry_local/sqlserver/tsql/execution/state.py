@@ -28,9 +28,6 @@ class Sink(Protocol):
     def rows(self, chunk: pq.abc.PGresult) -> None:
         """Rows in binary format, matching the columns."""
 
-    def values(self, rows: list[list[str | None]]) -> None:
-        """Rows as PostgreSQL text of the columns' storage types."""
-
     def done(self, rowcount: int | None, command: str) -> None:
         """A statement ended."""
 
@@ -39,9 +36,6 @@ class Sink(Protocol):
 
     def error(self, error: SqlError) -> None:
         """A statement failed."""
-
-    def return_value(self, name: str, sql_type: SqlType, value: str | None) -> None:
-        """An output parameter."""
 
     def database(self, new: str, old: str) -> None:
         """USE changed the database."""
