@@ -9,7 +9,24 @@ from dataclasses import dataclass, field
 # After these the batch ends and the transaction is rolled back, whatever XACT_ABORT says.
 BATCH_ABORTING = {241, 242, 244, 245, 248, 295, 1205, 3960, 3930, 3998, 8114, 8169}
 # After these only the rest of the batch is skipped: the scope could not be compiled.
-SCOPE_ABORTING = {102, 105, 137, 156, 201, 207, 208, 209, 2812, 4104, 4121, 8120, 8144, 8145, 195}
+SCOPE_ABORTING = {
+    102,
+    105,
+    137,
+    156,
+    201,
+    207,
+    208,
+    209,
+    2812,
+    4104,
+    4121,
+    8120,
+    8144,
+    8145,
+    195,
+    40510,
+}
 
 
 class SqlError(Exception):

@@ -29,7 +29,7 @@ from tableferry_local.sqlserver.wire.packets import (
 from tableferry_local.sqlserver.wire.sink import WireSink
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
-_BEGIN, _COMMIT, _ROLLBACK, _SAVE = 5, 7, 8, 9
+_BEGIN, _COMMIT, _ROLLBACK = 5, 7, 8
 _ISOLATION = {
     1: "READ UNCOMMITTED",
     2: "READ COMMITTED",
@@ -285,8 +285,6 @@ def _transaction_batch(data: bytes) -> str:
         level = _ISOLATION.get(data[2])
         return (f"SET TRANSACTION ISOLATION LEVEL {level}; " if level else "") + "BEGIN TRANSACTION"
     name, at = _name(data, 2)
-    if kind == _SAVE:
-        return f"SAVE TRANSACTION {name}"
     if kind in (_COMMIT, _ROLLBACK):
         word = "COMMIT" if kind == _COMMIT else "ROLLBACK"
         again = at < len(data) and data[at] & 1

@@ -117,7 +117,3 @@ BEGIN
   EXECUTE format('SELECT CASE WHEN is_called THEN last_value END FROM %s', sequence) INTO result;
   RETURN result;
 END $$;
-
-CREATE FUNCTION sys.ident_current(db text, name text) RETURNS numeric LANGUAGE sql STABLE
-RETURN (SELECT COALESCE(sys.sequence_value(k.oid, k.attnum), k.identity_seed) FROM sys._column k
-  WHERE k.oid = sys.object_id(ident_current.db, ident_current.name)::bigint::oid AND k.identity_seed IS NOT NULL);

@@ -120,11 +120,6 @@ BEGIN
   RETURN result;
 END $$;
 
--- The code point or surrogate of the first character, as UNICODE() tells it.
-CREATE FUNCTION sys.unicode(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN x = '' THEN NULL WHEN ascii(x) >= 65536 THEN 55296 + ((ascii(x) - 65536) >> 10)
-  ELSE ascii(x) END;
-
 CREATE FUNCTION sys.like_pattern(pattern text, esc text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE result text := ''; c text; i int := 1; inner_text text; stop int;
 BEGIN
@@ -363,17 +358,6 @@ CREATE FUNCTION sys.replace_ci(x text, old text, new text) RETURNS text LANGUAGE
 RETURN CASE WHEN old = '' THEN x ELSE regexp_replace(x, regexp_replace(old, '([^[:alnum:][:space:]_])', '\\\1', 'g'),
   replace(new, '\', '\\'), 'gi') END;
 
-CREATE FUNCTION sys.patindex(pattern text, x text) RETURNS int LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE core text := sys.like_pattern(pattern, NULL); found text[];
-BEGIN
-  IF left(pattern, 1) <> '%' THEN RETURN (x ~* core)::int; END IF;
-  core := sys.like_pattern(ltrim(pattern, '%'), NULL);
-  FOR i IN 1 .. length(x) LOOP
-    IF substr(x, i) ~* core THEN RETURN i; END IF;
-  END LOOP;
-  RETURN 0;
-END $$;
-
 -- SHA-1 in plain SQL: PostgreSQL's core has none, and pgcrypto is not in the wheel.
 CREATE FUNCTION sys.sha1(x bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
@@ -406,26 +390,4 @@ BEGIN
   END LOOP;
   RETURN substr(int8send(h[1]), 5) || substr(int8send(h[2]), 5) || substr(int8send(h[3]), 5)
     || substr(int8send(h[4]), 5) || substr(int8send(h[5]), 5);
-END $$;
-
-CREATE FUNCTION sys.le_bytes(x bigint, n int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE result bytea := ''; big bytea := int8send(x);
-BEGIN
-  FOR i IN 0 .. n - 1 LOOP
-    result := result || substr(big, 8 - i, 1);
-  END LOOP;
-  RETURN result;
-END $$;
-
--- decimal as binary: precision, scale, 0, sign, and the digits as a little-endian integer.
-CREATE FUNCTION sys.decimal_bytes(x numeric, digits int, scale int) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE result bytea; rest numeric := trunc(abs(x) * 10::numeric ^ scale);
-  words int := CASE WHEN digits <= 9 THEN 1 WHEN digits <= 19 THEN 2 WHEN digits <= 28 THEN 3 ELSE 4 END;
-BEGIN
-  result := sys.le_bytes(digits, 1) || sys.le_bytes(scale, 1) || sys.le_bytes(0, 1) || sys.le_bytes((x >= 0)::int, 1);
-  FOR i IN 1 .. words LOOP
-    result := result || sys.le_bytes((rest % 4294967296)::bigint, 4);
-    rest := div(rest, 4294967296);
-  END LOOP;
-  RETURN result;
 END $$;

@@ -31,10 +31,18 @@ def test_a_conversion_error_ends_the_batch_and_the_transaction(session: Session)
     assert session.rows("SELECT @@TRANCOUNT, (SELECT COUNT(*) FROM t)") == [(0, 0)]
 
 
-def test_savepoints_and_nesting(session: Session) -> None:
-    session.run(
+def test_nothing_follows_what_is_refused(session: Session) -> None:
+    outcome = session.run(
         "BEGIN TRAN; INSERT t VALUES (1, 'a'); SAVE TRAN one; INSERT t VALUES (2, 'b');"
-        " ROLLBACK TRAN one; BEGIN TRAN; INSERT t VALUES (3, 'c'); COMMIT"
+        " ROLLBACK TRAN one; COMMIT"
+    )
+    assert outcome.numbers == [40510]
+    assert session.rows("SELECT id, @@TRANCOUNT FROM t") == [(1, 1)]
+
+
+def test_transactions_nest(session: Session) -> None:
+    session.run(
+        "BEGIN TRAN; INSERT t VALUES (1, 'a'); BEGIN TRAN; INSERT t VALUES (3, 'c'); COMMIT"
     )
     assert session.rows("SELECT @@TRANCOUNT") == [(1,)]
     session.run("COMMIT")

@@ -140,9 +140,9 @@ def _with_parameters(
             outputs.append((name, argument.variable))
     if by_name or positional:
         raise SqlError(8144, 16, "Procedure or function has too many arguments specified.")
-    status = run_text(run, text, variables)
+    run_text(run, text, variables)
     for name, target in outputs:
         variable = run.state.variable(target)
         made = variables[name]
         variable.value = Argument("", made.type, made.value, None).converted(run, variable.type)
-    return status
+    return 0

@@ -47,8 +47,6 @@ def run_drop(run: Run, tokens: Sequence[Token]) -> None:
         drop_relations(run, names)
     elif words(tokens[1:], 2) == ["SECURITY", "POLICY"]:
         drop_policy(run, tokens[at + 1 :])
-    elif what == "INDEX":
-        _drop_index(run, tokens[at:], optional)
     elif what == "SCHEMA":
         _drop_schema(run, tokens[at].text, optional)
     elif what == "DATABASE":
@@ -80,25 +78,6 @@ def drop_relations(run: Run, names: list[ObjectName]) -> None:
             f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = "
             f"{oid};"
             f"DROP TABLE {table.sql}"
-        )
-
-
-def _drop_index(run: Run, tokens: Sequence[Token], optional: bool) -> None:
-    state = run.state
-    for part in split(tokens):
-        names, at = name_at(part, 0)
-        if words(part[at : at + 1]) == ["ON"]:
-            parts, _ = name_at(part, at + 1)
-        else:
-            parts = names[:-1]
-        table = state.catalog.find(object_name(parts, state.database))
-        index = index_of(run, table, names[-1]) if table is not None else None
-        if index is None:
-            if optional:
-                continue
-            raise missing("index", f"{'.'.join(parts)}.{names[-1]}")
-        state.link.run(
-            f"DELETE FROM sys._index WHERE oid = {literal(index)}::regclass; DROP INDEX {index}"
         )
 
 

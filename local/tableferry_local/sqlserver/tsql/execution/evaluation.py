@@ -13,7 +13,7 @@ from tableferry_local.sqlserver.tsql.execution.state import State
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
 from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
-from tableferry_local.sqlserver.types.typerules import INT, text_type
+from tableferry_local.sqlserver.types.typerules import INT
 
 TEXT = SqlType("nvarchar", MAX)
 
@@ -57,17 +57,6 @@ def _constant(node: exp.Expr, kind: SqlType | None) -> tuple[SqlType, str | None
         if kind.length == MAX or units <= (kind.length or 0):
             return kind, text
     return None
-
-
-def evaluate_text(state: State, node: exp.Expr) -> str | None:
-    """An expression's value as T-SQL shows it."""
-    with state.statement(ErrorContext("SET")):
-        compiler = state.compiler()
-        value = compiler.expression(node, Scope())
-        rows = state.link.rows(
-            f"SELECT {convert(value, text_type(True, MAX))}", state.values(compiler.params)
-        )
-    return rows[0][0]
 
 
 @contextmanager

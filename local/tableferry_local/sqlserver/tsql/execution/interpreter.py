@@ -19,12 +19,12 @@ from tableferry_local.sqlserver.tsql.execution.accumulate import accumulate, bui
 from tableferry_local.sqlserver.tsql.execution.assignments import declare, run_set
 from tableferry_local.sqlserver.tsql.execution.calls import run_execute
 from tableferry_local.sqlserver.tsql.execution.ddl import run_ddl
-from tableferry_local.sqlserver.tsql.execution.evaluation import evaluate_text, translating
+from tableferry_local.sqlserver.tsql.execution.evaluation import translating
 from tableferry_local.sqlserver.tsql.execution.run import Run
 from tableferry_local.sqlserver.tsql.execution.state import Frame
 from tableferry_local.sqlserver.tsql.syntax import batch as tree
 from tableferry_local.sqlserver.tsql.syntax.batch import Block, Node, Statement
-from tableferry_local.sqlserver.tsql.syntax.parsing import parse_expression, word
+from tableferry_local.sqlserver.tsql.syntax.parsing import word
 from tableferry_local.sqlserver.tsql.syntax.preparing import assigned_variables, prepare_all
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.dml import compile_change, compile_insert
@@ -34,24 +34,22 @@ from tableferry_local.sqlserver.tsql.translation.query import Query
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
 from tableferry_local.sqlserver.types.value import texts_apart
 
+_OF_ROLLBACK = ("ROLLBACK", "TRAN", "TRANSACTION", "WORK", ";")
+
 
 class Stop(Exception):
-    """The batch ends here: RETURN, or an error that ends it (and, if `whole`, those around)."""
+    """An error ends the batch here (and, if `whole`, those around)."""
 
-    def __init__(self, status: int = 0, *, whole: bool = False) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
         super().__init__()
-        self.status, self.whole = status, whole
+        self.whole = whole
 
 
 class Interpreter(Run):
     """Executes batches of one session into a sink."""
 
-    def run_batch(self, text: str, frame: Frame) -> int:
-        """Run a batch with its own variables.
-
-        Returns:
-            What RETURN gave, or 0.
-        """
+    def run_batch(self, text: str, frame: Frame) -> None:
+        """Run a batch with its own variables."""
         outer, self.state.frame = self.state.frame, frame
         try:
             try:
@@ -62,13 +60,11 @@ class Interpreter(Run):
                 # the batch does not parse: nothing of it runs
                 self.state.error = error.number
                 self.sink.error(error)
-                return 0
+                return
             self.run(nodes)
-            return 0
         except Stop as stop:
             if stop.whole and frame.parent is not None:
                 raise
-            return stop.status
         finally:
             self.state.frame = outer
 
@@ -275,40 +271,13 @@ class Interpreter(Run):
         self.sink.done(None, "COMMIT TRANSACTION")
 
     def _run_rollback(self, statement: Statement) -> None:
+        if any(word(token) not in _OF_ROLLBACK for token in statement.tokens):
+            raise unsupported("ROLLBACK to a savepoint")
         with translating(self.state, "ROLLBACK"):
-            self.state.rollback(self._transaction_name(statement, rollback=True))
+            self.state.rollback()
         self.sink.done(None, "ROLLBACK TRANSACTION")
 
-    def _run_save(self, statement: Statement) -> None:
-        with translating(self.state, "SAVE"):
-            self.state.save(self._transaction_name(statement) or "")
-        self.sink.done(None, "SAVE TRANSACTION")
-
-    def _transaction_name(self, statement: Statement, rollback: bool = False) -> str | None:
-        rest = [
-            token
-            for token in statement.tokens[1:]
-            if word(token) not in ("TRAN", "TRANSACTION", "WORK", ";")
-        ]
-        if not rest:
-            return None
-        if word(rest[0]) == "@":
-            return self.state.variable("@" + rest[1].text).value
-        name = rest[0].text
-        if (
-            rollback
-            and name.lower() == (getattr(self.state, "transaction_name", None) or "").lower()
-        ):
-            return None
-        return name
-
     # Control -----------------------------------------------------------------------------------
-
-    def _run_return(self, statement: Statement) -> None:
-        status = 0
-        if len(statement.tokens) > 1:
-            status = int(evaluate_text(self.state, parse_expression(statement.tokens[1:])) or 0)
-        raise Stop(status)
 
     def _run_grant(self, statement: Statement) -> None:
         self.sink.done(None, statement.kind)

@@ -15,8 +15,8 @@ class Run(ABC):
         self.state, self.sink = state, sink
 
     @abstractmethod
-    def run_batch(self, text: str, frame: Frame) -> int:
-        """Run a batch with its own variables; returns what RETURN gave, or 0."""
+    def run_batch(self, text: str, frame: Frame) -> None:
+        """Run a batch with its own variables."""
 
     def done(self, rowcount: int | None, command: str) -> None:
         """Report a statement's end, and remember @@ROWCOUNT."""
@@ -24,7 +24,7 @@ class Run(ABC):
         self.sink.done(None if self.state.nocount else rowcount, command)
 
 
-def run_text(run: Run, text: str, variables: dict[str, Variable]) -> int:
+def run_text(run: Run, text: str, variables: dict[str, Variable]) -> None:
     """Run a batch inside of this one, with variables of its own."""
     if run.state.frame.depth >= 31:
         raise SqlError(
@@ -33,4 +33,4 @@ def run_text(run: Run, text: str, variables: dict[str, Variable]) -> int:
             "Maximum stored procedure, function, trigger, or view nesting level exceeded "
             "(limit 32).",
         )
-    return run.run_batch(text, Frame(variables, parent=run.state.frame))
+    run.run_batch(text, Frame(variables, parent=run.state.frame))

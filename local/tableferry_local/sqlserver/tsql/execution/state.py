@@ -10,7 +10,7 @@ from typing import Protocol
 import psycopg.pq as pq
 
 from tableferry_local.sqlserver.catalog.link import Link, PgError, translated
-from tableferry_local.sqlserver.catalog.tables import Catalog, quoted
+from tableferry_local.sqlserver.catalog.tables import Catalog
 from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
 from tableferry_local.sqlserver.tsql.translation.language import TSQL
@@ -187,28 +187,16 @@ class State:
             finally:
                 self._release("transaction")
 
-    def rollback(self, name: str | None = None) -> None:
-        """ROLLBACK of all, or to a savepoint.
+    def rollback(self) -> None:
+        """ROLLBACK.
 
         Raises:
-            SqlError: 3903 or 6401, there is none.
+            SqlError: 3903, there is no transaction.
         """
         if not self.trancount:
             raise SqlError(
                 3903, 16, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION."
             )
-        if name is not None:
-            try:
-                self.link.run(f"ROLLBACK TO SAVEPOINT {quoted('save ' + name.lower())}")
-                return
-            except PgError:
-                self.abort()
-                self.begin()
-                raise SqlError(
-                    6401,
-                    16,
-                    f"Cannot roll back {name}. No transaction or savepoint of that name was found.",
-                ) from None
         self.abort()
 
     def abort(self) -> None:
@@ -217,18 +205,6 @@ class State:
             self.link.run("ROLLBACK")
         self.trancount = 0
         self._release("transaction")
-
-    def save(self, name: str) -> None:
-        """SAVE TRANSACTION.
-
-        Raises:
-            SqlError: 628, there is no transaction.
-        """
-        if not self.trancount:
-            raise SqlError(
-                628, 16, "Cannot issue SAVE TRANSACTION when there is no active transaction."
-            )
-        self.link.run(f"SAVEPOINT {quoted('save ' + name.lower())}")
 
     @contextmanager
     def statement(self, context: ErrorContext) -> Iterator[None]:

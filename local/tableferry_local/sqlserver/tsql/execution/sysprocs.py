@@ -25,9 +25,7 @@ def _rename(run: Run, arguments: list[Argument]) -> int:
     parts, _ = name_at(tokenize(old), 0)
     state = run.state
     with state.statement(ErrorContext("ALTER")):
-        if kind == "COLUMN":
-            _rename_column(run, parts, new)
-        elif kind not in ("", "OBJECT"):
+        if kind not in ("", "OBJECT"):
             raise unsupported(f"sp_rename of {kind}")
         else:
             name = object_name(parts, state.database)
@@ -58,27 +56,6 @@ def _rename(run: Run, arguments: list[Argument]) -> int:
     )
     run.sink.done(None, "EXECUTE")
     return 0
-
-
-def _rename_column(run: Run, parts: list[str], new: str) -> None:
-    state = run.state
-    table = state.catalog.get(object_name(parts[:-1], state.database), ".".join(parts[:-1]))
-    column = table.column(parts[-1])
-    if new.lower() in table.by_name and new.lower() != column.name.lower():
-        raise SqlError(
-            15335,
-            11,
-            f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a "
-            "duplicate that is not permitted.",
-        )
-    if pg_name(new) != pg_name(column.name):
-        state.link.run(
-            f"ALTER TABLE {table.sql} RENAME COLUMN {column.sql} TO {quoted(pg_name(new))}"
-        )
-    state.link.run(
-        f"UPDATE sys._column SET name = {literal(new)} WHERE oid = {table.oid}::oid AND attnum "
-        f"= {column.attnum}"
-    )
 
 
 def _table_collations(run: Run, arguments: list[Argument]) -> int:

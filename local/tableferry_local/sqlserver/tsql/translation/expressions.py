@@ -14,7 +14,6 @@ from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.operators import (
     OPERATOR_WORDS,
     concatenated,
-    date_arithmetic,
     digits_of,
 )
 from tableferry_local.sqlserver.tsql.translation.query import Query
@@ -23,7 +22,6 @@ from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import (
     INT,
     arithmetic,
-    common_type,
     family,
     text_length,
     text_type,
@@ -60,7 +58,6 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Div: "/",
     exp.Mod: "%",
 }
-_BITWISE: dict[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "#"}
 _TICKS_PER_DAY = 864_000_000_000
 
 
@@ -129,8 +126,6 @@ class Compiler:
         kind = type(node)
         if kind in _ARITHMETIC:
             return self._arithmetic(_ARITHMETIC[kind], node, scope)
-        if kind in _BITWISE:
-            return self._bitwise(_BITWISE[kind], node, scope)
         if isinstance(node, (exp.Anonymous, exp.Window, exp.WithinGroup, exp.Func)):
             return self.language.call(self, node, scope)
         if isinstance(node, CONDITIONS):
@@ -238,7 +233,7 @@ class Compiler:
             length = MAX if MAX in sizes else min(8000, sum(sizes))
             return Value(f"({left.sql} || {right.sql})", SqlType("varbinary", length), nullable)
         if "date" in kinds:
-            return date_arithmetic(operator, left, right, nullable)
+            raise unsupported("arithmetic with dates")
         if left.is_null and right.is_null:
             return Value("NULL::integer", INT)
         # a text among numbers is read as the number's type, NULL takes the other's
@@ -282,23 +277,6 @@ class Compiler:
                 f"Operand data type bit is invalid for {OPERATOR_WORDS[operator]} operator.",
             )
         return Value(f"({a} {operator} {b})", result, nullable)
-
-    def _bitwise(self, operator: str, node: exp.Expr, scope: Scope) -> Value:
-        left, right = self.expression(node.this, scope), self.expression(node.expression, scope)
-        if family(left.type) == "binary":
-            left = Value(convert(left, right.type), right.type)
-        if family(right.type) == "binary":
-            right = Value(convert(right, left.type), left.type)
-        result = common_type(left.type, right.type)
-        if family(result) != "int":
-            raise SqlError(
-                402,
-                16,
-                f"The data types {left.type.name} and {right.type.name} are incompatible in "
-                f"the '{operator}' operator.",
-            )
-        a, b = convert(left, result), convert(right, result)
-        return Value(f"({a} {operator} {b})", result, left.nullable or right.nullable)
 
     def case(self, branches: list[tuple[str, Value]], default: Value | None) -> Value:
         """CASE WHEN ... THEN ... END, whose type is the highest of its branches."""

@@ -156,23 +156,8 @@ def _round(compiler: Compiler, args: list[Value]) -> Value:
     return Value(_cast(f"{function}(({value.sql})::numeric, {digits})", kind), kind, nullable(args))
 
 
-def _power(compiler: Compiler, args: list[Value]) -> Value:
-    value = args[0]
-    kind = value.type if family(value.type) in ("int", "dec") else FLOAT
-    if kind.name in ("decimal", "numeric"):
-        kind = replace(kind, precision=38)
-    sql = f"power({convert(value, FLOAT)}, {convert(args[1], FLOAT)})"
-    return Value(convert(Value(sql, FLOAT), kind), kind, nullable(args))
-
-
 def _fixed(sql: str, kind: SqlType) -> Handler:
     return lambda compiler, args: Value(sql, kind, False)
-
-
-def _unicode(compiler: Compiler, args: list[Value]) -> Value:
-    text = as_text(args[0])
-    code = f"nullif(ascii({text.sql}), 0)" if text.supplementary else f"sys.unicode({text.sql})"
-    return Value(code, INT, True)
 
 
 def _template(template: str, kind: SqlType) -> Handler:
@@ -191,13 +176,11 @@ _SCALARS: dict[str, Handler] = {
     "space": lambda compiler, args: Value(
         f"repeat(' ', {integer(args[0])})", SqlType("varchar", 8000), nullable(args)
     ),
-    "unicode": _unicode,
     "ascii": _template("ascii({})", INT),
     "abs": _numeric("abs"),
     "ceiling": _numeric("ceil"),
     "floor": _numeric("floor"),
     "sign": _numeric("sign"),
     "round": _round,
-    "power": _power,
     "newid": _fixed("gen_random_uuid()", GUID),
 }

@@ -178,39 +178,8 @@ def _object_name(compiler: Compiler, args: list[Value]) -> Value:
     )(compiler, args[:1])
 
 
-def _column_property(compiler: Compiler, args: list[Value]) -> Value:
-    expression = {
-        "isidentity": "(k.identity_seed IS NOT NULL)::int",
-        "iscomputed": "(k.computed IS NOT NULL)::int",
-        "allowsnull": "k.nullable::int",
-        "columnid": "k.attnum",
-        "ordinal": "k.attnum",
-        "precision": "COALESCE(k.length, sys.type_precision(k.type, k.precision, k.scale))",
-        "scale": "sys.type_scale(k.type, k.scale)",
-        "charmaxlen": "k.length",
-        "isrowguidcol": "0",
-        "isdeterministic": "1",
-    }.get(str(args[2].constant or "").lower(), "NULL::int")
-    return _lookup(_COLUMN.format(expression), INT)(compiler, args[:2])
-
-
-def _col_length(compiler: Compiler, args: list[Value]) -> Value:
-    sql = (
-        "(SELECT sys.max_length(k.type, k.length, k.precision, k.scale)::smallint FROM "
-        "sys._column k "
-        f"WHERE k.oid = sys.object_id({_database(compiler)}, {_text(args[0])})::bigint::oid "
-        f"AND lower(k.name) = lower({_text(args[1])}))"
-    )
-    return Value(sql, SMALLINT)
-
-
 def _constant(sql: str, kind: SqlType) -> Handler:
     return lambda compiler, args: Value(sql, kind)
-
-
-def _ident_current(compiler: Compiler, args: list[Value]) -> Value:
-    kind = SESSION_VALUES["@@identity"]
-    return Value(f"sys.ident_current({_database(compiler)}, {_text(args[0])})", kind)
 
 
 _USER = _session("@@user_name")
@@ -224,8 +193,6 @@ META_FUNCTIONS: dict[str, Handler] = {
     "col_name": _lookup(
         "SELECT k.name FROM sys._column k WHERE k.oid = ({0})::bigint::oid AND k.attnum = {1}"
     ),
-    "col_length": _col_length,
-    "columnproperty": _column_property,
     "serverproperty": _property(_SERVER_PROPERTIES, 0),
     "databasepropertyex": _property(_DATABASE_PROPERTIES, 1),
     "connectionproperty": _property(
@@ -252,6 +219,5 @@ META_FUNCTIONS: dict[str, Handler] = {
     "host_name": _session("@@host_name"),
     "has_perms_by_name": _constant("1", INT),  # of the one login, which owns everything
     "scope_identity": _session("@@scope_identity"),
-    "ident_current": _ident_current,
     "xact_state": _session("@@xact_state"),
 }

@@ -112,15 +112,6 @@ def _subquery(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     return replace(query.columns[0], sql=f"({query.sql})", nullable=True, identity=False)
 
 
-def _inverted(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    value = compiler.expression(node.this, scope)
-    if value.type.name == "bit":
-        return Value(f"(1 - {value.sql})::smallint", value.type, value.nullable)
-    if value.type.name == "tinyint":
-        return Value(f"(255 - {value.sql})::smallint", value.type, value.nullable)
-    return Value(f"(~ {value.sql})", value.type, value.nullable)
-
-
 def _parenthesised(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     value = compiler.expression(node.this, scope)
     return replace(
@@ -140,7 +131,6 @@ NODES: dict[type[exp.Expr], Translator] = {
     exp.National: lambda compiler, node, scope: text_value(str(node.this), True),
     exp.HexString: binary_value,
     exp.Neg: _negative,
-    exp.BitwiseNot: _inverted,
     exp.Case: _case,
     exp.Cast: _cast,
     exp.TryCast: _cast,

@@ -1,16 +1,13 @@
-"""Parts of the operators: texts put together, days added to dates."""
+"""Parts of the operators: texts put together, words of messages."""
 
 from __future__ import annotations
 
-from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import (
-    DATETIME,
-    family,
     text_length,
     text_type,
 )
-from tableferry_local.sqlserver.types.value import Value, from_ticks, ticks
+from tableferry_local.sqlserver.types.value import Value
 
 
 def digits_of(value: Value) -> int | None:
@@ -37,15 +34,3 @@ def concatenated(left: Value, right: Value) -> Value:
         supplementary=left.supplementary or right.supplementary,
         utf8=left.utf8 or right.utf8,
     )
-
-
-def date_arithmetic(operator: str, left: Value, right: Value, nullable: bool) -> Value:
-    # only datetime and smalldatetime add and subtract, in days
-    result = left.type if family(left.type) == "date" else right.type
-    if result.name not in ("datetime", "smalldatetime") or operator not in "+-":
-        raise SqlError(
-            206, 16, f"Operand type clash: {left.type.name} is incompatible with {right.type.name}"
-        )
-    zero = "599266080000000000"
-    sql = f"({ticks(left)} {operator} {ticks(right)} {'-' if operator == '+' else '+'} {zero})"
-    return Value(from_ticks(sql, DATETIME), DATETIME, nullable)

@@ -1,4 +1,4 @@
-"""FROM clauses: tables, views, system views, derived tables, joins, APPLY."""
+"""FROM clauses: tables, views, system views, derived tables, joins."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tableferry_local.sqlserver.tsql.translation.comparing import collation_kind
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
 from tableferry_local.sqlserver.tsql.translation.scope import Scope, Source
-from tableferry_local.sqlserver.types.sqltype import MAX
-from tableferry_local.sqlserver.types.typerules import BIGINT, text_type
 from tableferry_local.sqlserver.types.value import Value, literal
 
 _JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
@@ -41,12 +39,6 @@ def _join(compiler: Compiler, left: str, join: exp.Join, scope: Scope, row_locks
     before = len(scope.sources)
     right = _item(compiler, join.this, scope, row_locks)
     side = (join.side or "").upper()
-    if isinstance(join.this, exp.Lateral):
-        if not join.this.args.get("cross_apply"):
-            for source in scope.sources[before:]:
-                source.nullable()
-            return f"{left} LEFT JOIN {right} ON true"
-        return f"{left} CROSS JOIN {right}"
     if side in ("LEFT", "FULL"):
         for source in scope.sources[before:]:
             source.nullable()
@@ -68,8 +60,6 @@ def _item(compiler: Compiler, node: exp.Expr, scope: Scope, row_locks: list[str]
         sql = _derived(compiler, node.this, node, scope)
     elif isinstance(node, exp.Values):
         sql = _values(compiler, node, scope)
-    elif isinstance(node, exp.Lateral):
-        sql = _lateral(compiler, node, scope)
     elif isinstance(node, exp.Table):
         sql = _table(compiler, node, scope, row_locks)
     else:
@@ -99,7 +89,7 @@ def table_parts(node: exp.Table) -> list[str]:
 
 def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[str]) -> str:
     if isinstance(node.this, exp.Anonymous):
-        return _function(compiler, node.this, node, scope)
+        raise unsupported("a table-valued function")
     if node.args.get("pivots"):
         raise unsupported("PIVOT")
     parts = table_parts(node)
@@ -213,18 +203,6 @@ def _add_query(
     return _add(compiler, columns, node, "", scope, f"({query.sql})") + f"({listed})"
 
 
-def _lateral(compiler: Compiler, node: exp.Lateral, scope: Scope) -> str:
-    inner = node.this
-    if isinstance(inner, exp.Anonymous):
-        return f"LATERAL {_function(compiler, inner, node, scope)}"
-    if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Values):
-        inner = inner.this
-    if isinstance(inner, exp.Values):
-        inner.set("alias", node.args.get("alias"))
-        return f"LATERAL {_values(compiler, inner, scope)}"
-    return f"LATERAL {_add_query(compiler, inner.this, node, scope, scope)}"
-
-
 def _values(compiler: Compiler, node: exp.Values, scope: Scope) -> str:
     rows = [
         [compiler.expression(item, scope) for item in (row.expressions or [row])]
@@ -238,18 +216,3 @@ def _values(compiler: Compiler, node: exp.Values, scope: Scope) -> str:
     )
     values = [replace(column, sql=f"c{n + 1}", nullable=True) for n, column in enumerate(columns)]
     return _add(compiler, values, node, "", scope, f"(VALUES {lines})") + f"({listed})"
-
-
-def _function(compiler: Compiler, call: exp.Anonymous, node: exp.Expr, scope: Scope) -> str:
-    name = call.name.lower()
-    args = [compiler.expression(item, scope) for item in call.expressions]
-    if name == "string_split" and len(args) >= 2:
-        text = text_type(args[0].type.is_unicode, MAX)
-        source = f"string_to_table({convert(args[0], text)}, {convert(args[1], text)})"
-        value = [Value("c1", text, True, name="value")]
-        return _add(compiler, value, node, name, scope, source) + "(c1)"
-    if name == "generate_series" and len(args) in (2, 3):
-        source = f"generate_series({', '.join(convert(arg, BIGINT) for arg in args)})"
-        value = [Value("c1", BIGINT, False, name="value")]
-        return _add(compiler, value, node, name, scope, source) + "(c1)"
-    raise SqlError(208, 16, f"Invalid object name '{call.name}'.")

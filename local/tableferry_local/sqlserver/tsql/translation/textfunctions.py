@@ -128,13 +128,6 @@ def _concat(compiler: Compiler, args: list[Value]) -> Value:
     return Value(f"({sql})", kind, False, utf8=any(text.utf8 for text in texts))
 
 
-def _concat_ws(compiler: Compiler, args: list[Value]) -> Value:
-    whole = _concat(compiler, args)
-    texts = [as_text(arg).sql for arg in args]
-    kind = text_type(whole.type.is_unicode, MAX)
-    return Value(f"concat_ws({', '.join(texts)})", kind, False)
-
-
 def _charindex(compiler: Compiler, args: list[Value]) -> Value:
     needle, hay = as_text(args[0]), as_text(args[1])
     a, b = needle.sql, hay.sql
@@ -145,11 +138,6 @@ def _charindex(compiler: Compiler, args: list[Value]) -> Value:
     start = f"greatest({integer(args[2])}, 1)"
     sql = f"COALESCE(nullif(strpos(substr({b}, {start}), {a}), 0) + {start} - 1, 0)"
     return Value(sql, INT, nullable(args))
-
-
-def _patindex(compiler: Compiler, args: list[Value]) -> Value:
-    pattern, text = as_text(args[0]), as_text(args[1])
-    return Value(f"sys.patindex({pattern.sql}, {text.sql})", INT, nullable(args))
 
 
 def _replace(compiler: Compiler, args: list[Value]) -> Value:
@@ -169,20 +157,6 @@ def _replicate(compiler: Compiler, args: list[Value]) -> Value:
     longest = MAX if text.type.length == MAX else max_length(text.type.name)
     sql = f"repeat({text.sql}, {integer(args[1])})"
     return Value(sql, text_type(text.type.is_unicode, longest), nullable(args), text.collation)
-
-
-def _stuff(compiler: Compiler, args: list[Value]) -> Value:
-    text, insert = as_text(args[0]), as_text(args[3])
-    start, length = integer(args[1]), integer(args[2])
-    kind = text_type(
-        text.type.is_unicode or insert.type.is_unicode, MAX if text.type.length == MAX else 8000
-    )
-    return Value(
-        f"(left({text.sql}, {start} - 1) || COALESCE({insert.sql}, '') || "
-        f"substr({text.sql}, {start} + {length}))",
-        kind,
-        True,
-    )
 
 
 def _char(unicode: bool) -> Handler:
@@ -240,12 +214,9 @@ TEXT_FUNCTIONS: dict[str, Handler] = {
     "left": _left_right("left"),
     "right": _left_right("right"),
     "concat": _concat,
-    "concat_ws": _concat_ws,
     "charindex": _charindex,
-    "patindex": _patindex,
     "replace": _replace,
     "replicate": _replicate,
-    "stuff": _stuff,
     "char": _char(False),
     "nchar": _char(True),
     "quotename": _quotename,
