@@ -35,6 +35,7 @@ BEFORE_COMMIT = [
 AFTER_EVENT = ["after_event", "between_hops"]
 POINTS = [*BEFORE_COMMIT, *AFTER_EVENT]
 IN_LATER_HOP = ["during_load", "after_audit", "inside_finalise", *AFTER_EVENT]
+WHERE_MODES_DIFFER = ["during_load", "after_load", "inside_finalise", "after_commit", "after_event"]
 
 RUNNING = dg.DagsterRunStatus.STARTED
 
@@ -42,14 +43,9 @@ RUNNING = dg.DagsterRunStatus.STARTED
 CELLS = [
     ("direct", "replace", 1, "inside_event"),
     ("direct", "replace", 1, "after_marker"),
-    *itertools.product(("direct",), ("replace", "upsert"), (1,), POINTS),
-    *itertools.product(("chain",), ("replace", "upsert"), (1,), POINTS),
-    *itertools.product(
-        ("chain",),
-        ("replace",),
-        (2,),
-        ("during_load", "after_audit", "inside_finalise", *AFTER_EVENT),
-    ),
+    *itertools.product(("direct", "chain"), ("replace",), (1,), POINTS),
+    *itertools.product(("direct", "chain"), ("upsert",), (1,), WHERE_MODES_DIFFER),
+    *itertools.product(("chain",), ("replace",), (2,), IN_LATER_HOP),
     *itertools.product(
         ("copy",),
         ("replace",),

@@ -33,6 +33,7 @@ def ferry(own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     folder.mkdir()
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.setattr("tableferry.resources.retry.FIRST_SECONDS", 0.25)
     one = Ferry(own_stack, folder, f"killed_{time.monotonic_ns()}", open_session())
     one.source(
         "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2) NOT NULL)",
@@ -60,7 +61,7 @@ def kill_at(
     back = threading.Event()
 
     def restart() -> None:
-        time.sleep(1)
+        time.sleep(0.3)
         for server in servers:
             stack.restart(server)
         back.set()

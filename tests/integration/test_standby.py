@@ -32,6 +32,7 @@ SETTINGS = {
     "shared_buffers": "16MB",
     "max_connections": "30",
     "wal_receiver_status_interval": "1s",
+    "wal_retrieve_retry_interval": "100ms",  # how soon it looks for what has no more sender
 }
 COPY = "['clickhouse://warehouse.{t}']"
 

@@ -44,6 +44,17 @@ def another() -> Iterator[Stack]:
     assert not folder.exists()
 
 
+@pytest.fixture(scope="module")
+def second() -> Iterator[Stack]:
+    """A second stack, which each of its tests finds as the one before has left it."""
+    folder = Path(tempfile.mkdtemp(prefix="tableferry-second-"))
+    folder.chmod(0o711)
+    stack = Stack(folder)
+    yield stack
+    stack.remove()
+    assert not folder.exists()
+
+
 def states(stack: Stack) -> dict[str, object]:
     return {name: part["state"] for name, part in stack.status().items()}
 
@@ -153,68 +164,70 @@ def test_commands(another: Stack) -> None:
     assert not another.folder.exists()
 
 
-def test_two_side_by_side(local_stack: Stack, another: Stack) -> None:
-    another.up()
-    with psycopg.connect(another.postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE only_here (a integer)")
+def test_two_side_by_side_whose_data_survive_down_and_up(local_stack: Stack, second: Stack) -> None:
+    second.up()
+    keep_something(second)
     with psycopg.connect(local_stack.postgres_url) as connection:
-        assert connection.execute("SELECT to_regclass('only_here')").fetchone() == (None,)
-    another.down()
+        assert connection.execute("SELECT to_regclass('kept')").fetchone() == (None,)
+    second.down()
     assert states(local_stack) == all_in("running")
     assert servers_answer(local_stack)
+    second.up()
+    assert has_it_still(second)
 
 
-def test_data_survive_down_and_up(another: Stack) -> None:
-    another.up()
-    keep_something(another)
-    another.down()
-    another.up()
-    assert has_it_still(another)
-
-
-def test_killed_parts_come_back_with_port_and_data(another: Stack) -> None:
-    another.up()
-    settings = another.environment()
-    keep_something(another)
+def test_killed_parts_come_back_with_port_and_data(second: Stack) -> None:
+    second.up()
+    settings = second.environment()
     for name in PARTS:
-        another.kill(name)
-        assert another.status()[name]["state"] == "crashed"
-        another.restart(name)
-        assert another.status()[name]["state"] == "running"
-    assert another.environment() == settings
-    assert has_it_still(another)
+        second.kill(name)
+        assert second.status()[name]["state"] == "crashed"
+        second.restart(name)
+        assert second.status()[name]["state"] == "running"
+    assert second.environment() == settings
+    assert has_it_still(second)
 
 
-def test_leftovers_of_a_crash_are_cleaned(another: Stack) -> None:
-    another.up()
-    pids = [part["pid"] for part in another.status().values()]
+def test_leftovers_of_a_crash_are_cleaned(second: Stack) -> None:
+    second.up()
+    pids = [part["pid"] for part in second.status().values()]
     # A busy backend outlives its killed postmaster, and keeps the shared memory.
-    connection = psycopg.connect(another.postgres_url, autocommit=True)
+    connection = psycopg.connect(second.postgres_url, autocommit=True)
     backend = connection.info.backend_pid
     os.kill(backend, signal.SIGSTOP)
-    state = json.loads((another.folder / "state.json").read_text())
+    state = json.loads((second.folder / "state.json").read_text())
     os.kill(state["postgres"]["pid"], signal.SIGKILL)
     connection.close()
     # The other servers run on, but nobody remembers them: `up` was killed, or the file was lost.
-    (another.folder / "state.json").unlink()
-    assert states(another) == all_in("down")
-    another.up()
-    assert states(another) == all_in("running")
-    assert servers_answer(another)
+    (second.folder / "state.json").unlink()
+    assert states(second) == all_in("down")
+    second.up()
+    assert states(second) == all_in("running")
+    assert servers_answer(second)
     assert process.identity(backend) is None
     assert all(process.identity(int(str(pid))) is None for pid in pids)
-    assert len(clickhouse.leftovers(another.folder)) == 1
+    assert len(clickhouse.leftovers(second.folder)) == 1
 
 
-def test_a_pid_that_another_process_got_is_not_ours(another: Stack) -> None:
-    another.up()
-    another.down()
+def test_up_on_another_port_moves_the_part(second: Stack) -> None:
+    second.up()
+    port = process.free_port()
+    second.up(ports={"postgres": port})
+    assert second.status()["postgres"]["port"] == port
+    assert servers_answer(second)
+    assert states(second) == all_in("running")
+
+
+def test_a_pid_that_another_process_got_is_not_ours(second: Stack) -> None:
+    second.down()
     mine = {"pid": os.getpid(), "identity": "some-boot/1", "port": process.free_port()}
-    text = json.dumps(dict.fromkeys(PARTS, mine))
-    (another.folder / "state.json").write_text(text)
-    assert states(another) == all_in("crashed")
-    another.down()  # does not kill us
-    assert states(another) == all_in("down")
+    remembered = second.folder / "state.json"
+    before = remembered.read_text()
+    remembered.write_text(json.dumps(dict.fromkeys(PARTS, mine)))
+    assert states(second) == all_in("crashed")
+    second.down()  # does not kill us
+    assert states(second) == all_in("down")
+    remembered.write_text(before)
 
 
 def test_port_in_use(another: Stack) -> None:
@@ -229,23 +242,15 @@ def test_port_in_use(another: Stack) -> None:
     assert states(another) == all_in("down")
 
 
-def test_up_on_another_port_moves_the_part(another: Stack) -> None:
-    another.up()
-    port = process.free_port()
-    another.up(ports={"postgres": port})
-    assert another.status()["postgres"]["port"] == port
-    assert servers_answer(another)
-    assert states(another) == all_in("running")
-
-
-def test_a_server_that_does_not_start_leaves_nothing_behind(another: Stack) -> None:
-    another.up()
-    another.down()
-    (postgres.home(another.folder) / "data" / "PG_VERSION").write_text("9.6\n")
+def test_a_server_that_does_not_start_leaves_nothing_behind(second: Stack) -> None:
+    second.up()
+    second.down()
+    version = postgres.home(second.folder) / "data" / "PG_VERSION"
+    version.write_text("9.6\n")
     with pytest.raises(process.StackError, match=r"PostgreSQL ended while starting: .*9\.6"):
-        another.up()
-    assert states(another) == all_in("down")
-    assert not clickhouse.leftovers(another.folder)
+        second.up()
+    assert states(second) == all_in("down")
+    assert not clickhouse.leftovers(second.folder)
 
 
 def test_nobody_gets_in_without_a_password(local_stack: Stack) -> None:

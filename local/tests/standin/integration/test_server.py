@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def _launch(folder: Path, postgres_url: str, port: int = 0) -> subprocess.Popen[
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def database(local_stack: Stack) -> Iterator[str]:
     """A PostgreSQL database of its own."""
     name = "standin_server"
@@ -53,10 +53,9 @@ def database(local_stack: Stack) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.fixture
-def server(database: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Clients]]:
-    """A running server, and clients of it."""
-    process = _launch(tmp_path, database)
+@contextmanager
+def _running(database: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], Clients]]:
+    process = _launch(folder, database)
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("listening on 127.0.0.1:")
@@ -66,6 +65,22 @@ def server(database: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def server(database: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Clients]]:
+    """A server that a test may end, or whose children it counts, and clients of it."""
+    with _running(database, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lasting(
+    database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[subprocess.Popen[str], Clients]]:
+    """A server that outlives its tests."""
+    with _running(database, tmp_path_factory.mktemp("certificate")) as made:
+        yield made
 
 
 def _gone(processes: list[psutil.Process]) -> bool:
@@ -174,9 +189,9 @@ def test_a_killed_session_does_not_touch_the_others(
 
 
 def test_a_password_with_special_characters(
-    server: tuple[subprocess.Popen[str], Clients],
+    lasting: tuple[subprocess.Popen[str], Clients],
 ) -> None:
-    _, clients = server
+    _, clients = lasting
     assert clients.rows("SELECT 1") == [(1,)]
     with pytest.raises(pymssql.Error):
         replace(clients, password=PASSWORD.lower()).rows("SELECT 1")
@@ -193,9 +208,9 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_rubbish_does_not_disturb_the_server(
-    server: tuple[subprocess.Popen[str], Clients],
+    lasting: tuple[subprocess.Popen[str], Clients],
 ) -> None:
-    _, clients = server
+    _, clients = lasting
     for rubbish in (b"", b"\x12", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", bytes(5000)):
         with socket.create_connection((clients.host, clients.port)) as raw:
             raw.sendall(rubbish)
