@@ -25,8 +25,8 @@ gc.set_threshold(2_000_000, 50, 100)
 SEED = "TABLEFERRY_SEED"
 
 CHECKOUT = Path(__file__).parent
-BUILT = ("build", "dist", "site", "tableferry.egg-info")
-"""What commands that run beside the tests may make there."""
+BUILT = ("__pycache__", "build", "dist", "tableferry.egg-info")
+"""What Python makes there, and commands that run beside the tests."""
 
 LONGEST = (
     "test_crash_matrix",
@@ -51,6 +51,7 @@ LONGEST = (
     "test_move_text_keys",
     "test_installed",
     "test_move_files",
+    "test_markers",
     "test_bench_suite",
     "test_compose_setup",
     "test_reconcile_mutations",
@@ -71,6 +72,9 @@ LONGEST = (
     "test_types_postgres_sqlserver",
     "test_in_flight",
     "test_kept_rows",
+    "test_decimal_keys",
+    "test_standby",
+    "test_wires",
     "test_clickhouse_target",
     "test_two_runs_at_once",
     "test_types_sqlserver_clickhouse",
