@@ -32,7 +32,6 @@ SETTINGS = {
     "shared_buffers": "16MB",
     "max_connections": "30",
     "wal_receiver_status_interval": "1s",
-    "wal_retrieve_retry_interval": "100ms",  # how soon it looks for what has no more sender
 }
 COPY = "['clickhouse://warehouse.{t}']"
 
@@ -62,7 +61,8 @@ class Pair:
         raise AssertionError(f"never true: {sql}")
 
     def catch_up(self) -> None:
-        (at,) = self.ask(self.primary, "SELECT pg_current_wal_insert_lsn()")[0]
+        # behind a switch of segments is nothing to replay until something is written
+        (at,) = self.ask(self.primary, "SELECT pg_create_restore_point('here')")[0]
         self.until(self.standby, f"SELECT pg_last_wal_replay_lsn() >= '{at}'")
 
 

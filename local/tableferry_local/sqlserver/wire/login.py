@@ -22,7 +22,7 @@ from tableferry_local.sqlserver.wire.packets import (
 )
 
 _VERSION, _ENCRYPTION, _INSTANCE, _THREAD, _MARS, _END = 0, 1, 2, 3, 4, 0xFF
-_ENCRYPT_OFF, _ENCRYPT_ON, _ENCRYPT_NOT_SUPPORTED, _ENCRYPT_REQUIRED = 0, 1, 2, 3
+_ENCRYPT_OFF, _ENCRYPT_ON, _ENCRYPT_NOT_SUPPORTED = 0, 1, 2
 _TLS_HANDSHAKE = 0x16
 _UTF8_SUPPORT = 0x0A
 # TDS 7.2 brought the 64-bit row counts and the headers that the rest of this server speaks.

@@ -58,7 +58,6 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Div: "/",
     exp.Mod: "%",
 }
-_TICKS_PER_DAY = 864_000_000_000
 
 
 Translator = Callable[["Compiler", exp.Expr, Scope], Value]

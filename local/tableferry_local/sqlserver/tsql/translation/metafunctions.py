@@ -139,9 +139,6 @@ def _lookup(sql: str, kind: SqlType = SYSNAME) -> Handler:
     return handler
 
 
-_COLUMN = "SELECT {} FROM sys._column k WHERE k.oid = {{0}} AND lower(k.name) = lower({{t1}})"
-
-
 def _schema_name(compiler: Compiler, args: list[Value]) -> Value:
     if not args:
         return Value("'dbo'::text", SYSNAME)
