@@ -34,7 +34,10 @@ _DIGEST_BYTES = 15
 
 
 def asset_key(table: TableRef) -> dg.AssetKey:
-    """The asset of a table: connection, schema, table, e.g. `sqlserver/dbo/Order_x0020_Details`."""
+    """The asset of a table: connection, schema, table, e.g. `sqlserver/dbo/Order_x0020_Details`.
+
+    Where a project calls it otherwise, `TableRef.asset` says so.
+    """
     import dagster as dg
 
     return dg.AssetKey(_path(table))
@@ -46,6 +49,8 @@ def stored_key(table: TableRef) -> str:
 
 
 def _path(table: TableRef) -> list[str]:
+    if table.asset:
+        return [*table.asset]
     return [table.connection, key_part(table.schema), key_part(table.name)]
 
 

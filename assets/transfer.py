@@ -1,7 +1,7 @@
 """Turns a declared transfer into Dagster assets: one multi-asset with an asset per hop."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.code_references import code_reference
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import Location, YamlFile
-from tableferry.assets.planning.resolve import Servers, checks_of, connections_of, resolve_hops
+from tableferry.assets.planning.resolve import Servers, checks_of, resolve_hops, resources_of
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
 from tableferry.assets.running.launches import backfill_policy
@@ -80,8 +81,40 @@ def source_asset(transfer: Transfer, origin: Origin | None = None) -> dg.AssetSp
     )
 
 
+def target_asset(transfer: Transfer, hop: HopSpec, origin: Origin | None = None) -> dg.AssetSpec:
+    """The asset of a hop's target, which depends on the table that the hop reads."""
+    number = transfer.hops.index(hop)
+    before = transfer.hops[number - 1].to if number else transfer.source
+    window = transfer.fresh_for
+    return dg.AssetSpec(
+        asset_key(hop.to),
+        deps=[asset_key(before)],
+        description=_description(transfer, before, hop.to),
+        partitions_def=partitions_of(transfer),
+        group_name=transfer.transfer,
+        kinds={hop.to.system},
+        owners=transfer.owners,
+        tags=transfer.tags,
+        metadata={
+            "dagster/table_name": f"{hop.to.schema}.{hop.to.name}",
+            **(origin.metadata("hops", number) if origin else {}),
+        },
+        freshness_policy=dg.FreshnessPolicy.time_window(window) if window else None,
+    )
+
+
+Body = Callable[[dg.AssetExecutionContext, Servers], Iterable[Any]]
+"""What runs as the op of a transfer's assets."""
+
+
 def transfer_assets(
-    transfer: Transfer, caller: Caller | None = None, origin: Origin | None = None
+    transfer: Transfer,
+    caller: Caller | None = None,
+    origin: Origin | None = None,
+    *,
+    bound: Servers | None = None,
+    specs: Sequence[dg.AssetSpec] = (),
+    body: Body | None = None,
 ) -> dg.AssetsDefinition:
     """The assets of all hops of one transfer, computed by one op.
 
@@ -93,28 +126,12 @@ def transfer_assets(
         transfer: the declaration.
         caller: who runs them in this process, if it has something to hand over or to be told.
         origin: where it is declared, if it is in a file.
+        bound: the servers of its connections, in place of resources.
+        specs: the assets of the hops' targets, in order; as `target_asset` has them by default.
+        body: what its op runs; `move_ranges` by default.
     """
     partitions = partitions_of(transfer)
-    tables = [transfer.source, *(hop.to for hop in transfer.hops)]
-    window = transfer.fresh_for
-    specs = [
-        dg.AssetSpec(
-            asset_key(hop.to),
-            deps=[asset_key(before)],
-            description=_description(transfer, before, hop.to),
-            partitions_def=partitions,
-            group_name=transfer.transfer,
-            kinds={hop.to.system},
-            owners=transfer.owners,
-            tags=transfer.tags,
-            metadata={
-                "dagster/table_name": f"{hop.to.schema}.{hop.to.name}",
-                **(origin.metadata("hops", number) if origin else {}),
-            },
-            freshness_policy=dg.FreshnessPolicy.time_window(window) if window else None,
-        )
-        for number, (before, hop) in enumerate(zip(tables, transfer.hops, strict=False))
-    ]
+    specs = specs or [target_asset(transfer, hop, origin) for hop in transfer.hops]
     with warnings.catch_warnings():
         # partitioned checks are a preview in this version of Dagster; the version is pinned
         warnings.simplefilter("ignore", dg.PreviewWarning)
@@ -138,34 +155,53 @@ def transfer_assets(
         can_subset=True,
         backfill_policy=backfill_policy(transfer),
         pool=transfer.transfer,
-        required_resource_keys=connections_of(transfer),
+        required_resource_keys=resources_of(transfer, bound),
     )
-    def move(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:
-        servers = Servers.of(transfer, context.resources)
-        outcomes: list[Outcome] = []
-        try:
-            if context.selected_asset_keys:
-                outcomes = execute(context, transfer, servers, caller or Caller())
-            else:  # "Execute" on the page of a check
-                _compare(context, transfer, servers)
-        except TableferryError as error:
-            _explain(context, transfer, outcomes, str(error))
-            raise dg.Failure(str(error), allow_retries=False) from None
-        failed = [outcome for outcome in outcomes if not outcome.good]
-        if failed:
-            errors = [str(outcome.record.error) for outcome in failed]
-            _explain(context, transfer, outcomes, errors[0])
-            raise dg.Failure(
-                "\n".join(errors),
-                metadata={"failed_ranges": [outcome.record.range for outcome in failed]},
-                allow_retries=False,
-            )
+    def move(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        servers = Servers.of(transfer, context.resources, bound)
+        if body is None:
+            move_ranges(context, transfer, servers, caller)
+        else:
+            yield from body(context, servers)
         # the verdicts are recorded already; but Dagster's log would say that outputs are missing
         for name, spec in move.node_check_specs_by_output_name.items():
             if spec.key in context.selected_asset_check_keys:
                 yield dg.Output(None, name)
 
     return move
+
+
+def move_ranges(
+    context: dg.AssetExecutionContext,
+    transfer: Transfer,
+    servers: Servers,
+    caller: Caller | None = None,
+) -> None:
+    """Take a run's ranges through its selected hops, and record each as it commits.
+
+    Where a run selects checks alone, compare what is committed instead.
+
+    Raises:
+        Failure: a range or a check has failed, or the run could not begin.
+    """
+    outcomes: list[Outcome] = []
+    try:
+        if context.selected_asset_keys:
+            outcomes = execute(context, transfer, servers, caller or Caller())
+        else:  # "Execute" on the page of a check
+            _compare(context, transfer, servers)
+    except TableferryError as error:
+        _explain(context, transfer, outcomes, str(error))
+        raise dg.Failure(str(error), allow_retries=False) from None
+    failed = [outcome for outcome in outcomes if not outcome.good]
+    if failed:
+        errors = [str(outcome.record.error) for outcome in failed]
+        _explain(context, transfer, outcomes, errors[0])
+        raise dg.Failure(
+            "\n".join(errors),
+            metadata={"failed_ranges": [outcome.record.range for outcome in failed]},
+            allow_retries=False,
+        )
 
 
 def _compare(context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers) -> None:

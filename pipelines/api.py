@@ -11,11 +11,16 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.resolve import Servers, resolve_hops
+from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
+from tableferry.pipelines.command.running import meant_ranges
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.errors import InputError
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
@@ -30,6 +35,39 @@ def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) 
         InputError: two transfers have the same name or target.
     """
     return build(TransferFolder.of(transfers), servers=servers)
+
+
+def compare(
+    session: Session, name: str, range_name: str, level: Level = "checksum"
+) -> dict[str, Verdict]:
+    """Compare one range with its source, target by target, without a run or a record of it.
+
+    Args:
+        session: where everything is.
+        name: the transfer.
+        range_name: partition key of the range.
+        level: how strict.
+
+    Raises:
+        InputError: there is no such transfer or range.
+    """
+    transfer = session.transfer(name)
+    servers = session.servers_of(transfer)
+    hops = resolve_hops(transfer, servers)
+    known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
+    meant = meant_ranges(name, [range_name], known)
+    if len(meant) > 1:
+        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(meant)}")
+    return {
+        str(hop.plan.target): reconcile(
+            hop.found_plan,
+            servers.endpoint(hop.plan.source),
+            servers.endpoint(hop.plan.target),
+            known[meant[0]],
+            level,
+        )
+        for hop in hops
+    }
 
 
 def session(

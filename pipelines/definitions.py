@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import dagster as dg
 
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.transfer import Origin, source_asset, transfer_assets
 from tableferry.pipelines.jobs import check_job, move_job
@@ -48,27 +50,9 @@ def build(
         name: transfer_assets(one, callers.get(name), origins.get(name))
         for name, one in transfers.items()
     }
-    targets = {key for definition in assets.values() for key in definition.keys}
-    # a source of several transfers is shown in the group of the first
-    specs = [source_asset(one, origins.get(name)) for name, one in transfers.items()]
-    sources = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
-    good = dg.Definitions(
-        assets=[*assets.values(), *sources.values()],
-        jobs=[
-            *(move_job(transfers[name], definition) for name, definition in assets.items()),
-            *(check_job(one, callers.get(name)) for name, one in transfers.items()),
-        ],
-        schedules=[
-            *(transfer_schedule(one, one.schedule) for one in transfers.values() if one.schedule),
-            *(
-                check_schedule(one, one.check_schedule)
-                for one in transfers.values()
-                if one.check_schedule
-            ),
-        ],
+    good = of_transfers(transfers, assets, callers=callers, origins=origins)
+    around = dg.Definitions(
         sensors=[
-            *map(new_ranges_sensor, transfers.values()),
-            *map(failed_ranges_sensor, transfers.values()),
             *([first_ranges_sensor(transfers)] if transfers else []),
             reaper,
             failure_alert,
@@ -77,7 +61,49 @@ def build(
         resources=resources() if servers is None else servers,
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(good, invalid_definitions(declared.invalid, link))
+    return dg.Definitions.merge(good, around, invalid_definitions(declared.invalid, link))
+
+
+def of_transfers(
+    transfers: Mapping[str, Transfer],
+    assets: Mapping[str, dg.AssetsDefinition],
+    *,
+    callers: Mapping[str, Caller] | None = None,
+    origins: Mapping[str, Origin] | None = None,
+    bound: Servers | None = None,
+    sources: bool = True,
+) -> dg.Definitions:
+    """The assets of transfers, and each one's jobs, schedules and sensors.
+
+    Args:
+        transfers: the declarations by name.
+        assets: of their targets, by name.
+        callers: who runs a transfer in this process.
+        origins: where the transfers are declared.
+        bound: the servers of their connections, in place of resources.
+        sources: define their source tables as external assets, too.
+    """
+    callers, origins = callers or {}, origins or {}
+    targets = {key for definition in assets.values() for key in definition.keys}
+    # a source of several transfers is shown in the group of the first
+    specs = [source_asset(one, origins.get(name)) for name, one in transfers.items() if sources]
+    read = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
+    every = transfers.values()
+    return dg.Definitions(
+        assets=[*assets.values(), *read.values()],
+        jobs=[
+            *(move_job(transfers[name], definition) for name, definition in assets.items()),
+            *(check_job(one, callers.get(name), bound) for name, one in transfers.items()),
+        ],
+        schedules=[
+            *(transfer_schedule(one, one.schedule, bound) for one in every if one.schedule),
+            *(check_schedule(one, one.check_schedule) for one in every if one.check_schedule),
+        ],
+        sensors=[
+            *(new_ranges_sensor(one, bound) for one in every),
+            *(failed_ranges_sensor(one) for one in every),
+        ],
+    )
 
 
 @dg.definitions

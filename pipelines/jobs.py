@@ -7,7 +7,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, compare_op_name, move_job_name
-from tableferry.assets.planning.resolve import Servers, connections_of, resolve_hops
+from tableferry.assets.planning.resolve import Servers, resolve_hops, resources_of
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.verifying.on_demand import closing_line, not_committed, verify
 from tableferry.assets.verifying.whole_tables import check_whole_tables
@@ -25,6 +25,7 @@ def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> Any:
         selection=dg.AssetSelection.assets(assets),
         description=f"Move {transfer.source} by ranges of {transfer.key} through all hops.",
         tags={"tableferry/transfer": transfer.transfer},
+        executor_def=dg.in_process_executor,
     )
 
 
@@ -41,12 +42,15 @@ class CheckConfig(dg.Config):
     """Fail where the source is newer than the last move, too."""
 
 
-def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinition:
+def check_job(
+    transfer: Transfer, caller: Caller | None = None, bound: Servers | None = None
+) -> dg.JobDefinition:
     """The job that reconciles the committed ranges of a transfer without moving data.
 
     Args:
         transfer: the declaration.
         caller: who runs it in this process, and is handed the verdicts.
+        bound: the servers of its connections, in place of resources.
     """
     name = check_job_name(transfer.transfer)
 
@@ -55,13 +59,13 @@ def check_job(transfer: Transfer, caller: Caller | None = None) -> dg.JobDefinit
         description="Compare source and target of every committed range.",
         # a check beside a move would see some of its rows before and some after
         pool=transfer.transfer,
-        required_resource_keys=connections_of(transfer),
+        required_resource_keys=resources_of(transfer, bound),
     )
     def compare(context: dg.OpExecutionContext, config: CheckConfig) -> Mapping[str, int]:
         level = next((known for known in LEVELS if known == config.level), None)
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
-        servers = Servers.of(transfer, context.resources)
+        servers = Servers.of(transfer, context.resources, bound)
         try:
             hops = (caller.hops if caller else None) or resolve_hops(transfer, servers)
             found = verify(

@@ -16,7 +16,7 @@ from tableferry.assets.declaring.names import (
 from tableferry.assets.log.ledger import latest_materialization
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.decisions import decisions
-from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.runs import run_requests, run_under_way
 
@@ -32,7 +32,9 @@ def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
     )
 
 
-def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
+def transfer_schedule(
+    transfer: Transfer, cron: str, bound: Servers | None = None
+) -> dg.ScheduleDefinition:
     """At each tick, plan the transfer and run the ranges that need it.
 
     Where none does, and the targets would otherwise count as stale before the next tick, the last
@@ -45,7 +47,7 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         cron_schedule=cron,
         execution_timezone="UTC",
         description=f"Moves the changed and new ranges of {transfer.source}.",
-        required_resource_keys=connections_of(transfer),
+        required_resource_keys=resources_of(transfer, bound),
     )
     def tick(
         context: dg.ScheduleEvaluationContext,
@@ -53,7 +55,7 @@ def transfer_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
         if transfer.parallel.runs > 1 and (running := run_under_way(context.instance, transfer)):
             # else the pool might let both go at a time, and both move the same ranges
             return dg.SkipReason(f"run {running} is under way")
-        servers = Servers.of(transfer, context.resources)
+        servers = Servers.of(transfer, context.resources, bound)
         plan = plan_transfer(transfer, servers, context.instance)
         plan = plan.fingerprinted(servers, plan.ranges)
         todo = {

@@ -46,13 +46,19 @@ def resources() -> dict[str, dg.ConfigurableResource]:
 
 def servers() -> dict[str, Endpoint]:
     """The same for a process that does without Dagster."""
+    return {name: server(name) for name in connection_names()}
+
+
+def server(connection: str) -> Endpoint:
+    """One of them.
+
+    Raises:
+        InputError: the environment has no connection of that name.
+    """
     from tableferry.resources.server import Variable
 
-    found: dict[str, Endpoint] = {}
-    for name in connection_names():
-        given = {field: Variable(variable) for field, variable in _address(name).items()}
-        found[name] = cast(Any, system(system_of(name)).resource(**given))
-    return found
+    given = {field: Variable(variable) for field, variable in _address(connection).items()}
+    return cast(Any, system(system_of(connection)).resource(**given))
 
 
 def _address(name: str) -> dict[str, str]:

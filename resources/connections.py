@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from tableferry.resources import secret_files
 from tableferry.resources.errors import InputError
@@ -14,6 +16,9 @@ PREFIX = "TABLEFERRY_CONNECTION_"
 """`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table.
 
 As every variable with a URL it may be given as a file, by `TABLEFERRY_CONNECTION_<NAME>_FILE`."""
+
+NONE_BESIDES: Mapping[str, str] = MappingProxyType({})
+"""No connections but those that the environment names."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -89,13 +94,17 @@ def system_of(connection: str) -> str:
     raise InputError(f"{set_variable(connection)} should be a URL with a scheme out of {known}")
 
 
-def table_of(text: str) -> TableRef:
+def table_of(text: str, connections: Mapping[str, str] = NONE_BESIDES) -> TableRef:
     """The table of a reference, by the connections that the environment names.
+
+    Args:
+        text: the reference.
+        connections: systems by the names of connections that the environment need not know.
 
     Raises:
         InputError: see `TableRef.parse`.
     """
-    return TableRef.parse(text, system_of)
+    return TableRef.parse(text, lambda name: connections.get(name) or system_of(name))
 
 
 def is_path(connection: str) -> bool:

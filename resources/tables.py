@@ -35,6 +35,8 @@ class TableRef:
     name: str
     connection: str = ""
     """The server's name; the system's, if not given."""
+    asset: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """What Dagster calls the table, where a project calls it otherwise than by its name."""
 
     def __post_init__(self) -> None:
         if not self.connection:

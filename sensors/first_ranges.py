@@ -9,7 +9,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import about
 from tableferry.assets.log.records import NOT_COMMITTED
-from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
@@ -18,7 +18,9 @@ TICK_SECONDS = 20.0
 """After which a tick leaves the other transfers to the next: Dagster ends ticks after a minute."""
 
 
-def first_ranges_sensor(transfers: Mapping[str, Transfer]) -> dg.SensorDefinition:
+def first_ranges_sensor(
+    transfers: Mapping[str, Transfer], name: str = "first_ranges", bound: Servers | None = None
+) -> dg.SensorDefinition:
     """Build the sensor that gives each transfer its first partitions; it moves nothing.
 
     It runs by default. Without it, a transfer that was just declared has no partitions, and
@@ -27,14 +29,18 @@ def first_ranges_sensor(transfers: Mapping[str, Transfer]) -> dg.SensorDefinitio
 
     Args:
         transfers: all of the code location, by name.
+        name: of the sensor.
+        bound: the servers of their connections, in place of resources.
     """
 
     @dg.sensor(
-        name="first_ranges",
+        name=name,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Cuts newly declared tables into key ranges. It moves no rows.",
-        required_resource_keys=set().union(*map(connections_of, transfers.values())),
+        required_resource_keys=set().union(
+            *(resources_of(transfer, bound) for transfer in transfers.values())
+        ),
     )
     def first_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = context.instance
@@ -52,7 +58,7 @@ def first_ranges_sensor(transfers: Mapping[str, Transfer]) -> dg.SensorDefinitio
                 break
             transfer, last = transfers[name], name
             try:
-                servers = Servers.of(transfer, context.resources)
+                servers = Servers.of(transfer, context.resources, bound)
                 plan = plan_growth(transfer, servers, instance)
                 apply_growth(plan, servers, instance)
             except TableferryError as error:

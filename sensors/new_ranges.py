@@ -10,18 +10,22 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.ledger import records
-from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.runs import run_requests, run_under_way
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.tries import Tries, listed, read, told, written
 
 
-def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
+def new_ranges_sensor(transfer: Transfer, bound: Servers | None = None) -> dg.SensorDefinition:
     """The sensor that keeps one transfer's partitions up with its source.
 
     A range that a run was asked for, and that is in no record of any run, is asked for again as
     failed ones are: its run ended before it came to it.
+
+    Args:
+        transfer: whose ranges.
+        bound: the servers of its connections, in place of resources.
     """
 
     @dg.sensor(
@@ -29,12 +33,12 @@ def new_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
         job_name=move_job_name(transfer.transfer),
         minimum_interval_seconds=60,
         description=f"Adds key ranges for new keys of {transfer.source}, and moves them.",
-        required_resource_keys=connections_of(transfer),
+        required_resource_keys=resources_of(transfer, bound),
     )
     def new_ranges(
         context: dg.SensorEvaluationContext,
     ) -> dg.SensorResult | dg.SkipReason:
-        servers = Servers.of(transfer, context.resources)
+        servers = Servers.of(transfer, context.resources, bound)
         try:
             plan = plan_growth(transfer, servers, context.instance)
         except TableferryError as error:

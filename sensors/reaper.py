@@ -29,12 +29,20 @@ def _inherited(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str) -> bo
     return parent is not None and parent.tags.get(PROCESS) == tag
 
 
-@dg.sensor(
-    name="reaper",
-    minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Marks runs failed whose process is gone, and frees their pool slots.",
-)
-def reaper(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    reaped = reap(context.instance)
-    return dg.SkipReason(f"reaped {', '.join(reaped)}" if reaped else "all runs are alive")
+def reaper_sensor(name: str = "reaper") -> dg.SensorDefinition:
+    """Build the sensor that ends them, whichever transfer they are of."""
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Marks runs failed whose process is gone, and frees their pool slots.",
+    )
+    def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        reaped = reap(context.instance)
+        return dg.SkipReason(f"reaped {', '.join(reaped)}" if reaped else "all runs are alive")
+
+    return watch
+
+
+reaper = reaper_sensor()

@@ -18,7 +18,7 @@ from tableferry.assets.declaring.freshness import AGE, age
 from tableferry.assets.declaring.rules import Several
 from tableferry.assets.planning.boundaries import MAX_RANGES, bounds_problems
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
-from tableferry.resources.connections import table_of
+from tableferry.resources.connections import NONE_BESIDES, table_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.plan import OverflowPolicy, WireChoice
 from tableferry.resources.registry import system, systems
@@ -27,11 +27,15 @@ from tableferry.resources.tables import TableRef
 Count = Annotated[int, Field(gt=0)]
 
 
-def _table(value: object) -> object:
+CONNECTIONS = "connections"
+"""In the context of a validation: systems by the names of connections that are the project's."""
+
+
+def _table(value: object, info: ValidationInfo) -> object:
     if isinstance(value, TableRef):
         return value
     try:
-        return table_of(str(value))
+        return table_of(str(value), (info.context or {}).get(CONNECTIONS) or NONE_BESIDES)
     except InputError as error:
         raise ValueError(str(error)) from None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
@@ -25,7 +25,9 @@ from tableferry.assets.declaring.names import (
     schedule_name,
 )
 from tableferry.assets.declaring.rules import Several
+from tableferry.assets.declaring.sections import CONNECTIONS
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
+from tableferry.resources.connections import NONE_BESIDES
 from tableferry.resources.errors import InputError
 
 DEFAULTS = "defaults.yaml"
@@ -121,12 +123,16 @@ class TransferFolder:
         )
 
 
-def load_transfers(folder: Path) -> TransferFolder:
+def load_transfers(folder: Path, connections: Mapping[str, str] = NONE_BESIDES) -> TransferFolder:
     """Read every `*.yaml` and `*.yml` of a folder.
 
     A file with an error in it is left out, as are files that claim the same transfer or target:
     none of them is more right than the other. What is wrong with the defaults is wrong with every
     file that goes by them.
+
+    Args:
+        folder: of the files.
+        connections: systems by the names of connections that the environment need not know.
 
     Raises:
         InputError: there is no such folder.
@@ -140,19 +146,43 @@ def load_transfers(folder: Path) -> TransferFolder:
         # an editor's lock or swap file begins with a dot
         if path.name.startswith(".") or path.name == DEFAULTS:
             continue
-        outcome = _read(path, defaults)
+        outcome = _read(path, defaults, connections)
         if isinstance(outcome, InvalidFile):
             invalid.append(outcome)
         else:
             found.append(outcome)
+    return _without_conflicts(folder, found, invalid)
+
+
+def transfers_in(
+    path: Path, parts: Iterable[YamlFile], connections: Mapping[str, str]
+) -> TransferFolder:
+    """The same of transfers that are parts of one file; `path` is its.
+
+    Several `InvalidFile` may then have its path.
+    """
+    found: list[tuple[YamlFile, Transfer]] = []
+    invalid: list[InvalidFile] = []
+    for part in parts:
+        outcome = _checked(part, Defaults(), connections)
+        if isinstance(outcome, InvalidFile):
+            invalid.append(outcome)
+        else:
+            found.append(outcome)
+    return _without_conflicts(path, found, invalid)
+
+
+def _without_conflicts(
+    folder: Path, found: Sequence[tuple[YamlFile, Transfer]], invalid: list[InvalidFile]
+) -> TransferFolder:
     conflicts = _conflicts(found)
     for file, transfer in found:
-        if problems := conflicts.get(file.path):
+        if problems := conflicts.get(file.start):
             invalid.append(InvalidFile(file.path, tuple(problems), transfer.transfer))
     good = {
         transfer.transfer: (file, transfer)
         for file, transfer in found
-        if file.path not in conflicts
+        if file.start not in conflicts
     }
     return TransferFolder(
         folder,
@@ -174,23 +204,33 @@ def load_transfer(path: Path) -> Transfer:
     Raises:
         InputError: it is not a valid transfer; all that is wrong, one line each, by file and line.
     """
-    outcome = _read(path, Defaults.of(path.parent))
+    outcome = _read(path, Defaults.of(path.parent), NONE_BESIDES)
     if isinstance(outcome, InvalidFile):
         raise InputError(str(outcome))
     return outcome[1]
 
 
-def _read(path: Path, defaults: Defaults) -> tuple[YamlFile, Transfer] | InvalidFile:
+def _read(
+    path: Path, defaults: Defaults, connections: Mapping[str, str]
+) -> tuple[YamlFile, Transfer] | InvalidFile:
     try:
         file = YamlFile.read(path).over(defaults.file)
     except Unreadable as error:
         return InvalidFile(path, error.problems)
+    return _checked(file, defaults, connections)
+
+
+def _checked(
+    file: YamlFile, defaults: Defaults, connections: Mapping[str, str]
+) -> tuple[YamlFile, Transfer] | InvalidFile:
+    path, context = file.path, {CONNECTIONS: connections}
     problems = [*file.repeated_keys(), *defaults.problems, *file.valueless]
     unclear = {(one.path, one.line) for one in (*defaults.problems, *file.valueless)}
     try:
-        transfer = Transfer.model_validate(file.data)
+        transfer = Transfer.model_validate(file.data, context=context)
     except ValidationError as error:
-        found = [_explained(detail) for detail in (*error.errors(), *_further(file.data, error))]
+        further = _further(file.data, error, context)
+        found = [_explained(detail) for detail in (*error.errors(), *further)]
         wrong = [file.problem(*one) for one in dict.fromkeys(chain.from_iterable(found))]
         problems += [one for one in wrong if (one.path, one.line) not in unclear]
     else:
@@ -201,7 +241,7 @@ def _read(path: Path, defaults: Defaults) -> tuple[YamlFile, Transfer] | Invalid
     return InvalidFile(path, tuple(problems), name if isinstance(name, str) else None)
 
 
-def _further(data: dict[Any, Any], error: ValidationError) -> list[Any]:
+def _further(data: dict[Any, Any], error: ValidationError, context: Mapping[str, Any]) -> list[Any]:
     """What else is wrong: rules about all hops or columns are not asked while one is malformed."""
     rest = copy.deepcopy(data)
     gone: set[Location] = set()
@@ -213,7 +253,7 @@ def _further(data: dict[Any, Any], error: ValidationError) -> list[Any]:
     found: list[Any] = []
     for lenient in (False, True):
         try:
-            Transfer.model_validate(rest, context={LENIENT: lenient})
+            Transfer.model_validate(rest, context={**context, LENIENT: lenient})
         except ValidationError as second:
             found += [detail for detail in second.errors() if detail["loc"] not in gone]
     return found
@@ -263,24 +303,26 @@ def _dotted(location: Location) -> str:
     return ".".join(str(part) for part in location)
 
 
-def _conflicts(found: Iterable[tuple[YamlFile, Transfer]]) -> dict[Path, list[Problem]]:
-    """What several files claim, by file: a transfer's name, a target, a name in Dagster."""
+def _conflicts(
+    found: Iterable[tuple[YamlFile, Transfer]],
+) -> dict[tuple[Path, int], list[Problem]]:
+    """What several files claim, by the start of each: a name, a target, a name in Dagster."""
     claims: dict[str, list[tuple[YamlFile, Location]]] = defaultdict(list)
     for file, transfer in found:
         for what, location in _claims(transfer):
             claims[what].append((file, location))
-    conflicts: dict[Path, list[Problem]] = defaultdict(list)
-    known: set[tuple[Path, Location, str]] = set()
+    conflicts: dict[tuple[Path, int], list[Problem]] = defaultdict(list)
+    known: set[tuple[tuple[Path, int], Location, str]] = set()
     for what, claimants in claims.items():
         for file, location in claimants:
             others = ", ".join(
-                other.place(place) for other, place in claimants if other.path != file.path
+                other.place(place) for other, place in claimants if other.start != file.start
             )
             # two transfers of one name have all names in Dagster in common
-            if others and (file.path, location, others) not in known:
-                known.add((file.path, location, others))
+            if others and (file.start, location, others) not in known:
+                known.add((file.start, location, others))
                 message = f"{what} is also in {others}"
-                conflicts[file.path].append(file.problem(location, message))
+                conflicts[file.start].append(file.problem(location, message))
     return conflicts
 
 

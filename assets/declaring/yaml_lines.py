@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,18 @@ class Unreadable(Exception):
         super().__init__("\n".join(map(str, problems)))
 
 
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say of whatever keeps a file from being read where in it that is."""
+    try:
+        yield
+    except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        parts = (getattr(error, name, None) for name in ("context", "problem", "strerror"))
+        message = ", ".join(str(part) for part in parts if part) or str(error)
+        raise Unreadable([Problem(path, mark.line + 1 if mark else 1, message)]) from None
+
+
 MERGED = ("tags", "checks", "parallel")
 """Mappings of which a file and its defaults may each give a part."""
 
@@ -64,21 +77,52 @@ class YamlFile:
         Raises:
             Unreadable: it cannot be read, is not YAML, or holds something else than one mapping.
         """
-        try:
+        with _readable(path):
             loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
             node = loader.get_single_node()
             if node is None and may_be_empty:
                 node = yaml.compose("{}", yaml.SafeLoader)
             if not isinstance(node, yaml.MappingNode):
                 raise Unreadable([Problem(path, 1, f"{what} should be a mapping")])
-            valueless = tuple(Problem(path, *found) for found in expand(node, loader))
-            data = loader.construct_document(node)
-        except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as error:
-            mark = getattr(error, "problem_mark", None)
-            parts = (getattr(error, name, None) for name in ("context", "problem", "strerror"))
-            message = ", ".join(str(part) for part in parts if part) or str(error)
-            raise Unreadable([Problem(path, mark.line + 1 if mark else 1, message)]) from None
-        return cls(path, data, node, valueless)
+            return cls._of(path, node, loader)
+
+    @classmethod
+    def listed(cls, path: Path, start: int, location: Location) -> list[YamlFile]:
+        """Read the mappings of a list inside of a file, each as if it were a file.
+
+        Args:
+            path: of the file.
+            start: 1-based line at which the list's document begins.
+            location: the way to the list.
+
+        Raises:
+            Unreadable: the file is not YAML any more, or something in the list is no mapping.
+        """
+        with _readable(path):
+            loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+            node: yaml.Node | None = None
+            while loader.check_node():
+                document = loader.get_node()
+                if document and document.start_mark.line + 1 == start:
+                    node = document
+            for part in location:
+                inside = _inside(node, part)
+                node = inside[1] if inside else None
+            items = node.value if isinstance(node, yaml.SequenceNode) else []
+            if wrong := [one for one in items if not isinstance(one, yaml.MappingNode)]:
+                message = "a transfer should be a mapping"
+                raise Unreadable([Problem(path, one.start_mark.line + 1, message) for one in wrong])
+            return [cls._of(path, one, loader) for one in items]
+
+    @classmethod
+    def _of(cls, path: Path, node: yaml.MappingNode, loader: yaml.SafeLoader) -> YamlFile:
+        valueless = tuple(Problem(path, *found) for found in expand(node, loader))
+        return cls(path, loader.construct_document(node), node, valueless)
+
+    @property
+    def start(self) -> tuple[Path, int]:
+        """What tells it from others: the file, and the line at which it begins there."""
+        return self.path, self.line(())
 
     def over(self, defaults: YamlFile | None) -> YamlFile:
         """The file with what it does not say itself out of its defaults."""

@@ -50,8 +50,10 @@ class Servers:
     endpoints: Mapping[str, Endpoint]
 
     @classmethod
-    def of(cls, transfer: Transfer, resources: object) -> Servers:
-        """Those of a transfer, out of Dagster's resources."""
+    def of(cls, transfer: Transfer, resources: object, bound: Servers | None = None) -> Servers:
+        """Those of a transfer: the ones that it is bound to, or else Dagster's resources."""
+        if bound is not None:
+            return bound.serving(transfer)
         named = {name: getattr(resources, name) for name in connections_of(transfer)}
         return cls(named).serving(transfer)
 
@@ -93,6 +95,11 @@ class Servers:
 def connections_of(transfer: Transfer) -> set[str]:
     """The names of the connections that a transfer needs."""
     return {table.connection for table in (transfer.source, *(hop.to for hop in transfer.hops))}
+
+
+def resources_of(transfer: Transfer, bound: Servers | None) -> set[str]:
+    """The names of Dagster's resources that a transfer needs; none if it is bound to servers."""
+    return connections_of(transfer) if bound is None else set()
 
 
 @dataclass(frozen=True)

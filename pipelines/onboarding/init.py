@@ -169,7 +169,7 @@ def _declare(
             kept = f"it moves {transfer.source} to {next(iter(targets))} already"
             return Declared(name, str(table), path, written=False, kept=kept)
     # a file of its name, be it valid or not, is this table's
-    plain = _identifier(table.name)
+    plain = identifier(table.name)
     path = output / f"{plain}.yaml"
     if path.exists() and _mentions(path, table):
         kept = "it is there already"
@@ -240,7 +240,7 @@ def _fits(table: TableRef, pattern: str) -> bool:
 
 def _name(table: TableRef, output: Path, taken: set[str]) -> str:
     """A name for the transfer that no other has, in the folder or in Dagster."""
-    candidates = [_identifier(table.name), _identifier(f"{table.schema}_{table.name}")]
+    candidates = [identifier(table.name), identifier(f"{table.schema}_{table.name}")]
     candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
     for name in candidates:
         free = not _names_of(name) & taken and not (output / f"{name}.yaml").exists()
@@ -260,7 +260,8 @@ def _taken(known: TransferFolder) -> set[str]:
     return {taken for name in names for taken in _names_of(name)}
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
+    """A name of a transfer that is like a text."""
     found = sub(r"\W+", "_", text, flags=ASCII).strip("_") or "table"
     return f"t_{found}" if found[0].isdigit() else found
 
