@@ -1,6 +1,7 @@
 """Alerts of failed runs, and of checks that failed in runs that did not."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import dagster as dg
 
@@ -8,7 +9,9 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, move_job_name
 from tableferry.assets.log.history import failed_checks
+from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 from tableferry.sensors.channels import Alert, Kind, channels, send
 
@@ -19,13 +22,16 @@ NOT_OURS = "a run of other assets"
 
 
 def alert_sensors(
-    prefix: str = "", transfers: Collection[Transfer] | None = None
+    prefix: str = "",
+    transfers: Collection[Transfer] | None = None,
+    bound: Servers | None = None,
 ) -> tuple[dg.SensorDefinition, dg.SensorDefinition]:
     """Build the sensor of failed runs, and that of failed checks in other runs.
 
     Args:
         prefix: of their names.
         transfers: whose runs they tell of; all runs of the code location, if not given.
+        bound: servers whose passwords no alert shows, besides those that the environment names.
     """
 
     @dg.run_failure_sensor(
@@ -42,7 +48,8 @@ def alert_sensors(
             for event in context.get_step_failure_events()
             if (data := event.step_failure_data).user_failure_data
         ]
-        alert = _alert(run, "run_failed", f"failed: {context.failure_event.message}", errors)
+        message = f"failed: {context.failure_event.message}"
+        alert = _without_passwords(_alert(run, "run_failed", message, errors), bound)
         context.log.error(alert.text)
         send(alert)
         return None
@@ -59,12 +66,8 @@ def alert_sensors(
             return dg.SkipReason(NOT_OURS)
         failed = failed_checks(context.instance, run.run_id)
         if failed:
-            alert = _alert(
-                run,
-                "check_failed",
-                f"succeeded, but {counted(len(failed), 'check')} failed",
-                failed,
-            )
+            message = f"succeeded, but {counted(len(failed), 'check')} failed"
+            alert = _without_passwords(_alert(run, "check_failed", message, failed), bound)
             context.log.error(alert.text)
             send(alert)
         return None
@@ -83,6 +86,17 @@ def _concerns(run: dg.DagsterRun, transfers: Collection[Transfer]) -> bool:
     chosen = set(run.asset_selection or ())
     chosen |= {key.asset_key for key in run.asset_check_selection or ()}
     return any(asset_key(hop.to) in chosen for one in transfers for hop in one.hops)
+
+
+def _without_passwords(alert: Alert, bound: Servers | None) -> Alert:
+    for endpoint in bound.endpoints.values() if bound else ():
+        try:
+            redact = endpoint.settings().redact
+        except InputError:
+            continue
+        errors = ["\n".join(map(redact, str(error).splitlines())) for error in alert.errors]
+        alert = replace(alert, text=redact(alert.text), errors=errors)
+    return alert
 
 
 def _alert(run: dg.DagsterRun, kind: Kind, what: str, errors: list[str]) -> Alert:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.dagster_rules import op_name
@@ -146,6 +146,9 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     ] = Field(default_factory=dict)
     translation: Annotated[TranslationFn[HopOfTransfer] | None, TRANSLATED] = None
 
+    _claims: dict[str, str] = PrivateAttr(default_factory=dict)
+    """What no other component may have, once its definitions are built; and where it is."""
+
     def get_asset_spec(self, transfer: Transfer, hop: HopSpec) -> dg.AssetSpec:
         """The asset of a hop's target, for a subclass to override.
 
@@ -211,11 +214,35 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             assets[transfer.transfer] = transfer_assets(
                 transfer, bound=bound, specs=specs, body=self._body(transfer)
             )
+        self._require_own_names(context, transfers.values())
         found = of_transfers(transfers, assets, bound=bound, sources=False)
-        around = [reaper_sensor(f"{name}reaper"), *alert_sensors(name, transfers.values())]
+        around = [reaper_sensor(f"{name}reaper"), *alert_sensors(name, transfers.values(), bound)]
         if transfers:
             around.append(first_ranges_sensor(transfers, f"{name}first_ranges", bound))
         return dg.Definitions.merge(found, dg.Definitions(sensors=around))
+
+    def _require_own_names(
+        self, context: dg.ComponentLoadContext, transfers: Iterable[Transfer]
+    ) -> None:
+        """Refuse what another component of the project is called or makes."""
+        self._claims = {
+            claim: str(_folder(context))
+            for one in transfers
+            for claim in (
+                f"transfer {one.transfer!r}",
+                *(f"the asset {asset_key(hop.to).to_user_string()}" for hop in one.hops),
+            )
+        }
+        place = context.component_path
+        if place.file_path == context.defs_module_path and place.instance_key is None:
+            return  # of a test: it stands in no project
+        for other in context.component_tree.get_all_components(TransfersComponent):
+            both = [] if other is self else [one for one in self._claims if one in other._claims]
+            if both:
+                raise InputError(
+                    f"{self._claims[both[0]]}: {both[0]} is also in {other._claims[both[0]]}: "
+                    "give one of the two components a prefix"
+                )
 
     def _body(self, transfer: Transfer) -> Any:
         def body(context: dg.AssetExecutionContext, servers: Servers) -> Iterator[Any]:
@@ -231,9 +258,11 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         if unreadable:
             raise InputError("\n".join(map(str, unreadable)))
         parts = [one for one in self.transfers if isinstance(one, YamlFile)]
-        here = context.path.parent if context.path.is_file() else context.path
+        here = _folder(context)
         folders = [transfers_in(here, parts, connections)]
         if self.path is not None:
+            if not (here / self.path).is_dir():
+                raise InputError(f"path: {here / self.path} should be a folder of transfer files")
             folders.append(load_transfers(here / self.path, connections))
         if invalid := [one for folder in folders for one in folder.invalid]:
             raise InputError("\n".join(map(str, invalid)))
@@ -245,7 +274,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         of_files = [one for folder in folders for one in folder.transfers.values()]
         found = TransferFolder.of([*of_python, *of_files])
         if not found.transfers:
-            raise InputError(f"{context.path}: there are no transfers: give transfers, or path")
+            raise InputError(f"{here}: there are no transfers: give transfers, or path")
         if unknown := [one for one in self.upstream if one not in found.transfers]:
             raise InputError(
                 f"upstream: there is no transfer {unknown[0]!r}; "
@@ -325,12 +354,19 @@ def _of_environment(
     return {name: server(name) for name in sorted(needed - set(named))}
 
 
+def _folder(context: dg.ComponentLoadContext) -> Path:
+    return context.path.parent if context.path.is_file() else context.path
+
+
 def _name(context: dg.ComponentLoadContext) -> str:
     """What the component's own sensors begin with: where it is, below the project's `defs`."""
     place = context.component_path
     parts: list[str] = []
     if place.file_path.is_relative_to(context.defs_module_path):
-        parts = [*place.file_path.relative_to(context.defs_module_path).with_suffix("").parts]
-    if place.instance_key:
+        parts += place.file_path.relative_to(context.defs_module_path).parts
+    # what is usual says nothing: the first of a defs.yaml, and load() of a component.py
+    if parts and parts[-1].endswith(".py"):
+        parts[-1:] = [] if parts[-1] == "component.py" else [parts[-1].removesuffix(".py")]
+    if place.instance_key not in (None, 0, "load"):
         parts.append(str(place.instance_key))
     return "".join(f"{substituted(r'[^A-Za-z0-9]+', '_', part, flags=ASCII)}_" for part in parts)

@@ -20,7 +20,7 @@ FIRST = "first-table.md"
 DEMO = "quick-start.md"
 """Goes on with the demo, whose test follows it."""
 PROJECT = "in-your-project.md"
-"""Is about a project with an environment of its own: test_in_a_project.py follows it."""
+"""Has a project and a virtualenv made: test_in_a_project.py follows it."""
 
 
 def _lines(page: str) -> list[Block]:

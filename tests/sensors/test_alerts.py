@@ -21,9 +21,12 @@ import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.resources.errors import TableferryError
-from tableferry.sensors.alerts import check_alert, failure_alert
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.sensors.alerts import alert_sensors, check_alert, failure_alert
 from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL, Alert, Mailbox, channels, send
 from tests.integration import homes
 
@@ -126,7 +129,7 @@ class Ticks:
     ) -> None:
         self._instance, self._sensor, self.cursor = instance, sensor, None
         self._repository = dg.Definitions(
-            jobs=[move_orders, checked_orders], sensors=[failure_alert, check_alert]
+            jobs=[move_orders, checked_orders], sensors=[sensor]
         ).get_repository_def()
 
     def tick(self) -> Any:
@@ -158,6 +161,28 @@ def test_a_failed_run_is_told_once_with_what_and_why(
     assert alert["errors"] == ["orders: clickhouse://w.orders range 1..5: no such luck"]
     assert "move_orders failed" in alert["text"]
     assert listener.types == ["application/json"]
+
+
+def test_a_component_tells_of_its_own_transfers_and_of_no_password(
+    instance: dg.DagsterInstance, listener: Listener
+) -> None:
+    def of(name: str) -> Transfer:
+        hops = [f"clickhouse://w.{name}"]
+        return Transfer(transfer=name, source="postgres://s.t", hops=hops, key="id")
+
+    bound = Servers({"shop": PostgresServer(host="db", password="no such")})
+    ours, _ = alert_sensors("ours_", [of("orders")], bound)
+    others, checks = alert_sensors("others_", [of("others")])
+    ticks = [Ticks(instance, one) for one in (ours, others, checks)]
+    for one in ticks:
+        one.tick()
+    result = failed_run(instance)
+    assert checked_orders.execute_in_process(instance=instance).success
+    found = [one.tick().dagster_run_reactions for one in ticks]
+    assert [[reaction.error for reaction in of_tick] for of_tick in found] == [[None], [], []]
+    (alert,) = listener.bodies
+    assert alert["run_id"] == result.run_id
+    assert alert["errors"] == ["orders: clickhouse://w.orders range 1..5: *** luck"]
 
 
 def test_a_hook_that_answers_with_an_error_is_seen_and_stops_no_later_alert(
