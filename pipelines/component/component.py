@@ -29,7 +29,13 @@ from tableferry.assets.transfer import (
     target_asset,
     transfer_assets,
 )
-from tableferry.pipelines.component.connections import endpoints, lazily, systems_of
+from tableferry.pipelines.component.connections import (
+    endpoints,
+    env_names,
+    lazily,
+    systems_of,
+    templates_in,
+)
 from tableferry.pipelines.component.scaffolder import TransfersScaffolder
 from tableferry.pipelines.definitions import of_transfers
 from tableferry.pipelines.settings import server
@@ -49,25 +55,31 @@ class HopOfTransfer:
     hop: HopSpec
 
 
-def _rendered(context: dg.ResolutionContext, value: Any) -> Any:
-    return lazily(value, lambda text: context.resolve_value(text, as_type=object))
-
-
 def _connections(context: dg.ResolutionContext, given: Any) -> Any:
-    return _rendered(context, given)
+    return lazily(given, lambda text: context.resolve_value(text, as_type=object))
 
 
 def _transfers(context: dg.ResolutionContext, given: Any) -> Any:
-    """The list with its lines where it stands in a file; what Python code gave otherwise."""
+    """The list with its lines where it stands in a file; what Python code gave otherwise.
+
+    What is wrong with it is an item: an error that is raised here would be shown with a traceback.
+    """
     tree = context.source_position_tree
-    if tree is None or not Path(tree.position.filename).is_file():
-        return [_rendered(context, one) for one in given]
-    path, start = Path(tree.position.filename), tree.position.start.line
+
+    def render(text: str) -> Any:
+        if named := env_names(text):
+            # as the transfer files have it, where a secret is refused
+            raise InputError(f"transfers: {text}: write ${{{named[0]}}} for what a variable holds")
+        return context.resolve_value(text, as_type=object)
+
     try:
+        if tree is None or not Path(tree.position.filename).is_file():
+            return [templates_in(one, render) for one in given]
+        path, start = Path(tree.position.filename), tree.position.start.line
         parts = YamlFile.listed(path, start, ("attributes", "transfers"))
-    except Unreadable as error:
+        return [replace(part, data=templates_in(part.data, render)) for part in parts]
+    except (Unreadable, InputError) as error:
         return [error]
-    return [replace(part, data=_rendered(context, part.data)) for part in parts]
 
 
 TRANSLATED = TranslationFnResolver[HopOfTransfer](
@@ -254,9 +266,9 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         self, context: dg.ComponentLoadContext, connections: Mapping[str, str]
     ) -> TransferFolder:
         """The transfers of the folder and those of the component itself."""
-        unreadable = [one for one in self.transfers if isinstance(one, Unreadable)]
-        if unreadable:
-            raise InputError("\n".join(map(str, unreadable)))
+        wrong = [one for one in self.transfers if isinstance(one, Unreadable | InputError)]
+        if wrong:
+            raise InputError("\n".join(map(str, wrong)))
         parts = [one for one in self.transfers if isinstance(one, YamlFile)]
         here = _folder(context)
         folders = [transfers_in(here, parts, connections)]

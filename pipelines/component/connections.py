@@ -31,7 +31,7 @@ class EnvText(Variable):
     @property
     def env_var_name(self) -> str:
         """Its variable; of several, the first that is not set."""
-        names = [found["plain"] or found["called"] for found in _ENV.finditer(self)]
+        names = env_names(self)
         return next((name for name in names if Variable(name).get_value() is None), names[0])
 
     def get_value(self) -> str | None:
@@ -50,13 +50,23 @@ def lazily(value: Any, render: Callable[[str], Any]) -> Any:
         value: as it stands in the file.
         render: makes of a template what it means now.
     """
+    return templates_in(
+        value, lambda text: render(text) if "{{" in _ENV.sub("", text) else EnvText(text)
+    )
+
+
+def templates_in(value: Any, render: Callable[[str], Any]) -> Any:
+    """A value with every template in it rendered; other texts stay exactly what they are."""
     if isinstance(value, Mapping):
-        return {name: lazily(inside, render) for name, inside in value.items()}
-    if not isinstance(value, str) or "{{" not in value:
-        return value
-    if "{{" not in _ENV.sub("", value):
-        return EnvText(value)
-    return render(value)
+        return {name: templates_in(inside, render) for name, inside in value.items()}
+    if isinstance(value, list | tuple):
+        return [templates_in(inside, render) for inside in value]
+    return render(value) if isinstance(value, str) and "{{" in value else value
+
+
+def env_names(text: str) -> list[str]:
+    """The variables that a text takes from the environment by templates."""
+    return [found["plain"] or found["called"] for found in _ENV.finditer(text)]
 
 
 def endpoints(declared: Mapping[str, Any]) -> dict[str, Endpoint]:

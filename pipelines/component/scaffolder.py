@@ -110,7 +110,9 @@ class TransfersScaffolder(dg.Scaffolder[ScaffoldParams]):
         folder = target.parent if request.append else target
         with TemporaryDirectory() as made:
             try:
-                names = _transfer_files(request.params, Path(made) / FOLDER, folder / FOLDER)
+                names = _transfer_files(
+                    request.params, Path(made) / FOLDER, _shown(folder, request)
+                )
             except (TableferryError, click.ClickException) as error:
                 _leave_nothing(folder, request.project_root)
                 raise click.ClickException(str(error)) from None
@@ -154,6 +156,11 @@ def _transfer_files(given: ScaffoldParams, output: Path, shown: Path) -> list[st
     moved = load_transfers(output)
     names = {name for one in moved.transfers.values() for name in connections_of(one)}
     return sorted({*names, str(given.source), *(text.partition("://")[0] for text in given.to)})
+
+
+def _shown(folder: Path, request: dg.ScaffoldRequest[ScaffoldParams]) -> Path:
+    root = request.project_root
+    return (folder.relative_to(root) if root and folder.is_relative_to(root) else folder) / FOLDER
 
 
 def _tell(result: Result, output: Path, shown: Path) -> None:

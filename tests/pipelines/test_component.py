@@ -120,6 +120,13 @@ def test_translation_upstream_and_files_of_a_folder() -> None:
     assert last.automation_condition and last.is_partitioned
     assert {one.asset_key for one in graph.asset_check_keys} == {middle.key, last.key}
     assert not graph.get(dg.AssetKey(["raw", "orders"])).is_external
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("orders_ranges", ["..5", "5.."])
+        before = dg.evaluate_automation_conditions(found, instance)
+        instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "orders"]))
+        after = dg.evaluate_automation_conditions(found, instance, cursor=before.cursor)
+        asked = [one.get_requested_partitions(middle.key) for one in (before, after)]
+    assert asked == [set(), {"..5", "5.."}], "its ranges, once what makes the source has run"
 
 
 def test_two_components_of_one_project() -> None:
@@ -161,6 +168,7 @@ BAD = HEAD + ORDERS + "      rangs: {rows: 5}\n    - transfer: other\n      sour
         (f"{HEAD}{ORDERS}---\n{BAD}", "defs.yaml:18: unknown key rangs"),
         (HEAD + ORDERS + "      key: x\n", "defs.yaml:9: key is given twice"),
         (HEAD + ORDERS + ORDERS.partition("\n")[2], "transfer 'orders' is also in"),
+        (HEAD + ORDERS.replace("id", "'{{ env.ID }}'"), "write ${ID} for what a variable holds"),
         (HEAD + "  prefix: a\n", "there are no transfers"),
         (HEAD + "  path: nowhere\n", "nowhere should be a folder of transfer files"),
         (HEAD + ORDERS + "  prefix: a b\n", "a b_orders should be letters"),
