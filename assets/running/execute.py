@@ -31,7 +31,7 @@ from tableferry.assets.running.processes import (
     home_name,
     owner_name,
     run_is_alive,
-    this_process,
+    run_process,
 )
 from tableferry.assets.running.runs import FORCE, PROFILE
 from tableferry.assets.running.source_state import MOST_READINGS, SourceState
@@ -56,7 +56,8 @@ def execute(
         TableferryError: the run as a whole cannot start (a server down, a missing table, drift).
     """
     instance = context.instance
-    instance.add_run_tags(context.run.run_id, {PROCESS: this_process(instance)})
+    if process := run_process(instance, context.job_def.executor_def.name):
+        instance.add_run_tags(context.run.run_id, {PROCESS: process})
     if note := share_pool(instance, transfer):
         context.log.warning(note)
     names, known = _ranges_of_run(context, transfer, servers), transfer.partitions_name
@@ -186,7 +187,9 @@ def _work(
         plan=plan,
         servers=servers,
         run_id=run.run_id,
-        owner=owner_name(instance, run.run_id),
+        owner=owner_name(
+            instance, run.run_id, run_process(instance, context.job_def.executor_def.name)
+        ),
         home=home_name(instance),
         alive=alive,
         source=SourceState(plan, servers, ready.shared, ready.snapshot),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import multiprocessing
 import os
 import socket
 import threading
@@ -22,6 +23,9 @@ PROCESS = "tableferry/process"
 """Run tag: the process that works on the run, as `Process` is written."""
 POD = "TABLEFERRY_POD_UID"
 """The pod's uid, where Kubernetes' downward API tells it."""
+IN_PROCESS = ("in_process", "execute_in_process_executor")
+MULTIPROCESS = ("multiprocess", "multi_or_in_process_executor")
+"""Dagster's executors by name: those of this machine."""
 KEPT = 7 * 86400
 """How many seconds the file of a process stays at least; its runs are marked failed long before."""
 
@@ -66,6 +70,29 @@ def this_process(instance: dg.DagsterInstance) -> str:
     return str(Process(socket.gethostname(), pid, started, _space(), _file(instance)))
 
 
+def run_process(instance: dg.DagsterInstance, executor: str) -> str:
+    """The value of the `PROCESS` tag of a run, one step of which is in this process.
+
+    Args:
+        instance: whose run it is.
+        executor: Dagster's name of the run's. Where each step has a process of its own, that ends
+            before the run does; so the run's is the one that started it.
+
+    Returns:
+        '' if nobody here can know.
+    """
+    if executor not in (*IN_PROCESS, *MULTIPROCESS):
+        return ""
+    parent = multiprocessing.parent_process()
+    if executor in IN_PROCESS or parent is None or parent.pid is None:
+        return this_process(instance)
+    try:
+        started = psutil.Process(parent.pid).create_time()
+    except psutil.Error:
+        return ""
+    return str(Process(socket.gethostname(), parent.pid, started, _space(), ""))
+
+
 def process_is_gone(instance: dg.DagsterInstance, tag: str) -> bool:
     """Whether the process of a `PROCESS` tag is surely dead; if nobody here can know, it is not.
 
@@ -81,9 +108,15 @@ def process_is_gone(instance: dg.DagsterInstance, tag: str) -> bool:
     return bool(process.file) and _is_released(_folder(instance) / process.file)
 
 
-def owner_name(instance: dg.DagsterInstance, run_id: str) -> str:
-    """What a run of this process writes into its locks: who it is, also for other instances."""
-    return f"{run_id} {this_process(instance)}"
+def owner_name(instance: dg.DagsterInstance, run_id: str, process: str = "") -> str:
+    """What a run writes into its locks: who it is, also for other instances.
+
+    Args:
+        instance: whose run it is.
+        run_id: of the run.
+        process: of the run; this one, if that is not known.
+    """
+    return f"{run_id} {process or this_process(instance)}"
 
 
 def home_name(instance: dg.DagsterInstance) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -21,6 +23,7 @@ from tableferry.assets.running.processes import (
     owner_name,
     process_is_gone,
     run_is_alive,
+    run_process,
     this_process,
 )
 from tests.integration.containers import UNSHARE, require_namespaces
@@ -92,6 +95,27 @@ def test_a_process_of_this_host_is_gone_when_its_number_says_so(
         child.kill()
         assert process_is_gone(instance, child.tag)
     assert not process_is_gone(instance, "nonsense")
+
+
+def test_a_run_whose_steps_have_processes_of_their_own_ends_with_the_one_that_starts_them(
+    instance: dg.DagsterInstance,
+) -> None:
+    def step(results: Any) -> None:
+        executors = ("multiprocess", "multi_or_in_process_executor", "in_process", "k8s")
+        results.put([os.getpid(), *(run_process(instance, name) for name in executors)])
+
+    forked = multiprocessing.get_context("fork")
+    results = forked.SimpleQueue()
+    child = forked.Process(target=step, args=(results,))
+    child.start()
+    pid, *found, unknown = results.get()
+    child.join()
+    processes = [Process.parse(one) for one in found]
+    assert [one.pid for one in processes if one] == [os.getpid(), os.getpid(), pid]
+    assert not process_is_gone(instance, found[0]), "the step has ended, the run has not"
+    assert process_is_gone(instance, found[2])
+    assert unknown == "", "of a pod that runs one step, nobody here knows whose it is"
+    assert run_process(instance, "multi_or_in_process_executor") == this_process(instance)
 
 
 def test_who_cannot_know_declares_nobody_dead(instance: dg.DagsterInstance) -> None:
