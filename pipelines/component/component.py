@@ -208,43 +208,45 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         Raises:
             InputError: names the file, line, transfer and field that are wrong.
         """
-        name = _name(context)
         servers = endpoints(self.connections)
         declared = self._declared(context, systems_of(servers))
         bound = Servers({**_of_environment(declared.transfers.values(), servers), **servers})
-        transfers: dict[str, Transfer] = {}
-        assets: dict[str, dg.AssetsDefinition] = {}
-        for given in declared.transfers.values():
-            file = declared.files.get(given.transfer)
-            transfer, specs = self._named(given)
-            if file:
-                specs = [
-                    spec.merge_attributes(metadata=Origin(file).metadata("hops", number))
-                    for number, spec in enumerate(specs)
-                ]
-            transfers[transfer.transfer] = transfer
-            assets[transfer.transfer] = transfer_assets(
-                transfer, bound=bound, specs=specs, body=self._body(transfer)
-            )
+        named = [
+            self._named(one, declared.files.get(name)) for name, one in declared.transfers.items()
+        ]
+        transfers = {transfer.transfer: transfer for transfer, _ in named}
         self._require_own_names(context, transfers.values())
+        assets = {
+            one.transfer: transfer_assets(one, bound=bound, specs=specs, body=self._body(one))
+            for one, specs in named
+        }
         found = of_transfers(transfers, assets, bound=bound, sources=False)
-        around = [reaper_sensor(f"{name}reaper"), *alert_sensors(name, transfers.values(), bound)]
-        if transfers:
-            around.append(first_ranges_sensor(transfers, f"{name}first_ranges", bound))
+        name = _name(context)
+        around = [
+            first_ranges_sensor(transfers, f"{name}first_ranges", bound),
+            reaper_sensor(f"{name}reaper"),
+            *alert_sensors(name, transfers.values(), bound),
+        ]
         return dg.Definitions.merge(found, dg.Definitions(sensors=around))
 
     def _require_own_names(
         self, context: dg.ComponentLoadContext, transfers: Iterable[Transfer]
     ) -> None:
         """Refuse what another component of the project is called or makes."""
-        self._claims = {
-            claim: str(_folder(context))
+        claims = [
+            claim
             for one in transfers
             for claim in (
                 f"transfer {one.transfer!r}",
                 *(f"the asset {asset_key(hop.to).to_user_string()}" for hop in one.hops),
             )
-        }
+        ]
+        self._claims = dict.fromkeys(claims, str(_folder(context)))
+        if twice := [one for one in self._claims if claims.count(one) > 1]:
+            raise InputError(
+                f"{_folder(context)}: {twice[0]} would be made twice: each hop needs a key of its "
+                'own, as `key: "{{ transfer.transfer }}/{{ hop.to.system }}"`'
+            )
         place = context.component_path
         if place.file_path == context.defs_module_path and place.instance_key is None:
             return  # of a test: it stands in no project
@@ -295,7 +297,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         files = {name: file for folder in folders for name, file in folder.files.items()}
         return replace(found, files=files)
 
-    def _named(self, given: Transfer) -> tuple[Transfer, list[dg.AssetSpec]]:
+    def _named(self, given: Transfer, file: YamlFile | None) -> tuple[Transfer, list[dg.AssetSpec]]:
         """A transfer with the names and keys that this project gives it, and its assets."""
         upstream = self.get_upstream_key(given)
         tables = [given.source, *(hop.to for hop in given.hops)]
@@ -320,7 +322,9 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
                     f"{given.transfer}: the asset {spec.key.to_user_string()} is partitioned by "
                     "its key ranges, and by nothing else: leave partitions_def out"
                 )
-            specs.append(spec.replace_attributes(partitions_def=partitions_of(transfer)))
+            spec = spec.replace_attributes(partitions_def=partitions_of(transfer))
+            place = Origin(file).metadata("hops", number) if file else {}
+            specs.append(spec.merge_attributes(metadata=place))
             hops = list(transfer.hops)
             to = replace(hop.to, asset=tuple(spec.key.path))
             hops[number] = hop.model_copy(update={"to": to})

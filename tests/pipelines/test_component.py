@@ -169,6 +169,7 @@ BAD = HEAD + ORDERS + "      rangs: {rows: 5}\n    - transfer: other\n      sour
         (HEAD + ORDERS + "      key: x\n", "defs.yaml:9: key is given twice"),
         (HEAD + ORDERS + ORDERS.partition("\n")[2], "transfer 'orders' is also in"),
         (HEAD + ORDERS.replace("id", "'{{ env.ID }}'"), "write ${ID} for what a variable holds"),
+        (HEAD + ORDERS + "  translation: {key: orders}\n", "the asset orders would be made twice"),
         (HEAD + "  prefix: a\n", "there are no transfers"),
         (HEAD + "  path: nowhere\n", "nowhere should be a folder of transfer files"),
         (HEAD + ORDERS + "  prefix: a b\n", "a b_orders should be letters"),
