@@ -1,6 +1,5 @@
 """Jobs: per transfer one that moves its ranges, and one that only reconciles them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -61,7 +60,7 @@ def check_job(
         pool=transfer.transfer,
         required_resource_keys=resources_of(transfer, bound),
     )
-    def compare(context: dg.OpExecutionContext, config: CheckConfig) -> Mapping[str, int]:
+    def compare(context: dg.OpExecutionContext, config: CheckConfig) -> dict[str, int]:
         level = next((known for known in LEVELS if known == config.level), None)
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
