@@ -11,8 +11,8 @@ import click
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-from tableferry.assets.declaring.transfer_files import load_transfers
-from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.declaring.dagster_rules import op_name
+from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines.onboarding.init import Result, identifier, init
 from tableferry.pipelines.settings import servers
 from tableferry.resources.connections import names_file, set_variable, system_of, url_variable
@@ -118,7 +118,7 @@ class TransfersScaffolder(dg.Scaffolder[ScaffoldParams]):
                 raise click.ClickException(str(error)) from None
             if names:
                 shutil.copytree(Path(made) / FOLDER, folder / FOLDER)
-        of = identifier(folder.name)
+        of = _example_name(folder)
         if request.scaffold_format == "python":
             (folder / "component.py").write_text(_python(names, of), encoding="utf-8")
             return
@@ -126,6 +126,14 @@ class TransfersScaffolder(dg.Scaffolder[ScaffoldParams]):
         file = target if request.append else folder / "defs.yaml"
         with file.open("a" if request.append else "w", encoding="utf-8") as out:
             out.write(f"---\n{text}" if request.append else text)
+
+
+def _example_name(folder: Path) -> str:
+    name = identifier(folder.name)
+    try:
+        return op_name(name)
+    except ValueError:
+        return f"{name}_table"
 
 
 def _transfer_files(given: ScaffoldParams, output: Path, shown: Path) -> list[str]:
@@ -153,9 +161,7 @@ def _transfer_files(given: ScaffoldParams, output: Path, shown: Path) -> list[st
     if not any(one.written for one in result.declared):
         raise click.ClickException("\n".join(["there is nothing to move", *result.lines()]))
     _tell(result, output, shown)
-    moved = load_transfers(output)
-    names = {name for one in moved.transfers.values() for name in connections_of(one)}
-    return sorted({*names, str(given.source), *(text.partition("://")[0] for text in given.to)})
+    return sorted({str(given.source), *(text.partition("://")[0].lower() for text in given.to)})
 
 
 def _shown(folder: Path, request: dg.ScaffoldRequest[ScaffoldParams]) -> Path:
