@@ -253,6 +253,16 @@ def test_no_password_is_in_any_definition(monkeypatch: pytest.MonkeyPatch) -> No
     assert "{{ env.SHOP_URL }}" in shown[0]
 
 
+class NoValues(dg.ConfigurableIOManager):
+    """A project's own, which takes no values of ours."""
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        raise AssertionError(obj)
+
+    def load_input(self, context: dg.InputContext) -> None:
+        raise AssertionError(context)
+
+
 def test_a_subclass_says_more_of_an_asset_and_of_a_run() -> None:
     told: list[str] = []
 
@@ -283,7 +293,10 @@ def test_a_subclass_says_more_of_an_asset_and_of_a_run() -> None:
         "key": "id",
     }
     shop = tableferry.PostgresResource(url=dg.EnvVar("SHOP_URL"))
-    found = component_defs(component=Moves(transfers=[orders], connections={"shop": shop}))
+    found = component_defs(
+        component=Moves(transfers=[orders], connections={"shop": shop}),
+        resources={"io_manager": NoValues()},
+    )
     graph = found.resolve_asset_graph()
     target = dg.AssetKey(["orders", "clickhouse"])
     assert graph.get(target).parent_keys == {dg.AssetKey(["made", "orders"])}
