@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self
 import pyarrow as pa
 
 from tableferry.resources.errors import InputError
-from tableferry.resources.server import ConnectionSettings
+from tableferry.resources.server import ConnectionSettings, DigestsBy
 from tableferry.resources.tables import Column, TableRef
 
 BATCH_ROWS = 65_536
@@ -55,6 +55,10 @@ class Endpoint(Protocol):
 
     def place(self) -> str:
         """What tells its database from others, whatever address leads there."""
+        ...
+
+    def digests_by(self) -> DigestsBy:
+        """Who computes the digests of the server's rows, if the connection says so."""
         ...
 
     def columns(self, table: TableRef) -> list[Column]:

@@ -2,23 +2,18 @@
 
 Servers that speak the same protocol and take the same SQL still differ in what comes out. So what
 must be exact (a text wire, a digest) is described here as constants with the results that they
-must give, asked for once per server, and remembered by the process.
+must give, asked for once per connection.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
 
 from tableferry.resources.dialects import quote
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.registry import system as _system
-from tableferry.resources.server import Server
-
-Answer = TypeVar("Answer")
 
 SHOWN = 80
 """Characters of a value that a message shows."""
@@ -100,41 +95,17 @@ def shown(value: object) -> str:
     return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
-def probed(endpoint: Server, subject: str, constants: Sequence[Constant]) -> tuple[Wrong, ...]:
-    """`wrong_answers`, asked once per server, connection settings and list of constants.
+def probed(endpoint: Endpoint, subject: str, constants: Sequence[Constant]) -> tuple[Wrong, ...]:
+    """`wrong_answers`, asked once per connection and list of constants.
 
     Args:
-        endpoint: `PostgresServer`, `SqlServerServer` or `ClickHouseServer`.
+        endpoint: the server.
         subject: what is believed if nothing is wrong, e.g. `digest`.
         constants: what it consists of.
     """
     constants = tuple(constants)
-    return remembered(
-        endpoint,
-        (subject, constants),
-        lambda: wrong_answers(cast(Endpoint, endpoint), constants),
-    )
-
-
-def remembered(endpoint: Server, subject: Hashable, ask: Callable[[], Answer]) -> Answer:
-    """The result of `ask`, which is called once per server, connection settings and subject.
-
-    An error is not remembered.
-    """
-    settings = endpoint.settings()
-    server = (settings.system, settings.address, settings.database, settings.user)
-    key = (server, tuple(sorted(settings.options.items())), subject)
-    with _lock:
-        lock = _locks.setdefault(key, threading.Lock())
-    with lock:
-        if key not in _known:
-            _known[key] = ask()
-        return cast(Answer, _known[key])
-
-
-_known: dict[Hashable, object] = {}
-_locks: dict[Hashable, threading.Lock] = {}
-_lock = threading.Lock()
+    facts = endpoint.settings().facts
+    return facts.known((subject, constants), lambda: wrong_answers(endpoint, constants))
 
 
 def _answers(

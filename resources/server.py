@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tableferry.resources import registry, secret_files
 from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.facts import Facts, facts_of
 from tableferry.resources.tables import TableRef
 
 DigestsBy = Literal["auto", "server", "client"]
-"""Who computes row digests; `auto` is whoever does at the lower cost."""
+"""Who computes row digests; `auto` is what `digest.placement` has for the system."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class ConnectionSettings:
 
     def __str__(self) -> str:
         return self.address
+
+    @property
+    def facts(self) -> Facts:
+        """What the process has learned of the connection."""
+        options = tuple(sorted(self.options.items()))
+        return facts_of((self.address, self.database, self.user, options))
 
     def redact(self, text: str) -> str:
         """The text without the password, plain or percent-encoded, and on one line."""
@@ -202,11 +209,8 @@ class Server(BaseModel):
         return f"{at.host.lower()}:{at.port}/{at.database}"
 
     def digests_by(self) -> DigestsBy:
-        """Who computes the digests of the server's rows.
-
-        A server does, unless it may send rows at a lower cost than it digests them.
-        """
-        return "server"
+        """Who computes the digests of the server's rows."""
+        return "auto"
 
     def _secret(self, name: str) -> str | None:
         field = f"{name}_file"

@@ -276,6 +276,9 @@ class System:
     dialect: Dialect
     types: TypeMap
     digest: DigestWriter
+    slow_digests: Collection[str] = ()
+    """Variants of `digest` that were measured to cost the server more than it costs to send the
+    rows and to digest them: there the client does, unless the connection's `digest_by` decides."""
     record_digest: RecordDigest | None = None
     overflow: OverflowSql | None = None
     """How its SQL tells what `on_overflow` makes of values; None where it cannot, and such columns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 from tableferry.resources.delimited import Framing, framed_rows
 from tableferry.resources.dialects import qualified, quote
@@ -19,9 +18,8 @@ from tableferry.resources.errors import (
 from tableferry.resources.formats import format_of
 from tableferry.resources.own_names import own_prefix
 from tableferry.resources.plan import ColumnPlan, CopyPlan, Format, WireFormat
-from tableferry.resources.probe import Wrong, remembered
+from tableferry.resources.probe import Wrong
 from tableferry.resources.registry import system
-from tableferry.resources.server import Server
 from tableferry.resources.target import RangeLoad, TargetOptions
 from tableferry.resources.types.conversions import source_export
 from tableferry.resources.types.export import Refusal
@@ -52,9 +50,9 @@ def wrong_loads(
     """Edge values of a hop's column types that do not get into its target as they must.
 
     Constants of the source take the path of the hop's rows, into a staging table that is dropped
-    again, and are read back by Arrow. Asked for once per server, connection settings and set of
-    types; see `resources.probe`. Where they cannot be tried (the user may not create tables, or a
-    disk is full) nothing is known to be wrong: then the load itself tells.
+    again, and are read back by Arrow. Asked for once per connection and set of types. Where they
+    cannot be tried (the user may not create tables, or a disk is full) nothing is known to be
+    wrong: then the load itself tells.
 
     Args:
         source: the server that the hop reads; what leaves it is believed, see `resources.wires`.
@@ -73,7 +71,7 @@ def wrong_loads(
     probe = _Probe(source, target, format, plan)
     subject = ("load", format, plan.source.system, pairs)
     try:
-        answer = remembered(cast(Server, target), subject, lambda: probe.answer(pairs))
+        answer = target.settings().facts.known(subject, lambda: probe.answer(pairs))
     except _Untried:
         return ()
     if isinstance(answer, str):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +12,9 @@ from tableferry.resources.delimited import END, Framing
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
 from tableferry.resources.plan import CopyPlan, WireFormat
-from tableferry.resources.probe import Wrong, remembered, shown
+from tableferry.resources.probe import Wrong, shown
 from tableferry.resources.refusals import refused_in_query
 from tableferry.resources.registry import system as _system
-from tableferry.resources.server import Server
 from tableferry.resources.source import Source
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform
@@ -51,7 +49,7 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
 
     Constants take the path of the hop's rows: through its expressions, the driver or the tool, and
     the conversions before the target. Those that the target cannot hold must be refused. Asked for
-    once per server, connection settings and set of types; see `resources.probe`.
+    once per connection and set of types.
 
     Args:
         source: the server.
@@ -72,7 +70,7 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
         return tuple(found)
 
     subject = (wire, target, plan.target_version, pairs)
-    return remembered(cast(Server, source), subject, ask)
+    return source.settings().facts.known(subject, ask)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from tableferry.resources.dialects import filtered, qualified
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import Field, Side
-from tableferry.resources.digest.placement import client_computes, digested
+from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.digest.values import shown
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError
@@ -101,8 +101,8 @@ def measure(
 ) -> dict[int, Figures]:
     """Sum up each group of rows in one scan. No server has to sort for it.
 
-    Where the client computes digests at a lower cost than the server, it does; figures are the
-    server's then, in a scan of their own.
+    Where the client computes the digests, see `client_computes`, figures are the server's still, in
+    a scan of their own.
 
     Args:
         endpoint: where the table is.
@@ -126,16 +126,8 @@ def measure(
             if row[1]
         }
 
-    def rows() -> int:
-        sql = measuring(table, side, Grouped("0", grouped.where), None, ())
-        return sum(int(row[1]) for row in endpoint.query(sql, snapshot=snapshot))
-
-    if digest is None:
-        return by_server(None)
-    if not client_computes(endpoint, digest.dialect, rows):
-        found = by_server(digest)
-        digested(endpoint, sum(one[ROWS] for one in found.values()))
-        return found
+    if digest is None or not client_computes(endpoint, digest.dialect):
+        return by_server(digest)
     found = _by_client(endpoint, table, grouped, digest, snapshot)
     more = by_server(None) if figures or changed else {}
     return {number: {**more.get(number, {}), **one} for number, one in found.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 from tableferry.resources.dialects import quote
 from tableferry.resources.digest.definition import (
@@ -26,16 +26,12 @@ from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import Field, Kind
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.probe import Constant, probed, remembered
+from tableferry.resources.probe import Constant, probed
 from tableferry.resources.registry import system as _system
-from tableferry.resources.server import Server
 from tableferry.resources.tables import Column
 
 SHOWN = 3
 """Of the wrong results that a message names."""
-
-TRIAL_ROWS = 1_024
-"""Of a batch; larger ones only cost memory."""
 
 
 class DigestRefused(TableferryError):
@@ -84,7 +80,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     Raises:
         DigestRefused: it has none of the hashes, or computes other digests than it should.
     """
-    server, refused = cast(Server, endpoint), list[str]()
+    refused: list[str] = []
     candidates = [
         DigestSql(endpoint.system, one, variant)
         for one in ((algorithm,) if algorithm else ALGORITHMS)
@@ -93,10 +89,10 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
         if (one, variant) != (RECORD, CONVERTED)
     ]
     for found in candidates:
-        if not probed(server, "digest", constants(found)[-1:]):
+        if not probed(endpoint, "digest", constants(found)[-1:]):
             return found
     for found in candidates:
-        wrong = probed(server, "digest", constants(found))
+        wrong = probed(endpoint, "digest", constants(found))
         named = ", ".join(map(str, wrong[:SHOWN]))
         refused.append(f"{found.algorithm}, {found.variant}: {named}")
     raise DigestRefused(
@@ -151,52 +147,35 @@ def shared(
     raise DigestRefused("; ".join(refused))
 
 
-def require_client(endpoint: Endpoint, found: DigestSql) -> None:
+def require_client(endpoint: Endpoint, dialect: DigestSql) -> None:
     """See that the client makes of rows that the server sends the digests that it should.
 
     Raises:
         DigestRefused: it does not.
     """
-    server = cast(Server, endpoint)
-    rows, total = remembered(
-        server, ("client", found), lambda: summed_constants(endpoint, found, "client")
-    )
-    expected = int(str(constants(found)[-1].expected))
-    if total != rows * expected:
+    facts = endpoint.settings().facts
+    rows, total = facts.known(("client", dialect), lambda: _sum_by_client(endpoint, dialect))
+    expected = rows * int(str(constants(dialect)[-1].expected))
+    if total != expected:
         raise DigestRefused(
-            f"the client gets {total}, not {rows * expected}, for constants that "
-            f"{server.settings()} sends; let the server compute the digests (digest_by=server)"
+            f"the client gets {total}, not {expected}, for constants that {endpoint.settings()} "
+            "sends; let the server compute the digests (digest_by=server)"
         )
 
 
-def summed_constants(
-    endpoint: Endpoint, found: DigestSql, who: Literal["server", "client"], tens: int = 0
-) -> tuple[int, int]:
-    """The number of some rows, all of them `VALUES`, and the sum of their digests.
-
-    Args:
-        endpoint: where the rows come from.
-        found: how it computes digests.
-        who: computes the digests.
-        tens: of the power of ten that the number of rows, 2, is multiplied by.
-    """
-    row = constants(found)[-1]
-    names = [quote(found.system, name) for name, _ in row.values]
-    values = [sql for _, sql in row.values]
-    # two, as PostgreSQL treats a single row as constants
-    tables = [_system(found.system).dialect.constants([values, values], names)]
-    digits = ", ".join(f"({digit})" for digit in range(10))
-    tables += [f"(VALUES {digits}) AS d{place}(n)" for place in range(tens)]
-    source = " CROSS JOIN ".join(tables)
-    if who == "server":
-        total = _system(found.system).dialect.exact_sum(row.expression)
-        return 2 * 10**tens, int(endpoint.query(f"SELECT {total} FROM {source}")[0][0])
+def _sum_by_client(endpoint: Endpoint, dialect: DigestSql) -> tuple[int, int]:
+    """The number of some rows, all of them `VALUES`, and the client's sum of their digests."""
     # polars takes half a second to import
     from tableferry.resources.digest.client import summed
 
-    digest = RowDigest(found, tuple(field for field, _, _ in _framed(found)), "target")
+    row = constants(dialect)[-1]
+    names = [quote(dialect.system, name) for name, _ in row.values]
+    values = [sql for _, sql in row.values]
+    digest = RowDigest(dialect, tuple(field for field, _, _ in _framed(dialect)), "target")
+    # two rows, as PostgreSQL treats a single one as constants
+    source = _system(dialect.system).dialect.constants([values, values], names)
     query = f"SELECT 0 AS ferry__g, {digest.selected('ferry__')} FROM {source}"
-    with endpoint.read_arrow(query, batch_rows=TRIAL_ROWS) as reader:
+    with endpoint.read_arrow(query) as reader:
         return summed(digest, reader)[0]
 
 

@@ -1,6 +1,6 @@
 """What is in a file, by its own words and by its values: columns, types, row groups.
 
-All is remembered for as long as the file stays as it is.
+All is known for as long as the file stays as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tableferry.resources.files.folder import (
     File,
     FileUnreadable,
     header,
-    remembered,
+    known,
     require_distinct,
 )
 from tableferry.resources.files.inference import WIDTH, Shape, inferred, shape, shape_of
@@ -45,8 +45,8 @@ def names(file: File) -> Names:
     if file.format == "csv":
         return dict.fromkeys(header(file)[1], "VARCHAR")
     if file.format == "ndjson":
-        return remembered(file, "keys", partial(_keys, file))
-    return remembered(file, "columns", partial(_declared, file))
+        return known(file, "keys", partial(_keys, file))
+    return known(file, "columns", partial(_declared, file))
 
 
 def row_groups(file: File) -> list[int]:
@@ -81,7 +81,7 @@ def text_shapes(file: File) -> list[Shape]:
     Raises:
         FileUnreadable: it is not whole, or not read alike by all.
     """
-    return remembered(file, "shapes", partial(_shapes, file))
+    return known(file, "shapes", partial(_shapes, file))
 
 
 def _shapes(file: File) -> list[Shape]:

@@ -8,16 +8,16 @@ import hashlib
 import io
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import PurePosixPath
-from typing import IO, Any, Literal, TypeVar, cast
+from typing import IO, Any, Literal, cast
 
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.facts import Answer, facts_of
 from tableferry.resources.files.store import Store
 from tableferry.resources.files.types import FILE, LONGEST_NAME
 from tableferry.resources.keys.range import ROW
@@ -35,7 +35,6 @@ FORMATS: dict[str, Format] = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = (",", ";", "\t", "|")
 PIECE = 1 << 20
-Fact = TypeVar("Fact")
 
 
 class FileUnreadable(TableferryError):
@@ -70,9 +69,9 @@ class File:
         name = name.with_suffix("") if self.compression else name
         found = FORMATS.get(name.suffix.lower())
         if found is None or (found == "parquet" and self.compression):
-            known = ", ".join(f"*{one}" for one in FORMATS)
+            names = ", ".join(f"*{one}" for one in FORMATS)
             raise InputError(
-                f"{self.path}: files should be {known}, those of text also with .gz or .zst"
+                f"{self.path}: files should be {names}, those of text also with .gz or .zst"
             )
         return found
 
@@ -115,21 +114,11 @@ def matching(store: Store, table: TableRef) -> list[File]:
     return [found[name] for name in sorted(found)]
 
 
-_known: dict[tuple[object, ...], Any] = {}
-_lock = threading.Lock()
-
-
-def remembered(file: File, what: str, learn: Callable[[], Fact]) -> Fact:
-    """What is known of a file for as long as its size and time stay; learned if it is not."""
-    key = (what, file.path, file.size, file.version)
-    with _lock:
-        if key in _known:
-            return cast(Fact, _known[key])
-    found = learn()
-    if file.store.settled(file.version):
-        with _lock:
-            _known[key] = found
-    return found
+def known(file: File, what: str, learn: Callable[[], Answer]) -> Answer:
+    """What is known of a file as it is; learned if nothing is, or if it may be written again."""
+    if not file.store.settled(file.version):
+        return learn()
+    return facts_of(file.store).known((what, file.path), learn, (file.size, file.version))
 
 
 def content_hash(file: File) -> str:
@@ -138,7 +127,7 @@ def content_hash(file: File) -> str:
     Raises:
         FileUnreadable: it is torn, or changes while it is read.
     """
-    return remembered(file, "hash", lambda: _hashed(file))
+    return known(file, "hash", lambda: _hashed(file))
 
 
 def _hashed(file: File) -> str:
@@ -188,7 +177,7 @@ def header(file: File) -> tuple[str, tuple[str, ...]]:
     Raises:
         FileUnreadable: there is no such line, or two columns of one name.
     """
-    return remembered(file, "header", lambda: _header(file))
+    return known(file, "header", lambda: _header(file))
 
 
 def _header(file: File) -> tuple[str, tuple[str, ...]]:

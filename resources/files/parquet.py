@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.files.folder import File, FileUnreadable, remembered
+from tableferry.resources.files.folder import File, FileUnreadable, known
 from tableferry.resources.keys.range import ROW, KeyRange
 from tableferry.resources.refusals import SHOWN
 from tableferry.resources.retry import is_transient
@@ -46,7 +46,7 @@ def footer(file: File) -> Footer:
     Raises:
         FileUnreadable: it is not whole, or has a type that pyarrow does not know.
     """
-    return remembered(file, "footer", partial(_footer, file))
+    return known(file, "footer", partial(_footer, file))
 
 
 def _footer(file: File) -> Footer:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tableferry.resources.dialects import qualified, quote, string_literal
 from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.facts import facts_of
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
 from tableferry.resources.files.database import opened
@@ -38,10 +39,6 @@ if TYPE_CHECKING:  # it takes a tenth of a second to import
 
 _SELECTED = re.compile(rf"{OF_FILE}\(\"{FILE}\", '((?:[^']|'')*)'\)")
 _NAME = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
-
-_listed: dict[tuple[Folder | ObjectStore, TableRef], list[File]] = {}
-"""The files of a table when they were last listed."""
-_lock = threading.Lock()
 
 _STREAMED = "ferry_rows"
 Stream = Callable[[File, Names], Names]
@@ -119,8 +116,7 @@ class FilesServer(Server):
         """The files of a table, by name. Raises as `folder.matching`."""
         store = self.store
         found = matching(store, table)
-        with _lock:
-            _listed[store, table] = found
+        facts_of(store).note(("listed", table), found)
         return found
 
     def files_now(self, table: TableRef, names: Collection[str]) -> list[File]:
@@ -132,8 +128,7 @@ class FilesServer(Server):
             table: the files.
             names: those that matter; if one was not among them, or is gone, all are listed anew.
         """
-        with _lock:
-            files = _listed.get((self.store, table), [])
+        files = facts_of(self.store).latest(("listed", table), list[File]())
         if not {one.name for one in files}.issuperset(names):
             return self.files(table)
         try:

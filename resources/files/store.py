@@ -32,7 +32,9 @@ class Found(NamedTuple):
 
 
 class Store(Protocol):
-    """Where files lie."""
+    """Where files lie. Stores are equal if they lead to the same files."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def url(self) -> str:

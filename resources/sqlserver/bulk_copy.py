@@ -17,7 +17,6 @@ from tableferry.resources.counted import Counted
 from tableferry.resources.dialects import drop_table, qualified
 from tableferry.resources.errors import ReceiptMismatch
 from tableferry.resources.plan import ColumnPlan, CopyPlan
-from tableferry.resources.probe import remembered
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS, numbered
 from tableferry.resources.sqlserver.errors import translate
@@ -115,7 +114,8 @@ def keeps_times(resource: SqlServerServer, session: SqlServerConnection, scratch
         session: on it.
         scratch: a table to make, and to drop again.
     """
-    return remembered(resource, "keeps times", lambda: _keeps(resource, session, scratch))
+    facts = resource.settings().facts
+    return facts.known("keeps times", lambda: _keeps(resource, session, scratch))
 
 
 def _keeps(resource: SqlServerServer, session: SqlServerConnection, scratch: TableRef) -> bool:

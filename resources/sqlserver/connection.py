@@ -26,6 +26,9 @@ LOGIN_TIMEOUT = 15
 REACHABLE_SECONDS = 60
 """How long after a connection an address is taken for reachable."""
 
+CONNECTED = "connected at"
+"""The fact of when a connection was last made."""
+
 
 class SqlServerConnection:
     """One session in autocommit mode: transactions are opened and ended in T-SQL.
@@ -47,11 +50,11 @@ class SqlServerConnection:
         try:
             self.raw = driver.connect(connection_string, autocommit=True, timeout=LOGIN_TIMEOUT)
         except Exception as error:
-            _answered.pop(self._settings.address, None)
+            self._settings.facts.note(CONNECTED, -math.inf)
             if not from_driver(error):
                 raise
             raise connecting(error, self._settings) from None
-        _answered[self._settings.address] = time.monotonic()
+        self._settings.facts.note(CONNECTED, time.monotonic())
         try:
             self.pin()
         except BaseException:
@@ -167,13 +170,10 @@ def close_pooled_connections() -> None:
     pool.close()
 
 
-_answered: dict[str, float] = {}
-"""When each address was last connected to."""
-
-
 def _check_reachable(settings: ConnectionSettings) -> None:
     """Say at once that nobody listens: the driver tries a refused address until its timeout."""
-    if time.monotonic() - _answered.get(settings.address, -math.inf) < REACHABLE_SECONDS:
+    connected = settings.facts.latest(CONNECTED, -math.inf)
+    if time.monotonic() - connected < REACHABLE_SECONDS:
         return
     try:
         socket.create_connection((settings.host, settings.port), timeout=LOGIN_TIMEOUT).close()

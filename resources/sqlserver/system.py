@@ -26,6 +26,7 @@ SYSTEM = System(
     dialect=SqlServerDialect(),
     types=TYPES,
     digest=digest,
+    slow_digests=("nvarchar",),
     overflow=SqlServerOverflow(),
     verdict=verdict,
     health=findings,

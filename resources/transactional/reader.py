@@ -30,8 +30,8 @@ class SessionReader:
         return self._resource.settings()
 
     def digests_by(self) -> DigestsBy:
-        """See `Server.digests_by`."""
-        return self._resource.digests_by()
+        """The server: a session's rows do not come as Arrow."""
+        return "server"
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """The rows of a small result; see `Endpoint.query`."""

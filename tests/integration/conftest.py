@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.command.views import PlannedRange, PlanView
-from tableferry.resources.digest import placement
+from tableferry.resources import facts
+from tableferry.resources.registry import registered, system
 from tests.integration import looking
 from tests.servers import SQLSERVER, Servers, named, own
 
@@ -137,9 +137,21 @@ def copies(stack: Servers) -> Iterator[str]:
 
 
 @pytest.fixture
-def digests_by_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many rows this process has digested before does not matter."""
-    monkeypatch.setattr(placement, "ENOUGH_ROWS", sys.maxsize)
+def digests_by_servers() -> Iterator[None]:
+    """The servers compute their digests, also those that do so slowly."""
+    with registered(replace(system("sqlserver"), slow_digests=())):
+        yield
+
+
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Has the process know nothing of any connection, now and whenever it is called."""
+
+    def forget() -> None:
+        monkeypatch.setattr(facts, "_connections", {})
+
+    forget()
+    return forget
 
 
 _numbers = itertools.count(1)

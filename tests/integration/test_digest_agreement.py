@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tableferry.resources import probe
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.dialects import qualified, string_literal
 from tableferry.resources.digest.client import digests
@@ -121,15 +120,14 @@ class WithoutMd5(PostgresResource):
 
 
 def test_a_server_without_md5_gets_sha256_on_both_sides(
-    by_sqlserver: Journey, pg_url: str, monkeypatch: pytest.MonkeyPatch
+    by_sqlserver: Journey, pg_url: str, nothing_known: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(probe, "_known", {})
     hop = by_sqlserver.hops[0]
     source, target = hop.source.endpoint, hop.target.endpoint
     fips = WithoutMd5(url=pg_url)
     assert [one.algorithm for one in shared(fips, target)] == ["sha256", "sha256"]
     assert dialect(fips).algorithm == "sha256"
-    monkeypatch.setattr(probe, "_known", {})
+    nothing_known()
     assert [one.algorithm for one in shared(source, target)] == ["md5", "md5"]
 
 
@@ -140,13 +138,10 @@ class Wrong(ClickHouseResource):
         return super().query(sql.replace("toFloat64('0.1')", "toFloat64('0.2')"), snapshot=snapshot)
 
 
-def test_a_server_that_computes_something_else_is_not_believed(
-    ch_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "_known", {})
+@pytest.mark.usefixtures("nothing_known")
+def test_a_server_that_computes_something_else_is_not_believed(ch_url: str) -> None:
     with pytest.raises(DigestRefused, match="Float64 4591870180066957722: should be"):
         dialect(Wrong(url=ch_url))
-    monkeypatch.setattr(probe, "_known", {})
 
 
 MOMENTS = (

@@ -1,15 +1,13 @@
-"""The client computes the digests that SQL Server would, and does where that is cheaper."""
+"""The client computes the digests that SQL Server would, where it is told to or is cheaper."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
 from tableferry.checks.reconcile import reconcile
-from tableferry.resources import probe
-from tableferry.resources.digest import placement
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import own_field
 from tableferry.resources.digest.measure import Figures, Grouped, measure
@@ -17,6 +15,7 @@ from tableferry.resources.digest.probe import DigestRefused, dialect
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import registered, system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
@@ -103,48 +102,44 @@ class Counted(SqlServerResource):
 asked: list[str] = []
 
 
-@pytest.fixture
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """A process that has asked no server yet."""
-    monkeypatch.setattr(probe, "_known", {})
-    monkeypatch.setattr(placement, "_digested", {})
-    asked.clear()
-    yield monkeypatch
+@pytest.fixture(params=["fast", "slow"])
+def speed(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Whether SQL Server is said to digest its rows for less than it sends them."""
+    known = system("sqlserver")
+    slow = known.digest.VARIANTS if request.param == "slow" else ()
+    with registered(replace(known, slow_digests=slow)):
+        yield request.param
 
 
-def test_a_few_rows_are_left_to_the_server(filled: str, forgetful: pytest.MonkeyPatch) -> None:
-    measured(Counted(url=filled))
-    assert "server" in asked
-    assert not any("digests by" in str(key) for key in probe._known)
-
-
-@pytest.mark.parametrize(("slower", "cheaper"), [("server", "client"), ("client", "server")])
-def test_who_is_cheaper_is_found_once_and_computes(
-    filled: str, forgetful: pytest.MonkeyPatch, slower: str, cheaper: str
+def test_by_default_the_client_computes_what_the_server_does_slowly(
+    filled: str, speed: str, nothing_known: None
 ) -> None:
     expected = measured(SqlServerResource(url=filled, digest_by="server"))
-    forgetful.setattr(placement, "ENOUGH_ROWS", 20)
-    forgetful.setattr(placement, "CHEAP", -1.0)
-    trials: list[str] = []
-    clock = [0.0]
+    asked.clear()
+    assert measured(Counted(url=filled)) == expected
+    # the constants, by which the server is believed at all, were asked for before
+    assert ("server" in asked) is (speed == "fast")
 
-    def tried(endpoint: object, found: object, who: str, tens: int = 0) -> tuple[int, int]:
-        trials.append(who)
-        clock[0] += 10.0 if who == slower and tens else 0.1
-        return 2 * 10**tens, 0
 
-    forgetful.setattr(placement, "summed_constants", tried)
-    forgetful.setattr(placement, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    server = Counted(url=filled)
-    for _ in range(2):
+def test_the_word_in_the_url_wins(filled: str, speed: str) -> None:
+    for who in ("server", "client"):
+        server = Counted(url=looking.with_options(filled, digest_by=who))
+        dialect(server)
         asked.clear()
-        assert measured(server) == expected
-        assert ("server" in asked) is (cheaper == "server")
-    assert trials == ["server", "server", "client", "client"], "once per process"
+        measured(server)
+        assert ("server" in asked) is (who == "server")
 
 
-def test_a_client_that_gets_other_numbers_is_refused(
-    filled: str, forgetful: pytest.MonkeyPatch
+def test_only_the_way_of_servers_without_utf8_texts_is_slow(filled: str) -> None:
+    slow = dialect(SqlServerResource(url=filled)).variant == "nvarchar"
+    asked.clear()
+    measured(Counted(url=filled))
+    assert ("server" in asked) is not slow
+    assert not any(system(name).slow_digests for name in ("postgres", "clickhouse", "files"))
+
+
+def test_a_client_that_gets_other_numbers_is_refused_or_not_asked(
+    filled: str, nothing_known: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Other(SqlServerResource):
         def read_arrow(self, sql, **more):  # type: ignore[no-untyped-def]
@@ -152,9 +147,12 @@ def test_a_client_that_gets_other_numbers_is_refused(
 
     with pytest.raises(DigestRefused, match="digest_by=server"):
         measured(Other(url=filled, digest_by="client"))
-    forgetful.setattr(placement, "ENOUGH_ROWS", 1)
-    forgetful.setattr(placement, "CHEAP", -1.0)
-    assert len(measured(Other(url=filled))) == 3, "then the server does"
+    known = system("sqlserver")
+    with registered(replace(known, slow_digests=known.digest.VARIANTS)):
+        for _ in range(2):
+            assert len(measured(Other(url=filled))) == 3, "then the server does"
+    warned = [one for one in caplog.messages if "though slowly" in one]
+    assert len(warned) == 1, "it is tried once"
 
 
 def test_a_wrong_word_is_named(filled: str) -> None:

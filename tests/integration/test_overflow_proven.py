@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render
 from tableferry.pipelines.reporting.markdown import to_markdown
 from tableferry.resources.dialects import qualified
-from tableferry.resources.digest import placement
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.plan import CopyPlan
+from tests.integration import looking
 from tests.integration.conftest import Ferry
 
 Make = Callable[..., Ferry]
@@ -99,12 +101,14 @@ def test_damage_to_what_fits_and_to_what_was_changed_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     system = hops.strip("['").partition(":")[0]
-    if client:
-        if system != "sqlserver":
-            pytest.skip("only SQL Server's digests are ever the client's")
-        monkeypatch.setattr(placement, "client_computes", lambda *_: True)
+    if client and system != "sqlserver":
+        pytest.skip("only SQL Server's digests are ever the client's")
     hops = hops.replace("{copies}", copies).replace("{folder}", str(tmp_path))
     one = ferry(hops, *TABLE, columns=declared(system))
+    if client:
+        url = looking.with_options(os.environ["TABLEFERRY_SQLSERVER_URL"], digest_by="client")
+        monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", url)
+        one.session = open_session()
     view = one.run()
     assert view.good, view.errors
     (hop,) = resolve_hops(one.session.transfer(one.table), one.session.servers)

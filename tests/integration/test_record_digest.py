@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from tableferry.resources import probe
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import fields, observed
@@ -91,16 +90,16 @@ def test_every_difference_of_every_type_shows_on_both_sides(
 
 
 def test_servers_that_do_not_share_it_take_another_hash(
-    pg_url: str, ch_url: str, monkeypatch: pytest.MonkeyPatch
+    pg_url: str, ch_url: str, nothing_known: Callable[[], None]
 ) -> None:
     server, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
     assert {one.algorithm for one in shared(server, clickhouse)} == {"md5"}
     assert {one.algorithm for one in shared(server, server, streamed=True)} == {"md5"}
-    monkeypatch.setattr(probe, "_known", {})
+    nothing_known()
     older = Older(url=pg_url)
     assert {one.algorithm for one in shared(older, older)} == {"md5"}
     assert preferred(older, "postgres").algorithm == "md5"
-    monkeypatch.setattr(probe, "_known", {})
+    nothing_known()
     assert preferred(server, "postgres").algorithm == "record"
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.pipelines.cli import main
-from tableferry.resources import probe, wires
+from tableferry.resources import wires
 from tableferry.resources.artifacts import BYTES
 from tableferry.resources.connection import parse_url
 from tableferry.resources.errors import InputError
@@ -35,16 +35,12 @@ from tableferry.resources.wire_loads import wrong_loads
 from tableferry.resources.wires import wrong_values
 from tests.servers import SQLSERVER, named
 
+pytestmark = pytest.mark.usefixtures("nothing_known")
+
 needs_bcp = pytest.mark.skipif(
     shutil.which("freebcp") is None and shutil.which("bcp") is None,
     reason="neither freebcp (Debian package freetds-bin) nor bcp is installed",
 )
-
-
-@pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer of an earlier test is remembered."""
-    monkeypatch.setattr(probe, "_known", {})
 
 
 @pytest.fixture
@@ -244,11 +240,17 @@ def test_a_value_that_does_not_arrive_is_named(
 
 @needs_bcp
 def test_what_cannot_be_tried_is_not_wrong_and_is_tried_again(
-    postgres: PostgresResource, sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresResource,
+    sqlserver: SqlServerResource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(BYTES, str(1 << 60))
     assert wrong_loads(postgres, sqlserver, "text", into()) == ()
-    assert not probe._known
+    monkeypatch.delenv(BYTES)
+    put_before_bcp(tmp_path, 'read password; echo "no bulk load today" >&2; exit 1', monkeypatch)
+    with pytest.raises(InputError, match="no bulk load today"):
+        wrong_loads(postgres, sqlserver, "text", into())
 
 
 def test_a_server_is_probed_once(
