@@ -6,9 +6,11 @@ import ast
 import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from tableferry.resources.digest.fields import Kind
 from tableferry.resources.registry import system
 from tableferry.resources.write_modes import WriteMode
 from tests.sources import imported, imports
@@ -111,6 +113,17 @@ def test_what_serves_all_systems_imports_none() -> None:
         modules = {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
         named = {name for name in modules if OF_ONE.match(name)}
         assert not named, f"{path} imports {named}"
+
+
+def test_the_digest_names_no_type_of_a_system() -> None:
+    systems = [system(name) for name in ("postgres", "sqlserver", "clickhouse", "files")]
+    declared = [type_ for one in systems for type_, _ in one.digest.CONSTANTS.values()]
+    own = {type_.partition("(")[0] for type_ in declared} - set(get_args(Kind))
+    assert {"real", "Float32", "String", "bigint"} <= own
+    for path in sorted((ROOT / "resources/digest").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        assert not texts & own, path
 
 
 def test_the_ledger_alone_uses_what_dagster_keeps_to_itself() -> None:

@@ -54,6 +54,8 @@ class DigestedType:
     padded: bool = False
     """Trailing blanks carry no meaning (character(n))."""
     zoned: bool = False
+    single: bool = False
+    """A float of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Field:
     padded: bool = False
     """The target fills texts up with blanks, so that trailing ones carry no meaning."""
     single: bool = False
-    """One side holds floats of 32 bits."""
+    """A float of which one side keeps 32 bits: its text is read as such before it is a double."""
     item: Field | None = None
     """Of an array."""
     overflow: Overflow | None = None
@@ -116,10 +118,10 @@ def declared(system: str, type_text: str) -> DigestedType:
     match found.kind:
         case kinds.Decimal(precision, scale):
             return DigestedType(own, found.name, precision, scale or 0)
-        case kinds.Float(bits):
-            return DigestedType(own, found.name, bits)
         case kinds.Text(units, characters, padded=padded):
             return DigestedType(own, found.name, characters or units, padded=padded)
+        case kinds.Float(bits):
+            return DigestedType(own, found.name, single=bits == 32)
         case kinds.Binary(length):
             return DigestedType(own, found.name, length)
         case kinds.Time(digits):
@@ -251,7 +253,7 @@ def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
         else _computed(plan.source.system, column.source),
         scale=_scale(kind, source, target),
         padded=target.padded,
-        single=kind == "float" and 32 in (source.precision, target.precision),
+        single=source.single or target.single,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from tableferry.resources.digest.client import digests, framed
 from tableferry.resources.digest.definition import ALGORITHMS, Algorithm
-from tableferry.resources.digest.fields import Field
-from tableferry.resources.tables import Column
+from tableferry.resources.digest.fields import Field, fields
+from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.types.planner import ColumnOverride, plan_copy
 
 ID = Field("id", "uuid", Column("id", "uuid"), Column("id", "UUID"))
 TEXT = Field("note", "text", Column("note", "text"), Column("note", "String"))
@@ -27,6 +29,30 @@ def test_uuids(type_: pa.DataType, ids: list[uuid.UUID | None], at: int) -> None
     array = pa.ExtensionArray.from_storage(type_, storage) if type_ == pa.uuid() else storage
     expected = [None if one is None else str(one) for one in ids]
     assert framed(ID, array.slice(at), "md5").to_list() == expected[at:]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "single"),
+    [
+        (("postgres", "real"), ("sqlserver", "real"), True),
+        (("sqlserver", "real"), ("postgres", "real"), True),
+        (("files", "FLOAT"), ("postgres", "real"), True),
+        (("postgres", "real"), ("clickhouse", "Float32"), True),
+        (("postgres", "double precision"), ("clickhouse", "Float64"), False),
+        (("sqlserver", "float"), ("clickhouse", "Float64"), False),
+    ],
+)
+def test_the_text_of_a_float_is_read_in_the_precision_of_its_column(
+    source: tuple[str, str], target: tuple[str, str], single: bool
+) -> None:
+    table = TableRef(source[0], "s", "t")
+    columns = [Column("id", "bigint", nullable=False), Column("x", source[1])]
+    into = {"x": ColumnOverride(type=target[1])}
+    plan = plan_copy(table, columns, TableRef(target[0], "s", "t"), key="id", overrides=into)
+    (field,) = (one for one in fields(plan) if one.name == "x")
+    value = np.float64(np.float32("0.1")) if single else np.float64("0.1")
+    written = framed(field, pa.array(["0.1"]), "md5").to_list()
+    assert written == [str(value.view(np.int64))]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
