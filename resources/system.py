@@ -211,26 +211,6 @@ class DigestWriter(Protocol):
         """The sum of integers or decimals, as text."""
 
 
-class RecordDigest(Protocol):
-    """A row digest by a system's own hash of a record, see `digest.definition.RECORD`.
-
-    A module of these is one.
-    """
-
-    @property
-    def EXPECTED(self) -> int:
-        """The digest of the row of all `digest.probe.VALUES` that the system has."""
-
-    def native(self, field: Field, x: str) -> str | None:
-        """The value as it is hashed; None where its canonical form is."""
-
-    def canonical(self, form: str) -> str:
-        """A canonical form, a text, as it is hashed."""
-
-    def digest(self, values: Sequence[str]) -> str:
-        """The digest of a row of these values, a 64-bit integer."""
-
-
 Rehearsal = Callable[[Any, CopyPlan, TargetOptions], AbstractContextManager[RangeLoad]]
 
 
@@ -279,7 +259,9 @@ class System:
     slow_digests: Collection[str] = ()
     """Variants of `digest` that were measured to cost the server more than it costs to send the
     rows and to digest them: there the client does, unless the connection's `digest_by` decides."""
-    record_digest: RecordDigest | None = None
+    record_digest: int | None = None
+    """The digest of the row of all `digest.probe.VALUES` that it has, where `digest` also writes it
+    by the system's own hash of a record; see `digest.definition.RECORD`."""
     overflow: OverflowSql | None = None
     """How its SQL tells what `on_overflow` makes of values; None where it cannot, and such columns
     are not compared."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tableferry.resources.digest.definition import RECORD, Algorithm
+from tableferry.resources.digest.definition import Algorithm
 from tableferry.resources.digest.fields import Field, Side
 from tableferry.resources.registry import system as _system
 
@@ -22,24 +22,15 @@ class DigestSql:
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """SQL of the digest of a row of these columns, a 64-bit integer."""
-        own = _system(self.system)
+        own = _system(self.system).digest
         values = [(field, field.column(side), self._value(field, side)) for field in fields]
-        if self.algorithm == RECORD:
-            assert own.record_digest is not None
-            hashed = [self.framed(field, side, value) for field, _, value in values]
-            return own.record_digest.digest(hashed)
-        row = own.digest.row(values, self.algorithm, self.variant)
-        return own.digest.digest(row, self.algorithm, self.variant)
+        row = own.row(values, self.algorithm, self.variant)
+        return own.digest(row, self.algorithm, self.variant)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """SQL of a value's canonical form as it stands in a row."""
-        own, column = _system(self.system), field.column(side)
-        if own.record_digest and self.algorithm == RECORD:
-            if (native := own.record_digest.native(field, value)) is not None:
-                return native
-            form = own.digest.framed(field, column, value, "sha256", self.variant)
-            return own.record_digest.canonical(form)
-        return own.digest.framed(field, column, value, self.algorithm, self.variant)
+        own, column = _system(self.system).digest, field.column(side)
+        return own.framed(field, column, value, self.algorithm, self.variant)
 
     def shown(self, field: Field, side: Side) -> str:
         """SQL of what a person is shown of a value: see `values.shown`."""

@@ -193,9 +193,8 @@ def constants(found: DigestSql) -> list[Constant]:
         asked.append(
             Constant(f"{field.target.type} {value.form}", form, expected, ((field.name, sql),))
         )
-    record = _system(found.system).record_digest
-    if record and found.algorithm == RECORD:
-        asked, row = [], str(record.EXPECTED)
+    if found.algorithm == RECORD:
+        asked, row = [], str(_system(found.system).record_digest)
     else:
         row = str(_hashed(found.algorithm, ",".join(forms).encode()))
     digest = found.digest([field for field, _, _ in framed], "target")

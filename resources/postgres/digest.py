@@ -9,11 +9,13 @@ from tableferry.resources.digest.definition import (
     LONG_DECIMAL,
     NAN_BITS,
     NULL,
+    RECORD,
     SAMPLE,
     UUID,
     Algorithm,
 )
 from tableferry.resources.digest.fields import Field, Valued, declared
+from tableferry.resources.postgres import record_digest
 from tableferry.resources.tables import Column
 
 _AT_A_TIME = 49
@@ -138,6 +140,10 @@ def _recent(field: Field, column: Column, x: str) -> str:
 
 def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
     """The canonical form as it stands in a row; NULL for NULL."""
+    if algorithm == RECORD:
+        native = record_digest.native(field, x)
+        # hashed by its bytes
+        return native or f'({framed(field, column, x, "sha256", variant)}) COLLATE "C"'
     if field.kind == "text":
         value = text(field, column, x, variant)
         size = f"convert_to({value}, 'UTF8')" if variant == CONVERTED else value
@@ -162,11 +168,15 @@ def sent_exactly(field: Field, column: Column) -> bool:
 
 def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
     """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    if algorithm == RECORD:
+        return f"ROW({', '.join(framed(*value, algorithm, variant) for value in values)})"
     return _joined([_in_row(value, algorithm, variant) for value in values])
 
 
 def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
-    """The digest of a row's text, a bigint."""
+    """The digest of a row's text, or of its record, a bigint."""
+    if algorithm == RECORD:
+        return record_digest.digest(row_text)
     utf8 = f"convert_to({row_text}, 'UTF8')"
     return _hashed(row_text if variant != CONVERTED else utf8, utf8, algorithm, variant)
 

@@ -7,8 +7,6 @@ without it (before 14), of another byte order, or whose texts are not UTF-8 is f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tableferry.resources.digest.fields import Field, declared
 
 EXPECTED = -403595406026974282
@@ -48,16 +46,10 @@ def native(field: Field, x: str) -> str | None:
     return f"{_SENT[name]}({x})" if name in _SENT else None
 
 
-def canonical(form: str) -> str:
-    """A canonical form, as a text that is hashed by its bytes."""
-    return f'({form}) COLLATE "C"'
-
-
-def digest(values: Sequence[str]) -> str:
-    """The digest of a row of these values, a bigint.
+def digest(record: str) -> str:
+    """The digest of a record, a bigint.
 
     A record's hash adds up those of its values, each times a constant (rowtypes.c), so that the sum
     over two rows stays as it is when they exchange values; hence the hash of its bytes.
     """
-    linear = f"hash_record_extended(ROW({', '.join(values)}), 0)"
-    return f"hash_record_extended(ROW(int8send({linear})), 0)"
+    return f"hash_record_extended(ROW(int8send(hash_record_extended({record}, 0))), 0)"
