@@ -1,5 +1,5 @@
 """The row digest between two PostgreSQL servers: their own hash of a record, for what both declare
-alike, which costs a third of writing the row as text and hashing that.
+alike, which costs less than half of writing the row as text and hashing that.
 
 It is the 64-bit hash of hash partitioning, so that no version may change what it gives; a server
 without it (before 14), of another byte order, or whose texts are not UTF-8 is found out by trying.
