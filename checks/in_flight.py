@@ -1,4 +1,4 @@
-"""The digest of a range's rows while they stream from the source: no second scan of it."""
+"""Digests a range's rows while they stream from the source, which saves a second scan."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tableferry.checks.checksum import Digests
 from tableferry.resources.delimited import Framing
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import observed
-from tableferry.resources.digest.measure import DIGEST, ROWS, Taken
+from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.plan import CopyPlan, WireFormat
 
-FLOWN = "the rows as they streamed"
+STREAMED = "the rows as they streamed"
 
 
-class Flight:
-    """Sums up the digests of rows that stream by, in the thread that reads them.
+class StreamDigest:
+    """Sums up the digests of rows that pass, in the thread that reads them.
 
     Args:
-        plan: the hop, into a table that exists.
-        source: where `plan.source` is.
-        target: where `plan.target` is.
-        wire: what streams: batches as the target wants them, or text.
-        framing: of text for SQL Server.
+        plan: the hop; its target table exists.
+        source: the server of `plan.source`.
+        target: the server of `plan.target`.
+        wire: the format that streams: batches as the target wants them, or text.
+        framing: the terminators of text for SQL Server.
 
     Raises:
         DigestRefused: both servers have no digest in common.
@@ -50,7 +50,7 @@ class Flight:
     def watching(
         self, opens: Callable[[], AbstractContextManager[Iterator[Any]]]
     ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
-        """How to open the stream so that each item is digested before it is passed on."""
+        """Wrap what opens the stream, so that each item is digested before it is passed on."""
 
         @contextmanager
         def watched() -> Iterator[Iterator[Any]]:
@@ -59,17 +59,17 @@ class Flight:
 
         return watched
 
-    def taken(self, changed: Mapping[str, int] | None = None) -> Taken:
+    def known_figures(self, changed: Mapping[str, int] | None = None) -> KnownFigures:
         """The figures of the rows that have passed.
 
         Args:
             changed: how many of their values `on_overflow` changed before, by column.
         """
         figures = {ROWS: self._rows, DIGEST: str(self._total)}
-        return Taken(str(self.digest), figures, FLOWN, changed or {})
+        return KnownFigures(str(self.digest), figures, STREAMED, changed or {})
 
     def watched(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The items, each digested before it is passed on."""
+        """Yield the items, each digested before it is passed on."""
         # polars takes half a second to import
         from tableferry.resources.digest.client import digests, total
 

@@ -17,7 +17,7 @@ from tableferry.resources.digest.measure import (
     ROWS,
     Figures,
     Grouped,
-    Taken,
+    KnownFigures,
     empty,
     measure,
 )
@@ -46,7 +46,7 @@ def reconcile(
     level: Level,
     *,
     snapshot: str | None = None,
-    taken: Taken | None = None,
+    source_figures: KnownFigures | None = None,
     reader: Endpoint | None = None,
 ) -> Verdict:
     """Compare one key range.
@@ -58,18 +58,25 @@ def reconcile(
         key_range: the rows to compare.
         level: how strictly; see docs/reconciliation.md for what each level sees.
         snapshot: of a PostgreSQL source, to compare with what was exported.
-        taken: what is known of the source's rows already, so that `checksum` and `count` need not
-            read them;
-            for `in_flight`, of the rows as they streamed. Without it both tables are compared.
+        source_figures: what is known of the source's rows already, so that `checksum` and `count`
+            need not read them; for `in_flight`, of the rows as they streamed. Without it both
+            tables are compared.
         reader: what alone sees the target's rows, if not all connections do; for no level that
             compares rows.
 
     Raises:
         TableferryError: a server cannot be asked. What differs is never an exception.
     """
-    known = {key_range.name: taken} if taken else {}
+    known = {key_range.name: source_figures} if source_figures else {}
     return reconcile_all(
-        plan, source, target, [key_range], level, snapshot=snapshot, taken=known, reader=reader
+        plan,
+        source,
+        target,
+        [key_range],
+        level,
+        snapshot=snapshot,
+        source_figures=known,
+        reader=reader,
     )[key_range.name]
 
 
@@ -81,12 +88,12 @@ def reconcile_all(
     level: Level,
     *,
     snapshot: str | None = None,
-    taken: Mapping[str, Taken] | None = None,
+    source_figures: Mapping[str, KnownFigures] | None = None,
     reader: Endpoint | None = None,
 ) -> dict[str, Verdict]:
     """Compare many key ranges; `count` and `checksum` ask each side once for all of them.
 
-    The arguments are those of `reconcile`; `taken` is by range name.
+    The arguments are those of `reconcile`; `source_figures` is by range name.
 
     Returns:
         Range name -> verdict. The seconds of one query for many ranges are those of all of them.
@@ -110,8 +117,8 @@ def reconcile_all(
             "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.where),
             "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
         }
-        own = _known(digests, columns, chunk, taken)
-        how = _how(chunk, taken) if own else BOTH_TABLES
+        own = _known_by_number(digests, columns, chunk, source_figures)
+        how = _how(chunk, source_figures) if own else BOTH_TABLES
         if own is not None:
             other = measure(
                 reader or target,
@@ -183,13 +190,13 @@ def figure_fields(plan: CopyPlan) -> tuple[Field, ...]:
     return tuple(field for field in fields(plan) if field.name in plan.figures)
 
 
-def taken_of(
+def proven_figures(
     plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict, level: Level
-) -> Taken:
+) -> KnownFigures:
     """What a check at a level of `DIGESTED` found out about the target's rows, for those who read
     them next."""
     digests = _digests(observed(plan, target), source, target, level)
-    return Taken(str(digests.row["target"]), verdict.target, PROVEN)
+    return KnownFigures(str(digests.row["target"]), verdict.target, PROVEN)
 
 
 def _digests(plan: CopyPlan, source: Endpoint, target: Endpoint, level: Level) -> Digests:
@@ -201,23 +208,27 @@ def _named(digests: Digests) -> str:
     return blake2b(str(digests.row["target"]).encode(), digest_size=8).hexdigest()
 
 
-def _how(ranges: Sequence[KeyRange], taken: Mapping[str, Taken] | None) -> str:
+def _how(ranges: Sequence[KeyRange], source_figures: Mapping[str, KnownFigures] | None) -> str:
     """What is known of the source's rows, and from where."""
-    return ", ".join(sorted({taken[one.name].how for one in ranges})) if taken else ""
+    return (
+        ", ".join(sorted({source_figures[one.name].how for one in ranges}))
+        if source_figures
+        else ""
+    )
 
 
-def _known(
+def _known_by_number(
     digests: Digests | None,
     columns: Sequence[Field],
     ranges: Sequence[KeyRange],
-    taken: Mapping[str, Taken] | None,
+    source_figures: Mapping[str, KnownFigures] | None,
 ) -> dict[int, Figures] | None:
-    """The source's figures, if all were taken by the very digest that is wanted now, if any is."""
+    """The source's figures, if all of them were computed by the digest that is wanted now."""
     names = {field.name for field in columns}
     wanted = str(digests.row["source"]) if digests else None
     found: dict[int, Figures] = {}
     for number, key_range in enumerate(ranges):
-        one = taken.get(key_range.name) if taken else None
+        one = source_figures.get(key_range.name) if source_figures else None
         if one is None or wanted not in (None, one.digest):
             return None
         if not names <= one.figures.keys():

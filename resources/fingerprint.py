@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what is taken is measured in the SQL of systems, which know fingerprints
-    from tableferry.resources.digest.measure import Taken
+if TYPE_CHECKING:  # figures are measured in the SQL of systems, which know fingerprints
+    from tableferry.resources.digest.measure import KnownFigures
 
 
 HISTORY = "_"
@@ -30,5 +30,5 @@ class SourceFingerprint:
     greatest: str | None = field(default=None, compare=False)
     """The greatest watermark, ISO 8601 in UTC if it is a time; None if it was not asked for, or if
     there is none that is finite."""
-    taken: Taken | None = field(default=None, compare=False)
+    source_figures: KnownFigures | None = field(default=None, compare=False)
     """The source's side of a checksum, where that has been read by the way."""

@@ -11,7 +11,7 @@ from tableferry.resources.dialects import filtered, qualified, quote
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
-from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, Taken, empty, measure
+from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, KnownFigures, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError
@@ -102,8 +102,8 @@ def fingerprints(
     told = f"{method}:{more}" if more else method
 
     def fingerprint(rows: int, values: Sequence[Any], top: str | None) -> SourceFingerprint:
-        value, counted = _value(told, rows, values), Taken("", {ROWS: rows})
-        return SourceFingerprint(rows, value, used, greatest=top, taken=counted)
+        value, counted = _value(told, rows, values), KnownFigures("", {ROWS: rows})
+        return SourceFingerprint(rows, value, used, greatest=top, source_figures=counted)
 
     nothing = fingerprint(0, [None] * (len(parts) - bool(kind) - apart), None)
     found = {key_range.name: nothing for key_range in ranges}
@@ -158,7 +158,7 @@ def _contents(
             one = measured.get(number) or empty(True, figures)
             value = _value(f"content:{used}", one[ROWS], [one[DIGEST]])
             found[key_range.name] = SourceFingerprint(
-                one[ROWS], value, used, taken=Taken(str(digest), one)
+                one[ROWS], value, used, source_figures=KnownFigures(str(digest), one)
             )
     return found
 

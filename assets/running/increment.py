@@ -25,7 +25,9 @@ def newer_rows(attempt: RangeAttempt, since: str) -> RangeAttempt:
     """The attempt on the rows from a watermark on."""
     transfer, hop = attempt.work.plan.transfer, attempt.hop
     plan = from_watermark(hop.plan, transfer, since)
-    reading = replace(attempt.reading, since=f"{transfer.watermark} >= {since}", taken=None)
+    reading = replace(
+        attempt.reading, since=f"{transfer.watermark} >= {since}", source_figures=None
+    )
     return replace(attempt, hop=replace(hop, plan=plan), reading=reading)
 
 

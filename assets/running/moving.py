@@ -13,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tableferry.assets.log.records import Reason, State
-from tableferry.assets.running.in_flight import flight_of
+from tableferry.assets.running.in_flight import stream_digest_of
 from tableferry.assets.running.increment import proven_whole, with_whole_range
 from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt
@@ -82,9 +82,9 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 known=work.published(hop, attempt.name),
             )
         )
-        flight = flight_of(attempt, framing)
+        stream_digest = stream_digest_of(attempt, framing)
         exports = _export(attempt, counts, options, artifacts)
-        exports = flight.watching(exports) if flight else exports
+        exports = stream_digest.watching(exports) if stream_digest else exports
         with (
             _proven(load),
             Prefetch(exports, export_slot.release) as stream,
@@ -100,8 +100,9 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 "export": stream.source_seconds,
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
             }
-            if flight:
-                reading = replace(attempt.reading, taken=flight.taken(counts))
+            if stream_digest:
+                figures = stream_digest.known_figures(counts)
+                reading = replace(attempt.reading, source_figures=figures)
                 attempt = replace(attempt, reading=reading)
             reached("after_load")
             staged = _staged(attempt, load)

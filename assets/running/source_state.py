@@ -11,7 +11,7 @@ from typing import TypeVar
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop, Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
-from tableferry.resources.digest.measure import Taken
+from tableferry.resources.digest.measure import KnownFigures
 from tableferry.resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
 from tableferry.resources.fingerprint import SourceFingerprint
 from tableferry.resources.keys.range import KeyRange
@@ -42,7 +42,7 @@ class Reading:
     snapshot: Snapshot | None = None
     of_source: bool = True
     """Whether it is the transfer's source that is read."""
-    taken: Taken | None = None
+    source_figures: KnownFigures | None = None
     """The checksum of the rows that are read, where it is known already."""
     since: str | None = None
     """The condition on their watermarks, where not all rows are read."""
@@ -95,10 +95,10 @@ class SourceState:
         self._plan, self._servers, self._shared = plan, servers, shared
         self._lock = threading.Lock()
         self._latest = {
-            name: Reading(fingerprint, snapshot, taken=fingerprint.taken)
+            name: Reading(fingerprint, snapshot, source_figures=fingerprint.source_figures)
             for name, fingerprint in plan.fingerprints.items()
         }
-        self._committed: dict[tuple[TableRef, str], Taken] = {}
+        self._committed: dict[tuple[TableRef, str], KnownFigures] = {}
         self._apart: set[str] = set()
         """Ranges that are read as they are now, not under the snapshot."""
         self._alike = snapshot
@@ -132,8 +132,8 @@ class SourceState:
         """
         latest = self.latest(key_range.name)
         if not hop.first:
-            taken = self._committed.get((hop.plan.source, key_range.name))
-            return Reading(latest.fingerprint, of_source=False, taken=taken)
+            figures = self._committed.get((hop.plan.source, key_range.name))
+            return Reading(latest.fingerprint, of_source=False, source_figures=figures)
         if latest.fingerprint.refused:
             raise SourceUnreadable(latest.fingerprint.refused)
         if self._shared is None or key_range.name in self._apart:
@@ -161,9 +161,9 @@ class SourceState:
                 rows += latest.fingerprint.rows
         return rows
 
-    def committed(self, table: TableRef, key_range: KeyRange, taken: Taken) -> None:
+    def committed(self, table: TableRef, key_range: KeyRange, figures: KnownFigures) -> None:
         """Keep the checksum of what a hop commits to its target, for the hop that reads it next."""
-        self._committed[table, key_range.name] = taken
+        self._committed[table, key_range.name] = figures
 
     def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
         """Make sure that a range is still what it was read as, or what its snapshot shows.
@@ -253,7 +253,7 @@ class SourceState:
             [key_range],
             snapshot=snapshot,
         )[key_range.name]
-        reading = Reading(found, snapshot, taken=found.taken)
+        reading = Reading(found, snapshot, source_figures=found.source_figures)
         with self._lock:
             self._latest[key_range.name] = reading
         return reading

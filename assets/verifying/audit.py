@@ -14,7 +14,7 @@ from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.counts import row_count_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.reconcile import DIGESTED, reconcile, taken_of
+from tableferry.checks.reconcile import DIGESTED, proven_figures, reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.resources.crash_points import reached
 from tableferry.resources.endpoint import Endpoint
@@ -177,14 +177,14 @@ def reconcile_range(
         attempt.key_range,
         level,
         snapshot=reading.snapshot,
-        taken=reading.taken,
+        source_figures=reading.source_figures,
         reader=reader,
     )
     # other modes may publish less or more than what is staged
     staged_whole = hop.options.mode.replaces_in_place and hop.number < len(work.plan.hops)
     if level in DIGESTED and verdict.passed and staged_whole:
-        taken = taken_of(plan, source, target, verdict, level)
-        work.source.committed(hop.plan.target, attempt.key_range, taken)
+        figures = proven_figures(plan, source, target, verdict, level)
+        work.source.committed(hop.plan.target, attempt.key_range, figures)
     return verdict
 
 

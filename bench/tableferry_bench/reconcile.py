@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.resources import files
 
+import pyarrow as pa
+
 from tableferry.checks.drilldown import drill_down
-from tableferry.checks.in_flight import Flight
+from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
@@ -95,17 +97,19 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     step = max(1, rows // RANGES)
     ranges = [KeyRange("integer", low, low + step) for low in range(1, rows + 1, step)]
     now = meter(f"fingerprints, {RANGES} ranges", lambda: fingerprints(source, plan, ranges))
-    taken = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].taken
+    source_figures = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].source_figures
     now += meter(
         "checksum after them",
-        lambda: reconcile(plan, source, target, EVERYTHING, "checksum", taken=taken),
+        lambda: reconcile(
+            plan, source, target, EVERYTHING, "checksum", source_figures=source_figures
+        ),
     )
     between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
     meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))
     for level in LEVELS:
         meter(level, lambda: reconcile(plan, source, target, EVERYTHING, level))  # noqa: B023
-    meter("in_flight: digests of batches", lambda: _flown(source, target, plan))
-    meter("in_flight: batches alone", lambda: _flown(source, target, plan, digested=False))
+    meter("in_flight: digests of batches", lambda: _streamed(source, target, plan))
+    meter("in_flight: batches alone", lambda: _streamed(source, target, plan, digested=False))
     target.execute(
         f"ALTER TABLE reconciled UPDATE note = 'damaged' WHERE id = {rows // 2} "
         "SETTINGS mutations_sync = 2"
@@ -121,11 +125,12 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     source.execute("DROP TABLE public.wide")
 
 
-def _flown(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: bool = True) -> None:
+def _streamed(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: bool = True) -> None:
     with source.read_arrow(plan.select(EVERYTHING, "arrow")) as reader:
-        batches = (conform(batch, plan, {}) for batch in reader)
-        flown = Flight(plan, source, target, "arrow").watched(batches) if digested else batches
-        for _ in flown:
+        batches: Iterator[pa.RecordBatch] = (conform(batch, plan, {}) for batch in reader)
+        if digested:
+            batches = StreamDigest(plan, source, target, "arrow").watched(batches)
+        for _ in batches:
             pass
 
 

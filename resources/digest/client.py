@@ -1,4 +1,4 @@
-"""The canonical form of rows that arrive as Arrow batches, written and hashed by polars."""
+"""Writes the canonical form of rows that arrive as Arrow batches, and hashes it, by polars."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import Field
 
 HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
-"""By byte, its two hexadecimal digits."""
-DIGITS = [at for at, one in enumerate(UUID) if one != "-"]
-"""Where a uuid's text has them."""
+"""The two hexadecimal digits of each byte."""
+DIGITS = [at for at, character in enumerate(UUID) if character != "-"]
+"""The positions of the digits in the text of a uuid."""
 
 
 def digests(
@@ -25,15 +25,16 @@ def digests(
     algorithm: Algorithm,
     written: Collection[int] = (),
 ) -> pl.Series:
-    """The digest of each row, as 64-bit integers.
+    """Compute the digest of each row, as 64-bit integers.
 
     Args:
-        columns: what the columns are.
-        arrays: their values, each as Arrow holds its kind: integers, decimals of up to 38 digits,
-            floats, booleans, dates, times, timestamps (with a zone as UTC), uuids as 16 bytes,
-            texts, bytes and lists. Times and timestamps may be ISO texts, decimals and uuids texts.
+        columns: the columns of a row.
+        arrays: the values of each column, as Arrow holds its kind: integers, decimals of up to 38
+            digits, floats, booleans, dates, times, timestamps (with a zone as UTC), uuids as 16
+            bytes, texts, bytes and lists. Times and timestamps may be ISO texts, decimals and
+            uuids texts.
         algorithm: the hash.
-        written: positions of columns whose canonical forms came in the place of the values.
+        written: positions of columns that hold canonical forms instead of values.
     """
     forms = [
         pl.Series(array.cast(pa.large_string()))
@@ -47,43 +48,43 @@ def digests(
 
 
 def summed(digest: RowDigest, batches: Iterable[pa.RecordBatch]) -> dict[int, tuple[int, int]]:
-    """Rows and the exact sum of their digests by group.
+    """Count the rows of each group, and sum up their digests exactly.
 
     Args:
-        digest: of the rows.
-        batches: with the group's number, then the columns as `digest.sent` has them.
+        digest: the digest of a row.
+        batches: rows of the group's number and the columns, as `digest.sent` has them.
     """
     written = {at for at, (_, exact) in enumerate(digest.sent) if not exact}
-    found: dict[int, tuple[int, int]] = {}
+    sums: dict[int, tuple[int, int]] = {}
     for batch in batches:
         values = digests(digest.fields, batch.columns[1:], digest.dialect.algorithm, written)
         for group, (rows, total) in totals(pl.Series(batch.column(0)), values).items():
-            before = found.get(group, (0, 0))
-            found[group] = before[0] + rows, before[1] + total
-    return found
+            before = sums.get(group, (0, 0))
+            sums[group] = before[0] + rows, before[1] + total
+    return sums
 
 
 def totals(groups: pl.Series, values: pl.Series) -> dict[int, tuple[int, int]]:
-    """Rows and the exact sum of their digests by group."""
-    found = pl.DataFrame({"group": groups, **_halves(values)})
-    found = found.group_by("group").agg(pl.len(), pl.col("high", "low").sum())
-    return {group: (rows, (high << 32) + low) for group, rows, high, low in found.iter_rows()}
+    """Count the rows of each group, and sum up their digests exactly."""
+    halves = pl.DataFrame({"group": groups, **_halves(values)})
+    sums = halves.group_by("group").agg(pl.len(), pl.col("high", "low").sum())
+    return {group: (rows, (high << 32) + low) for group, rows, high, low in sums.iter_rows()}
 
 
 def total(values: pl.Series) -> int:
-    """The exact sum of digests."""
+    """Sum up digests exactly."""
     sums = {name: int(half.sum()) for name, half in _halves(values).items()}
     return (sums["high"] << 32) + sums["low"]
 
 
 def _halves(values: pl.Series) -> dict[str, np.ndarray]:
-    """64-bit integers as two, of whose sums each fits into 64 bits."""
+    """Split 64-bit integers into halves, whose sums fit into 64 bits."""
     numbers = values.to_numpy()
     return {"high": numbers >> 32, "low": numbers & 0xFFFFFFFF}
 
 
 def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm) -> pl.Series:
-    """The canonical forms of a column's values, as they stand in a row."""
+    """Write a column's values in canonical form, as they stand in a row."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
@@ -106,7 +107,7 @@ def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm
 
 
 def _wide(array: pa.Array) -> pl.Series:
-    """Decimals of more than 38 digits, which polars has not, as texts."""
+    """Write decimals of more than 38 digits, which polars cannot hold, as texts."""
     # as integers, for which Arrow writes no exponents
     units = pa.Array.from_buffers(
         pa.decimal256(76), len(array), array.buffers(), offset=array.offset
@@ -122,7 +123,7 @@ def _wide(array: pa.Array) -> pl.Series:
 
 
 def _written(field: Field, texts: pl.Series) -> pl.Series:
-    """Values that travel as texts which the source's server wrote."""
+    """Write the canonical form of values that arrive as the source's server wrote them."""
     x = pl.col("x")
     match field.kind:
         case "uuid":
@@ -146,7 +147,7 @@ def _written(field: Field, texts: pl.Series) -> pl.Series:
 
 
 def _parsed(field: Field, texts: pl.Series) -> pl.Series:
-    """Times and timestamps that travel as ISO texts, without an offset."""
+    """Write the canonical form of times and timestamps that arrive as ISO texts without offset."""
     units, digits = (10_000_000, 7) if field.scale > 6 else (1_000_000, 6)
     x = pl.col("x")
     seconds = sum(
@@ -189,7 +190,7 @@ def _plain(field: Field, array: pa.Array) -> pl.Series:
 
 
 def _uuids(array: pa.Array) -> pl.Series:
-    """16 bytes each, as 36 characters."""
+    """Write uuids of 16 bytes as 36 characters."""
     values = array.cast(pa.binary(16))
     whole = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * 16 :]
     texts = np.full((len(values), len(UUID)), ord("-"), np.uint8)
@@ -226,7 +227,7 @@ def _lists(field: Field, array: pa.Array, algorithm: Algorithm) -> pl.Series:
 
 
 def _sized(sizes: pl.Series, values: pl.Series) -> pl.Series:
-    """`size:value`, NULL where the size is."""
+    """Join sizes and values as `size:value`; NULL where the size is NULL."""
     frame = pl.DataFrame([sizes.alias("size"), values.alias("value")])
     return frame.select(pl.concat_str("size", "value", separator=":")).to_series()
 

@@ -1,4 +1,4 @@
-"""The canonical form of a row, of which its digest is made. Any change of it needs a new `VERSION`.
+"""Defines the canonical form of a row, which its digest hashes. A change needs a new `VERSION`.
 
 A row is the text of its columns' values in the plan's order, joined by `,`. NULL is `~`. A value is
 written so that none can pass for a part of its neighbour:
@@ -29,22 +29,22 @@ from __future__ import annotations
 from typing import Literal
 
 VERSION = 2
-"""Of the definition above; 1 was each system's own hash of what it prints."""
+"""Version of the definition above; 1 was each system's own hash of what it prints."""
 
 RECORD_VERSION = 3
-"""Of the digest by a system's own hash; 2 did not see two rows that exchange values."""
+"""Version of the digest by a system's own hash; 2 did not see two rows that exchange values."""
 
 Algorithm = Literal["md5", "sha256", "record"]
 RECORD: Algorithm = "record"
-"""A system's own hash of a record, between two servers of the system that have one. What is said
-above holds of values only that such a hash would not tell apart."""
+"""A system's own hash of a record, used between two servers of a system that has one. The canonical
+form above stands in for values only where such a hash would not tell them apart."""
 
 ALGORITHMS: tuple[Algorithm, ...] = ("md5", "sha256")
 """In order of preference: of a million rows of 15 columns, MD5 costs PostgreSQL 0.5 CPU seconds and
 SHA-256, without the processor's instructions for it, 1.8. A server in FIPS mode refuses MD5."""
 
 CONVERTED = "converted"
-"""The variant of a writer that turns texts of another encoding into UTF-8."""
+"""Name of the variant that converts texts from another encoding to UTF-8."""
 
 NULL = "~"
 SEPARATOR = ","
@@ -52,13 +52,13 @@ NAN_BITS = 0x7FF8000000000000
 """All NaNs are one value: PostgreSQL's and ClickHouse's differ in the sign bit."""
 
 SAMPLE = "ä€😀~,:"
-"""What a server must turn into the same UTF-8 bytes as everybody."""
+"""A text whose UTF-8 bytes every server must agree on."""
 
 UUID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 LONG_DECIMAL = "-9876543210987654321098765432.109876543"
-"""Others of the values that each server is tried with: see `digest.probe`."""
+"""Further values that each server is tried with: see `digest.probe`."""
 
 
 def definition(algorithm: Algorithm) -> str:
-    """What is stored with a fingerprint, to know whether another one can be compared with it."""
+    """Name the definition that a fingerprint was made by: only equal ones can be compared."""
     return f"{algorithm}-{RECORD_VERSION if algorithm == RECORD else VERSION}"

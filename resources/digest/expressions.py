@@ -1,4 +1,4 @@
-"""The row digest as SQL of any system."""
+"""Writes the row digest in the SQL of any system."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class DigestSql:
     system: str
     algorithm: Algorithm
     variant: str
-    """How they are written for it: one of its writer's `VARIANTS`."""
+    """How its SQL is written: one of its writer's `VARIANTS`."""
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
-        """SQL of the digest of a row of these columns, a 64-bit integer."""
+        """Write the digest of a row of these columns, a 64-bit integer."""
         own = _system(self.system).digest
         values = [(field, field.column(side), self._value(field, side)) for field in fields]
         row = own.row(values, self.algorithm, self.variant)
         return own.digest(row, self.algorithm, self.variant)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
-        """SQL of a value's canonical form as it stands in a row."""
+        """Write a value's canonical form as it stands in a row."""
         own, column = _system(self.system).digest, field.column(side)
         return own.framed(field, column, value, self.algorithm, self.variant)
 
     def shown(self, field: Field, side: Side) -> str:
-        """SQL of what a person is shown of a value: see `values.shown`."""
+        """Write what `values.shown` makes readable of a value."""
         value = self._value(field, side)
         if field.kind == "bytes":
             return value
@@ -62,11 +62,11 @@ class RowDigest:
 
     @cached_property
     def sent(self) -> tuple[tuple[str, bool], ...]:
-        """Per column the SQL of what is sent to a client that computes the digest instead.
+        """SQL per column of what a client needs to compute the digest, and whether it is the value.
 
-        That is the value where the driver has it exactly (then True), else its canonical form.
+        It is the value where the driver delivers it exactly, otherwise its canonical form.
         """
-        found = []
+        sent = []
         system = self.dialect.system
         for field in self.fields:
             column = field.column(self.side)
@@ -74,14 +74,14 @@ class RowDigest:
             own = field.rendering(self.side) is None
             own = own and (self.side == "target" or field.overflow is None)
             exact = own and _system(system).digest.sent_exactly(field, column)
-            found.append((value if exact else self.dialect.framed(field, self.side, value), exact))
-        return tuple(found)
+            sent.append((value if exact else self.dialect.framed(field, self.side, value), exact))
+        return tuple(sent)
 
     def selected(self, prefix: str) -> str:
-        """`sent`, for a SELECT whose own names begin so."""
+        """The select list of `sent`, its names beginning with `prefix`."""
         return ", ".join(f"{sql} AS {prefix}{at}" for at, (sql, _) in enumerate(self.sent))
 
 
 def key_number(field: Field, side: Side, system: str) -> str | None:
-    """SQL of a 64-bit integer that sorts like the column; None if its kind has none."""
+    """Write a 64-bit integer that sorts like the column; None if its kind has none."""
     return _system(system).digest.whole(field, field.column(side), field.value(side, system))

@@ -1,4 +1,4 @@
-"""What the values of a column are, from the types that both sides declare."""
+"""Works out what a column's values are compared as, from the types that both sides declare."""
 
 from __future__ import annotations
 
@@ -42,25 +42,24 @@ _KINDS: dict[type[kinds.Kind], Kind] = {
 
 @dataclass(frozen=True)
 class DigestedType:
-    """A declared type, taken apart. `kind` is None for a type that only a text can stand for."""
+    """The parts of a declared type. `kind` is None for a type that only a text can represent."""
 
     kind: Kind | None
     name: str
     precision: int | None = None
-    """Digits of a decimal; bits of a float; characters of a text or bytes of a binary, None where
-    unbounded."""
+    """Digits of a decimal, characters of a text or bytes of a binary; None where unbounded."""
     scale: int = 0
-    """Digits after the point of a decimal, or of a second."""
+    """Digits after the decimal point, of a decimal or of a second."""
     padded: bool = False
-    """Trailing blanks carry no meaning (character(n))."""
+    """Whether trailing blanks carry no meaning (character(n))."""
     zoned: bool = False
     single: bool = False
-    """A float of 32 bits."""
+    """Whether a float has 32 bits."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column as both sides hold it, and what is compared of it."""
+    """A column as both sides hold it, and what is compared of it."""
 
     name: str
     """The column's name in the target."""
@@ -70,14 +69,14 @@ class Field:
     rendered: str | None = None
     """The source's SQL of what the target holds, where that is a rendering or computed."""
     target_rendered: str | None = None
-    """The target's, where both hold the same and the rendering is what is compared."""
+    """The target's SQL of the same, where both sides' renderings are compared."""
     scale: int = 0
     padded: bool = False
-    """The target fills texts up with blanks, so that trailing ones carry no meaning."""
+    """Whether the target pads texts with blanks, so that trailing ones carry no meaning."""
     single: bool = False
-    """A float of which one side keeps 32 bits: its text is read as such before it is a double."""
+    """Whether a side keeps a float in 32 bits: its text is rounded to them first."""
     item: Field | None = None
-    """Of an array."""
+    """The elements of an array."""
     overflow: Overflow | None = None
     """What the transfer makes of values that do not fit: `source` is declared as what is compared
     then, see `resources.digest.overflow`."""
@@ -86,7 +85,7 @@ class Field:
         return self.source if side == "source" else self.target
 
     def rendering(self, side: Side) -> str | None:
-        """SQL of the text that is compared, if it is not the value."""
+        """SQL of the text that is compared instead of the value; None if the value is."""
         return self.rendered if side == "source" else self.target_rendered
 
     def value(self, side: Side, system: str, variant: str = "") -> str:
@@ -113,45 +112,45 @@ Valued = tuple[Field, Column, str]
 
 def declared(system: str, type_text: str) -> DigestedType:
     """Take a declared type apart, e.g. `numeric(38,10)` or `DateTime64(6, 'UTC')`."""
-    found = registry.system(system).types.read(type_text)
-    own = None if found.kind is None else _KINDS[type(found.kind)]
-    match found.kind:
+    read = registry.system(system).types.read(type_text)
+    kind = None if read.kind is None else _KINDS[type(read.kind)]
+    match read.kind:
         case kinds.Decimal(precision, scale):
-            return DigestedType(own, found.name, precision, scale or 0)
+            return DigestedType(kind, read.name, precision, scale or 0)
         case kinds.Text(units, characters, padded=padded):
-            return DigestedType(own, found.name, characters or units, padded=padded)
+            return DigestedType(kind, read.name, characters or units, padded=padded)
         case kinds.Float(bits):
-            return DigestedType(own, found.name, single=bits == 32)
+            return DigestedType(kind, read.name, single=bits == 32)
         case kinds.Binary(length):
-            return DigestedType(own, found.name, length)
+            return DigestedType(kind, read.name, length)
         case kinds.Time(digits):
-            return DigestedType(own, found.name, scale=digits)
+            return DigestedType(kind, read.name, scale=digits)
         case kinds.Timestamp(digits, zone=zone):
-            return DigestedType(own, found.name, scale=digits, zoned=zone != "none")
-    return DigestedType(own, found.name)
+            return DigestedType(kind, read.name, scale=digits, zoned=zone != "none")
+    return DigestedType(kind, read.name)
 
 
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """The columns of a hop, in plan order, that are compared value by value."""
-    found = (_relaxed_field(plan, column) for column in plan.columns)
-    return tuple(field for field in found if field is not None)
+    """List the columns of a hop, in plan order, that are compared value by value."""
+    relaxed = (_relaxed_field(plan, column) for column in plan.columns)
+    return tuple(field for field in relaxed if field is not None)
 
 
 def all_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """All columns of a hop, in plan order, as the source has them."""
+    """List all columns of a hop, in plan order, as the source has them."""
     return tuple(_field(plan, column) for column in plan.columns)
 
 
 def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """The columns that tell one row from another: the primary key's, or else the key."""
+    """List the columns that identify a row: those of the primary key, or else the key."""
     by_name = {column.target.name: column for column in plan.columns}
     names = [name for name in plan.primary_key if name in by_name] or [plan.key.target.name]
     columns = [by_name[name] for name in names]
-    return tuple(_relaxed_field(plan, one) or _field(plan, one) for one in columns)
+    return tuple(_relaxed_field(plan, column) or _field(plan, column) for column in columns)
 
 
 def own_field(system: str, column: Column) -> Field:
-    """A column that is looked at on its own side only."""
+    """Describe a column that is compared with nothing but itself."""
     own = declared(system, column.type)
     return Field(
         column.name,
@@ -164,19 +163,19 @@ def own_field(system: str, column: Column) -> Field:
 
 
 def not_compared(plan: CopyPlan) -> tuple[str, ...]:
-    """The columns with an `on_overflow` of which the source's SQL cannot tell what should become
-    of their values."""
+    """Name the columns with an `on_overflow` whose effect the source's SQL cannot compute."""
     names = {field.name for field in fields(plan)}
-    return tuple(one.target.name for one in plan.columns if one.target.name not in names)
+    targets = (column.target.name for column in plan.columns)
+    return tuple(name for name in targets if name not in names)
 
 
 def relaxed_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """The columns whose values the transfer was asked to change, and that are compared so."""
+    """List the columns whose values the transfer was asked to change, as they are compared."""
     return tuple(field for field in fields(plan) if field.overflow is not None)
 
 
 def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
-    """A column as the transfer makes it; None if the source's SQL cannot tell what that is."""
+    """Describe a column as the transfer makes it; None if the source's SQL cannot compute that."""
     field, system = _field(plan, column), plan.source.system
     if column.on_overflow not in ("null", "clamp") or column == plan.key:
         return field
@@ -184,7 +183,7 @@ def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
     conversion = conversion_of(column, plan)
     overflow = Overflow(column.on_overflow, conversion.sent, conversion.steps, field)
     if own.overflow is None or not all(
-        overflow.relaxed(system, one) for one in own.digest.VARIANTS
+        overflow.relaxed(system, variant) for variant in own.digest.VARIANTS
     ):
         return None
     type_, item = overflow.source_type(system), field.item
@@ -200,34 +199,34 @@ def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
 
 
 def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
-    """The plan with the target's columns as they are, which may be wider than what was planned.
+    """Put the target's columns into the plan as they are, which may be wider than planned.
 
     Raises:
         TableMissing: there is no target table.
-        SchemaDrift: it lacks one of the columns.
+        SchemaDrift: the target lacks a column.
     """
     return plan if plan.observed else with_columns(plan, target.columns(plan.target))
 
 
 def with_columns(plan: CopyPlan, actual: Iterable[Column]) -> CopyPlan:
-    """The plan with the target's columns as they were found.
+    """Put the target's actual columns into the plan.
 
     Raises:
-        SchemaDrift: one of its own is not among them.
+        SchemaDrift: a column of the plan is not among them.
     """
-    found = {column.name: column for column in actual}
-    missing = [c.target.name for c in plan.columns if c.target.name not in found]
+    by_name = {column.name: column for column in actual}
+    missing = [c.target.name for c in plan.columns if c.target.name not in by_name]
     if missing:
         raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")
-    columns = tuple(replace(c, target=found[c.target.name]) for c in plan.columns)
-    key = replace(plan.key, target=found[plan.key.target.name])
+    columns = tuple(replace(c, target=by_name[c.target.name]) for c in plan.columns)
+    key = replace(plan.key, target=by_name[plan.key.target.name])
     filled = {column.target.name for column in columns}
-    others = tuple(name for name in found if name not in filled)
+    others = tuple(name for name in by_name if name not in filled)
     return replace(plan, columns=columns, key=key, observed=True, only_in_target=others)
 
 
 def key_field(plan: CopyPlan) -> Field:
-    """The key column of a hop."""
+    """Describe the key column of a hop."""
     return _field(plan, plan.key)
 
 
@@ -269,10 +268,10 @@ def _own_type(column: Column) -> str:
 
 
 def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
-    """A column that both servers print alike, with all that its type may hold."""
+    """Describe a column whose type both servers print alike, whatever its values."""
     rendered, target_rendered = (
-        registry.system(table.system).dialect.text(quote(table.system, one.name))
-        for table, one in ((plan.source, column.source), (plan.target, column.target))
+        registry.system(table.system).dialect.text(quote(table.system, own.name))
+        for table, own in ((plan.source, column.source), (plan.target, column.target))
     )
     return Field(
         column.target.name,
@@ -285,16 +284,16 @@ def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
 
 
 def _as_text(system: str, column: Column) -> str:
-    """What a target's text column gets, without the guards that may stop an export."""
+    """Write what a target's text column gets, without the guards that may stop an export."""
     export = source_export(system, column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
     return template.replace("{}", quote(system, column.name))
 
 
 def _computed(system: str, column: Column) -> str | None:
-    """The value of a column whose type has to be computed."""
-    found = registry.system(system).types.computed.get(column.type)
-    return found and found.replace("{}", quote(system, column.name))
+    """Write the value of a column whose type has to be computed; None for other types."""
+    template = registry.system(system).types.computed.get(column.type)
+    return template and template.replace("{}", quote(system, column.name))
 
 
 def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system: str) -> Kind:
@@ -310,8 +309,8 @@ def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system
 
 def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
     item_source, item_target = (
-        replace(one, type=str(registry.system(system).types.read(one.type).item))
-        for one, system in (
+        replace(own, type=str(registry.system(system).types.read(own.type).item))
+        for own, system in (
             (column.source, plan.source.system),
             (column.target, plan.target.system),
         )

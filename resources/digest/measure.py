@@ -1,4 +1,4 @@
-"""What is summed up of many rows by their server: counts, digests, and declared figures."""
+"""Sums up rows, by group: counts, digests, and the figures that the transfer declares."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column, TableRef
 
 ROWS, DIGEST, CHANGED = "rows", "digest", "changed"
-"""Names of the row count, of the sum of the row digests, and of how many values of each column
-`on_overflow` changes, among the figures."""
+"""The figures' names of the row count, the sum of the row digests, and the number of values of each
+column that `on_overflow` changes."""
 
 Figures = dict[str, Any]
 """`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
 
 MOST_ROWS, MOST_VALUES = 8_192, 100_000
-"""Of a batch whose digests the client computes: it writes each value as a text, twice."""
+"""Maximum size of a batch that the client digests: it writes each value as a text, twice."""
 
 SUMMED = ("integer", "decimal")
 ORDERED = (*SUMMED, "date", "time", "timestamp")
-"""Kinds of columns that figures can be declared for: what has an exact sum, or an order."""
+"""Kinds of columns that figures can be declared for: those with an exact sum, or an order."""
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """What to sum up: rows that meet `where`, in groups numbered by `group` (SQL of an integer)."""
+    """The rows to sum up: those that meet `where`, in groups numbered by `group` (SQL)."""
 
     group: str
     where: str
 
     @property
-    def one(self) -> bool:
-        """Whether all rows are in one group, so that a server need not look for theirs."""
+    def is_single(self) -> bool:
+        """Whether all rows are in the same group, which the server then need not compute."""
         return self.group.isdecimal()
 
     @classmethod
     def by_range(
         cls, ranges: Sequence[KeyRange], key: Column, system: str, where: str | None = None
     ) -> Grouped:
-        """The rows of some ranges, each a group, numbered by its position.
+        """Make each of some ranges a group, numbered by its position.
 
         Args:
-            ranges: that do not overlap.
+            ranges: key ranges that do not overlap.
             key: the column that they are cut by.
-            system: whose SQL.
+            system: the system whose SQL to write.
             where: a row filter.
         """
         rows = filtered(within(ranges, key, system), where)
@@ -64,18 +64,18 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Figures of some rows, and the digest that they were taken by: others compare nothing.
+class KnownFigures:
+    """Figures of rows that need not be asked for, and the digest that they were computed by.
 
-    Without one there is the number of rows alone.
+    They tell nothing about figures by another digest. Without a digest there is only the row count.
     """
 
     digest: str
     figures: Figures
     how: str = ""
-    """For a reader, where that is not plain from the level of the check."""
+    """What the figures were computed of, for the report; '' where the check's level says it."""
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How many values `on_overflow` changed, by column."""
+    """The number of values that `on_overflow` changed, by column."""
 
 
 def check_figures(fields: Sequence[Field]) -> None:
@@ -105,14 +105,14 @@ def measure(
     a scan of their own.
 
     Args:
-        endpoint: where the table is.
+        endpoint: the table's server.
         table: the table.
-        side: which side of `figures` it is.
+        side: the table's side of the hop.
         grouped: the rows and groups.
         digest: the row digest, or None for counts alone.
         figures: columns to sum up too.
-        changed: conditions of which to count the rows that meet them, by column.
-        snapshot: of a PostgreSQL table.
+        changed: by column, a condition; the rows that meet it are counted.
+        snapshot: the snapshot to read a PostgreSQL table under.
 
     Returns:
         Group number -> figures; empty groups are missing.
@@ -128,9 +128,9 @@ def measure(
 
     if digest is None or not client_computes(endpoint, digest.dialect):
         return by_server(digest)
-    found = _by_client(endpoint, table, grouped, digest, snapshot)
+    by_client = _by_client(endpoint, table, grouped, digest, snapshot)
     more = by_server(None) if figures or changed else {}
-    return {number: {**more.get(number, {}), **one} for number, one in found.items()}
+    return {number: {**more.get(number, {}), **own} for number, own in by_client.items()}
 
 
 def _by_client(
@@ -150,8 +150,8 @@ def _by_client(
     )
     batch_rows = max(1, min(MOST_ROWS, MOST_VALUES // len(digest.fields)))
     with endpoint.read_arrow(sql, batch_rows=batch_rows, snapshot=snapshot) as reader:
-        found = summed(digest, reader)
-    return {group: {ROWS: rows, DIGEST: str(total)} for group, (rows, total) in found.items()}
+        sums = summed(digest, reader)
+    return {group: {ROWS: rows, DIGEST: str(total)} for group, (rows, total) in sums.items()}
 
 
 def measuring(
@@ -162,16 +162,16 @@ def measuring(
     figures: Sequence[Field],
     changed: Mapping[str, str] | None = None,
 ) -> str:
-    """The query of `measure`, in the table's SQL."""
+    """Write the query of `measure` in the table's SQL."""
     system = table.system
     writer, dialect = _system(system).digest, _system(system).dialect
     # figures of no rows at all are not NULL on every system: a group without rows has none
-    one = grouped.one and not figures
+    single = grouped.is_single and not figures
     values = [field.value(side, system) for field in figures]
     conditions = [*(changed or {}).values()]
     own = own_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
-    inner = [] if one else [f"{grouped.group} AS {own}g"]
-    outer = [grouped.group if one else f"{own}g", dialect.count]
+    inner = [] if single else [f"{grouped.group} AS {own}g"]
+    outer = [grouped.group if single else f"{own}g", dialect.count]
     if digest is not None:
         inner.append(f"{digest} AS {own}d")
         outer.append(dialect.exact_sum(f"{own}d"))
@@ -185,11 +185,11 @@ def measuring(
         name = f"{own}o{number}"
         inner.append(f"CASE WHEN {condition} THEN 1 ELSE 0 END AS {name}")
         outer.append(dialect.exact_sum(name))
-    names = [f"{own}g" if one else f"{own}c0"]
+    names = [f"{own}g" if single else f"{own}c0"]
     names += [f"{own}c{number}" for number in range(1, len(outer))]
     selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(outer, names, strict=True))
     rows = f"{qualified(table)} WHERE {grouped.where}"
-    if one:
+    if single:
         rows = f"(SELECT {', '.join(inner)} FROM {rows}) {own}rows" if inner else rows
         return f"SELECT {selected} FROM {rows}"
     rows = f"(SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) {own}rows"
@@ -202,25 +202,25 @@ _ENDS = ("min", "max")
 def _figures(
     row: Sequence[Any], digested: bool, figures: Sequence[Field], changed: Mapping[str, str]
 ) -> Figures:
-    found: Figures = {ROWS: int(row[1])}
+    measured: Figures = {ROWS: int(row[1])}
     values = list(row[2:])
     if digested:
-        found[DIGEST] = str(values.pop(0) or "0")
+        measured[DIGEST] = str(values.pop(0) or "0")
     for field in figures:
         own = {"sum": str(values.pop(0) or "0")} if field.kind in SUMMED else {}
         own |= {end: shown(field, values.pop(0)) or "NULL" for end in _ENDS}
-        found[field.name] = own
+        measured[field.name] = own
     if changed:
-        found[CHANGED] = {name: int(values.pop(0) or 0) for name in changed}
-    return found
+        measured[CHANGED] = {name: int(values.pop(0) or 0) for name in changed}
+    return measured
 
 
 def empty(digested: bool, figures: Sequence[Field]) -> Figures:
-    """The figures of no rows."""
-    found: Figures = {ROWS: 0}
+    """The figures of an empty group."""
+    nothing: Figures = {ROWS: 0}
     if digested:
-        found[DIGEST] = "0"
+        nothing[DIGEST] = "0"
     for field in figures:
         own = {"sum": "0"} if field.kind in SUMMED else {}
-        found[field.name] = {**own, **dict.fromkeys(_ENDS, "NULL")}
-    return found
+        nothing[field.name] = {**own, **dict.fromkeys(_ENDS, "NULL")}
+    return nothing

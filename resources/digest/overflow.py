@@ -1,4 +1,4 @@
-"""What `on_overflow` makes of a column's values, in the source's SQL, so that they can be compared.
+"""Writes what `on_overflow` makes of a column's values in the source's SQL, to compare them.
 
 The export changes values by Arrow's kernels, see `resources.types.steps`. Here the source's server
 works out the same from the same limits, on its own values, so that a mistake of either shows. What
@@ -51,7 +51,7 @@ _COUNTED = (kinds.Date, kinds.Time, kinds.Timestamp)
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A value as the policy makes it, and the condition that it is another one than before."""
+    """A value as the policy makes it, and the condition that the policy changed it."""
 
     value: str
     changed: str
@@ -59,11 +59,11 @@ class Relaxed:
 
 @dataclass(frozen=True)
 class Overflow:
-    """What becomes of the values of a column that the target's cannot hold."""
+    """What becomes of a column's values that the target cannot hold."""
 
     policy: Literal["null", "clamp"]
     kind: kinds.Kind
-    """Of what the export sends."""
+    """The kind of what the export sends."""
     steps: tuple[Step, ...]
     raw: Field
     """The column as its source has it."""
@@ -73,7 +73,7 @@ class Overflow:
         return _base(self, system)[1]
 
     def relaxed(self, system: str, variant: str) -> Relaxed | None:
-        """The policy in the source's SQL; None if that cannot tell what fits.
+        """Apply the policy in the source's SQL; None if that cannot tell what fits.
 
         Args:
             system: the source's.
@@ -82,25 +82,25 @@ class Overflow:
         return self.of(_base(self, system)[0], system, variant)
 
     def of(self, x: str, system: str, variant: str) -> Relaxed | None:
-        """The same of an expression that stands for the column."""
+        """Apply the policy to an expression that stands for the column; see `relaxed`."""
         conditions: list[str] = []
         value = x
         for step in self.steps:
             if isinstance(step, _WITHOUT_GUARD):
                 continue
             if isinstance(step, Items):
-                found = self._items(step, value, system, variant)
+                stepped = self._items(step, value, system, variant)
             else:
-                found = self._guarded(step, value, system, variant)
-            if found is None:
+                stepped = self._guarded(step, value, system, variant)
+            if stepped is None:
                 return None
-            if found.changed == NEVER:
+            if stepped.changed == NEVER:
                 continue
-            conditions.append(found.changed)
+            conditions.append(stepped.changed)
             # where all conditions are of the value as it came, one CASE is enough
             if self.policy == "clamp" or isinstance(step, Items):
-                value = found.value
-        changed = " OR ".join(f"({one})" for one in conditions)
+                value = stepped.value
+        changed = " OR ".join(f"({condition})" for condition in conditions)
         if conditions and self.policy == "null" and value == x:
             value = f"CASE WHEN {changed} THEN NULL ELSE {x} END"
         return Relaxed(value, changed)
@@ -123,10 +123,10 @@ class Overflow:
         own = _sql(system)
         assert isinstance(self.kind, kinds.Array) and self.raw.item is not None
         items = Overflow(self.policy, self.kind.item, (step.step,), self.raw.item)
-        found = items.of(ITEM, system, variant)
-        if found is None or found.changed == NEVER:
-            return found and Relaxed(x, NEVER)
-        return Relaxed(own.each(x, found.value), own.any(x, found.changed))
+        item = items.of(ITEM, system, variant)
+        if item is None or item.changed == NEVER:
+            return item and Relaxed(x, NEVER)
+        return Relaxed(own.each(x, item.value), own.any(x, item.changed))
 
     def _unfit(self, step: Step, x: str, system: str, variant: str) -> str | None:
         """The condition that a value breaks a step's guard; None if SQL cannot tell."""

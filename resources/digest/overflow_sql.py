@@ -1,4 +1,4 @@
-"""What a system's SQL has to say for `resources.digest.overflow` to compare changed values."""
+"""The part of `resources.digest.overflow` that each system writes in its own SQL."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from tableferry.resources.types.steps import Step
 
 
 class OverflowSql:
-    """Conditions and values in a source's SQL. What stands here serves a system without lists."""
+    """Writes conditions and values in a source's SQL. This class serves a system without lists."""
 
     system: str
-    """Its name."""
+    """The system's name."""
 
     def number(self, field: Field, x: str) -> str:
-        """The 64-bit number that stands for a date, time or timestamp; for what has none, one that
-        lies beyond all limits on its side."""
-        found = registry.system(self.system).digest.whole(field, field.source, x)
-        assert found is not None, f"{field.source.type} has no number"
-        return found
+        """Write the 64-bit number of a date, time or timestamp; of an infinite one, a number beyond
+        all limits on its side."""
+        number = registry.system(self.system).digest.whole(field, field.source, x)
+        assert number is not None, f"{field.source.type} has no number"
+        return number
 
     def plain(self, field: Field, x: str) -> tuple[str, str]:
-        """Any other value as it is exported, and its declared type."""
+        """Write any other value as it is exported, and name its declared type."""
         return x, field.source.type
 
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
-        """The condition that a value breaks a step's guard.
+        """Write the condition that a value breaks a step's guard.
 
         Args:
-            step: one that is not about limits of integers, which are the same on every system.
-            kind: of the values.
+            step: a step about other limits than those of integers, which every system writes alike.
+            kind: the kind of the values.
             field: the column as its source has it.
-            x: what `plain` or `number` gave, or a step before made of it.
-            variant: of the digest writer.
+            x: the result of `plain`, `number` or the step before.
+            variant: the digest writer's variant.
 
         Returns:
             An empty text if no value does; None if SQL cannot tell.
@@ -58,13 +58,13 @@ class OverflowSql:
         raise NotImplementedError
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
-        """What `clamp` makes of a value that breaks a step's guard; None if it is refused."""
+        """Write what `clamp` makes of a value that breaks a step's guard; None if it is refused."""
         return None
 
     def each(self, x: str, item: str) -> str:
-        """A list with an expression of `overflow.ITEM` in the place of each element."""
+        """Replace each element of a list by an expression of `overflow.ITEM`."""
         raise NotImplementedError
 
     def any(self, x: str, condition: str) -> str:
-        """The condition that an element of a list meets a condition on `overflow.ITEM`."""
+        """Write the condition that an element of a list meets a condition on `overflow.ITEM`."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Which hash a server has, and how digests are written for it: found by trying them on constants.
+"""Finds out which hash a server has, and how to write digests for it, by trying constants.
 
 So what a report calls equal was computed by expressions that were seen to work on both servers.
 """
@@ -31,7 +31,7 @@ from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column
 
 SHOWN = 3
-"""Of the wrong results that a message names."""
+"""Maximum number of wrong results that a message names."""
 
 
 class DigestRefused(TableferryError):
@@ -39,7 +39,7 @@ class DigestRefused(TableferryError):
 
 
 class Value(NamedTuple):
-    """A value, and its canonical form in a row."""
+    """A value's kind, and its canonical form in a row."""
 
     kind: Kind
     scale: int
@@ -69,11 +69,11 @@ VALUES = {
     "NULL": Value("text", 0, NULL),
     "bytes": Value("bytes", 0, "3:#"),
 }
-"""By name: values of every kind, those included that systems are known to treat differently."""
+"""Values of every kind, by name; among them those that systems are known to treat differently."""
 
 
 def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql:
-    """How a server computes digests, with the preferred hash unless one is named.
+    """Find out how a server computes digests, by the preferred hash unless one is named.
 
     The server is asked once per process.
 
@@ -82,19 +82,19 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     """
     refused: list[str] = []
     candidates = [
-        DigestSql(endpoint.system, one, variant)
-        for one in ((algorithm,) if algorithm else ALGORITHMS)
+        DigestSql(endpoint.system, hash_, variant)
+        for hash_ in ((algorithm,) if algorithm else ALGORITHMS)
         for variant in _system(endpoint.system).digest.VARIANTS
         # a record's hash takes texts as they are stored
-        if (one, variant) != (RECORD, CONVERTED)
+        if (hash_, variant) != (RECORD, CONVERTED)
     ]
-    for found in candidates:
-        if not probed(endpoint, "digest", constants(found)[-1:]):
-            return found
-    for found in candidates:
-        wrong = probed(endpoint, "digest", constants(found))
+    for candidate in candidates:
+        if not probed(endpoint, "digest", constants(candidate)[-1:]):
+            return candidate
+    for candidate in candidates:
+        wrong = probed(endpoint, "digest", constants(candidate))
         named = ", ".join(map(str, wrong[:SHOWN]))
-        refused.append(f"{found.algorithm}, {found.variant}: {named}")
+        refused.append(f"{candidate.algorithm}, {candidate.variant}: {named}")
     raise DigestRefused(
         f"{endpoint.settings()} does not compute the row digest as it is defined, so that no "
         f"checksum would mean anything ({'; '.join(refused)})"
@@ -102,56 +102,56 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
 
 
 def algorithms(source: str, target: str, *, streamed: bool = False) -> Sequence[Algorithm]:
-    """The hashes that servers of two systems may have in common, the preferred first.
+    """List the hashes that servers of two systems may have in common, the preferred one first.
 
     Args:
-        source: the one system.
-        target: the other.
-        streamed: the client is to compute digests, too.
+        source: the source's system.
+        target: the target's system.
+        streamed: whether the client computes digests, too.
     """
     own = source == target and _system(source).record_digest is not None and not streamed
     return (RECORD, *ALGORITHMS) if own else ALGORITHMS
 
 
 def preferred(endpoint: Endpoint, target: str) -> DigestSql:
-    """How a server computes the digests that it most likely shares with those of a system.
+    """Find out how a server computes the digests that servers of another system most likely share.
 
     Raises:
         DigestRefused: see `dialect`.
     """
-    for one in algorithms(endpoint.system, target):
+    for algorithm in algorithms(endpoint.system, target):
         with suppress(DigestRefused):
-            return dialect(endpoint, one)
+            return dialect(endpoint, algorithm)
     return dialect(endpoint)
 
 
 def shared(
     source: Endpoint, target: Endpoint, *, streamed: bool = False
 ) -> tuple[DigestSql, DigestSql]:
-    """How two servers compute the same digests.
+    """Find out how two servers compute the same digests.
 
     Args:
-        source: the one server.
-        target: the other.
-        streamed: the client is to compute them, too.
+        source: the source's server.
+        target: the target's server.
+        streamed: whether the client computes them, too.
 
     Raises:
-        DigestRefused: there is no hash that both have.
+        DigestRefused: they have no hash in common.
     """
     refused: list[str] = []
-    for one in algorithms(source.system, target.system, streamed=streamed):
+    for algorithm in algorithms(source.system, target.system, streamed=streamed):
         try:
-            return dialect(source, one), dialect(target, one)
+            return dialect(source, algorithm), dialect(target, algorithm)
         except DigestRefused as error:
             refused.append(str(error))
     raise DigestRefused("; ".join(refused))
 
 
 def require_client(endpoint: Endpoint, dialect: DigestSql) -> None:
-    """See that the client makes of rows that the server sends the digests that it should.
+    """Make sure that the client digests the rows that a server sends as the definition says.
 
     Raises:
-        DigestRefused: it does not.
+        DigestRefused: it gets other digests.
     """
     facts = endpoint.settings().facts
     rows, total = facts.known(("client", dialect), lambda: _sum_by_client(endpoint, dialect))
@@ -164,7 +164,7 @@ def require_client(endpoint: Endpoint, dialect: DigestSql) -> None:
 
 
 def _sum_by_client(endpoint: Endpoint, dialect: DigestSql) -> tuple[int, int]:
-    """The number of some rows, all of them `VALUES`, and the client's sum of their digests."""
+    """Have a server send rows of `VALUES`; count them, and sum up the client's digests."""
     # polars takes half a second to import
     from tableferry.resources.digest.client import summed
 
@@ -179,35 +179,35 @@ def _sum_by_client(endpoint: Endpoint, dialect: DigestSql) -> tuple[int, int]:
         return summed(digest, reader)[0]
 
 
-def constants(found: DigestSql) -> list[Constant]:
-    """What a server must make of each of `VALUES`, and at last of a row of all of them."""
+def constants(dialect: DigestSql) -> list[Constant]:
+    """List what a server must make of each of `VALUES`, and last of a row of all of them."""
     asked: list[Constant] = []
-    framed = _framed(found)
+    framed = _framed(dialect)
     literals = tuple((field.name, literal) for field, _, literal in framed)
     forms: list[str] = []
     for field, value, sql in framed:
-        hashed = _hashed("sha256" if found.algorithm == "sha256" else "md5", b"\x00\xff\x10")
+        hashed = _hashed("sha256" if dialect.algorithm == "sha256" else "md5", b"\x00\xff\x10")
         forms.append(value.form.replace("#", str(hashed)))
-        form = found.framed(field, "target", quote(found.system, field.name))
+        form = dialect.framed(field, "target", quote(dialect.system, field.name))
         expected = None if value.form == NULL else forms[-1]
         asked.append(
             Constant(f"{field.target.type} {value.form}", form, expected, ((field.name, sql),))
         )
-    if found.algorithm == RECORD:
-        asked, row = [], str(_system(found.system).record_digest)
+    if dialect.algorithm == RECORD:
+        asked, row = [], str(_system(dialect.system).record_digest)
     else:
-        row = str(_hashed(found.algorithm, ",".join(forms).encode()))
-    digest = found.digest([field for field, _, _ in framed], "target")
+        row = str(_hashed(dialect.algorithm, ",".join(forms).encode()))
+    digest = dialect.digest([field for field, _, _ in framed], "target")
     return [*asked, Constant("the digest of a row", digest, row, literals)]
 
 
-def _framed(found: DigestSql) -> list[tuple[Field, Value, str]]:
-    """The columns of a row of all values that a server has, with their literals."""
+def _framed(dialect: DigestSql) -> list[tuple[Field, Value, str]]:
+    """List the columns of a row of all values that a server has, with their literals."""
     columns: list[tuple[Field, Value, str]] = []
-    constants = _system(found.system).digest.CONSTANTS
+    constants = _system(dialect.system).digest.CONSTANTS
     for number, (name, value) in enumerate(VALUES.items()):
         # a database in another encoding may have no such characters
-        known = found.variant != CONVERTED or value.form.isascii()
+        known = dialect.variant != CONVERTED or value.form.isascii()
         if name in constants and known:
             type_, literal = constants[name]
             column = Column(f"c{number}", type_)

@@ -1,4 +1,4 @@
-"""Rows of text, taken apart into columns of texts for the digests of what streams."""
+"""Splits rows of text into columns of texts, to digest them as they stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tableferry.resources.delimited import END, END_BYTE, Framing
 from tableferry.resources.digest.fields import Kind
 
 BACKSLASH = "\0"
-"""Stands for an escaped backslash meanwhile; no text of these systems holds it."""
+"""A placeholder for escaped backslashes; no text of these systems holds it."""
 
 ESCAPES = {
     "\\\\": BACKSLASH,
@@ -27,11 +27,12 @@ ESCAPES = {
     "\\": "",
     BACKSLASH: "\\",
 }
-"""In this order; a backslash before anything else is dropped, as ClickHouse does."""
+"""What stands for escape sequences, in the order of replacement; a backslash before anything else
+is dropped, as ClickHouse does."""
 
 
 def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
-    r"""The fields of rows for ClickHouse, as PostgreSQL's COPY and our T-SQL write them.
+    r"""Split rows for ClickHouse into columns, as PostgreSQL's COPY and our T-SQL write them.
 
     Fields end at tabs, rows at newlines, NULL is `\N`; both characters, carriage returns and the
     backslash are escaped in values.
@@ -58,17 +59,17 @@ def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
 
 
 def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list[pa.Array]:
-    """The fields of rows for SQL Server's bcp, see `resources.postgres.bcp_text`.
+    """Split rows for SQL Server's bcp into columns, see `resources.postgres.bcp_text`.
 
     Args:
         chunk: whole rows.
         framing: their terminators.
-        kinds: of each column; None where nobody looks at it.
+        kinds: the kind of each column; None where its values are not needed.
     """
     rows = pl.Series("row", [chunk.decode()]).str.strip_suffix(framing.row)
     rows = rows.str.split(framing.row).explode()
     fields = rows.str.split_exact(framing.field, len(kinds) - 1).struct.unnest()
-    found = []
+    columns = []
     for name, kind in zip(fields.columns, kinds, strict=True):
         # a NULL is nothing, as texts and bytes have an end
         texts = fields[name].replace("", None)
@@ -76,8 +77,8 @@ def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list
             texts = texts.str.strip_suffix(END)
         elif kind == "bytes":
             texts = texts.str.strip_suffix(END_BYTE).str.decode("hex")
-        found.append(texts.to_arrow())
-    return found
+        columns.append(texts.to_arrow())
+    return columns
 
 
 def _unescaped(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Canonical forms of values, as a person should read them."""
+"""Makes canonical forms of values readable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tableferry.resources.digest.fields import Field
 
 
 def shown(field: Field, form: str | bytes | None) -> str | None:
-    """A value that `DigestSql.shown` selected, readable; None for NULL."""
+    """Make a value that `DigestSql.shown` selected readable; None for NULL."""
     if form is None or field.kind in ("integer", "decimal", "uuid"):
         return None if form is None else str(form)
     if isinstance(form, bytes):

@@ -11,14 +11,14 @@ from typing import get_args
 
 import pyarrow as pa
 
-from tableferry.checks.in_flight import Flight
+from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import LEVELS, Level, Verdict
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.dialects import qualified
 from tableferry.resources.digest.fields import observed
-from tableferry.resources.digest.measure import Taken
+from tableferry.resources.digest.measure import KnownFigures
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import TableMissing, TypeRefused
 from tableferry.resources.files.resource import FilesResource
@@ -103,7 +103,7 @@ class Hop:
     plan: CopyPlan
     source: Place
     target: Place
-    taken: dict[str, Taken] = field(default_factory=dict)
+    source_figures: dict[str, KnownFigures] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class Hop:
     @property
     def levels(self) -> tuple[Level, ...]:
         """What nobody reads on its way is not seen in flight."""
-        return get_args(Level) if self.taken else LEVELS
+        return get_args(Level) if self.source_figures else LEVELS
 
     def move(self, key_range: KeyRange) -> None:
         """By record batches, or what only the two servers read if some types need that."""
@@ -139,11 +139,13 @@ class Hop:
             attempt.finalise()
 
     def load(self, key_range: KeyRange, batches: Iterator[pa.RecordBatch]) -> None:
-        flown = Flight(self.observed, self.source.endpoint, self.target.endpoint, "arrow")
+        stream_digest = StreamDigest(
+            self.observed, self.source.endpoint, self.target.endpoint, "arrow"
+        )
         with self._attempt(key_range, OPTIONS) as attempt:
-            attempt.load_arrow(flown.watched(batches), schema(self.plan))
+            attempt.load_arrow(stream_digest.watched(batches), schema(self.plan))
             attempt.finalise()
-        self.taken[key_range.name] = flown.taken()
+        self.source_figures[key_range.name] = stream_digest.known_figures()
 
     def _attempt(
         self, key_range: KeyRange, options: TargetOptions
@@ -160,7 +162,7 @@ class Hop:
             self.target.endpoint,
             ranges,
             level,
-            taken=self.taken if level == "in_flight" else None,
+            source_figures=self.source_figures if level == "in_flight" else None,
         )
 
 

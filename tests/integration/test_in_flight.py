@@ -13,14 +13,14 @@ import dagster as dg
 import psycopg
 import pytest
 
-from tableferry.checks.in_flight import FLOWN, Flight
+from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED, PROVEN
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.delimited import Framing, framed_rows
 from tableferry.resources.digest import measure as measuring
-from tableferry.resources.digest.measure import Figures, Grouped, Taken, measure
+from tableferry.resources.digest.measure import Figures, Grouped, KnownFigures, measure
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.plan import CopyPlan, WireFormat
@@ -40,7 +40,7 @@ from tests.servers import own
 pytestmark = pytest.mark.integration
 
 Make = Callable[..., Ferry]
-NAME = own("flown")
+NAME = own("streamed")
 EVERYTHING = KeyRange("integer")
 TEXTS = ["", "\\", "\\\\N", "\\N", "a\tb\nc\rd", "\\x5C", "\\t", " ", "ä€😀", "\b\f\v", '"', "~,:"]
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
@@ -98,7 +98,7 @@ def test_what_streams_has_the_digest_that_the_source_computes(
     postgres, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
     if wire == "text":
         plan = replace(plan, columns=tuple(one for one in plan.columns if one.text_sql))
-    flight = Flight(plan, postgres, clickhouse, wire)
+    stream_digest = StreamDigest(plan, postgres, clickhouse, wire)
     sql = plan.select(EVERYTHING, wire)
 
     def arrow() -> Any:
@@ -109,17 +109,17 @@ def test_what_streams_has_the_digest_that_the_source_computes(
 
     passed = 0
     if wire == "text":
-        with flight.watching(text)() as chunks:
+        with stream_digest.watching(text)() as chunks:
             passed = sum(chunk.count(b"\n") for chunk in chunks)
     else:
         with arrow() as reader:
             batches = (conform(batch, plan, {}) for batch in reader)
-            passed = sum(batch.num_rows for batch in flight.watched(batches))
+            passed = sum(batch.num_rows for batch in stream_digest.watched(batches))
     grouped = Grouped.by_range([EVERYTHING], plan.key.source, "postgres")
     asked: dict[int, Figures] = measure(
-        postgres, plan.source, "source", grouped, digest=flight.digest
+        postgres, plan.source, "source", grouped, digest=stream_digest.digest
     )
-    assert flight.taken().figures == asked[0]
+    assert stream_digest.known_figures().figures == asked[0]
     assert passed == asked[0]["rows"] == len(TEXTS) + 1
 
 
@@ -140,15 +140,15 @@ def test_bcp_s_text_has_the_digest_that_the_source_computes(pg_url: str, mssql_u
     try:
         assert all(column.text_sql for column in plan.columns)
         framing = Framing.fresh()
-        flight = Flight(plan, postgres, sqlserver, "text", framing)
+        stream_digest = StreamDigest(plan, postgres, sqlserver, "text", framing)
         with postgres.read_arrow(
             framing.in_query(plan.select(EVERYTHING, "text")), batch_rows=5
         ) as reader:
-            for _ in flight.watched(framed_rows(reader, framing, len(plan.columns))):
+            for _ in stream_digest.watched(framed_rows(reader, framing, len(plan.columns))):
                 pass
         grouped = Grouped.by_range([EVERYTHING], plan.key.source, "postgres")
-        asked = measure(postgres, source, "source", grouped, digest=flight.digest)
-        assert flight.taken().figures == asked[0]
+        asked = measure(postgres, source, "source", grouped, digest=stream_digest.digest)
+        assert stream_digest.known_figures().figures == asked[0]
     finally:
         sqlserver.execute(f"DROP TABLE dbo.{source.name}")
         postgres.execute(f"DROP TABLE public.{source.name}")
@@ -193,7 +193,7 @@ def test_every_hop_of_a_chain_is_proven_by_what_streamed(ferry: Make) -> None:
     for system in ("sqlserver", "clickhouse"):
         assert rows_of(one, system) == rows_of(one, "postgres")
     for system, schema, how in (
-        ("sqlserver", "dbo", FLOWN),
+        ("sqlserver", "dbo", STREAMED),
         ("clickhouse", "warehouse", PROVEN),
     ):
         assert compared_with(one, dg.AssetKey([system, schema, one.table])) == [how] * 3
@@ -239,7 +239,9 @@ def test_the_second_hop_digests_what_it_exports_instead_of_reading_it_twice(
     assert one.run(hop=1).good
     with pytest.MonkeyPatch.context() as patch:
         wrong = {"rows": 40, "digest": "0"}
-        patch.setattr(Flight, "taken", lambda flight, _: Taken(str(flight.digest), wrong))
+        patch.setattr(
+            StreamDigest, "known_figures", lambda its, _: KnownFigures(str(its.digest), wrong)
+        )
         failed = one.run(hop=2)
     assert "checksum FAILED" in str(by_range(failed, 2)[LAST].error), "held against what streamed"
 

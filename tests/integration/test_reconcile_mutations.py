@@ -13,12 +13,12 @@ import pytest
 from docs.tools.detection_matrix import CLAIMS, Claim, claims_between
 
 from tableferry.checks.drilldown import drill_down
-from tableferry.checks.in_flight import FLOWN, Flight
+from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED
 from tableferry.checks.verdict import Difference, Differences, Level, Verdict
 from tableferry.resources.dialects import qualified
 from tableferry.resources.digest.client import digests, totals
-from tableferry.resources.digest.measure import DIGEST, ROWS, Taken
+from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.types.conform import conform
 from tests.integration.conftest import table_name
@@ -309,25 +309,27 @@ def seen(
         )
         for hop in hops.values():
             hop.move(EVERYTHING)
-            hop.taken |= by_stretch(hop)
+            hop.source_figures |= by_stretch(hop)
             assert_undamaged(hop)
         # those last out of whose targets the others read
         yield {pair: look(hop) for pair, hop in reversed(hops.items())}
 
 
-def by_stretch(hop: Hop) -> dict[str, Taken]:
+def by_stretch(hop: Hop) -> dict[str, KnownFigures]:
     """What is known of each stretch's rows as they stream; nothing where nobody reads them."""
-    if not hop.taken:
+    if not hop.source_figures:
         return {}
-    flight = Flight(hop.plan, hop.source.endpoint, hop.target.endpoint, "arrow")
-    fields = flight.digest.fields
+    stream_digest = StreamDigest(hop.plan, hop.source.endpoint, hop.target.endpoint, "arrow")
+    fields = stream_digest.digest.fields
     with hop.source.endpoint.read_arrow(hop.plan.select(EVERYTHING, "arrow")) as reader:
         rows = pa.Table.from_batches(conform(batch, hop.plan, {}) for batch in reader)
     columns = [rows[one.name] for one in fields]
-    found = digests(fields, columns, flight.digest.dialect.algorithm)
+    found = digests(fields, columns, stream_digest.digest.dialect.algorithm)
     sums = totals(pl.Series(rows["id"].to_pylist()) // KEYS, found)
     return {
-        stretch.name: Taken(str(flight.digest), {ROWS: count, DIGEST: str(total)}, FLOWN)
+        stretch.name: KnownFigures(
+            str(stream_digest.digest), {ROWS: count, DIGEST: str(total)}, STREAMED
+        )
         for stretch, (_, (count, total)) in zip(STRETCHES, sorted(sums.items()), strict=True)
     }
 
@@ -462,7 +464,7 @@ def test_damage_is_noticed(seen: dict[tuple[str, str], Seen], pair: tuple[str, s
             )
             assert verdict.passed != claimed, (level, claim, verdict)
             assert level == "count" or verdict.passed or DIGEST in verdict.disagreeing
-            assert level != "in_flight" or verdict.metadata[COMPARED] == FLOWN
+            assert level != "in_flight" or verdict.metadata[COMPARED] == STREAMED
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)
