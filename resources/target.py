@@ -340,6 +340,9 @@ class Target(Protocol):
             rejected: drop also the staging tables that failed their audit.
         """
 
+    def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
+        """The columns of a staging table, by the names that its target's have."""
+
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """The range's staging table that failed its audit, if it is still there."""
 

@@ -73,7 +73,10 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
         system(plan.target.system).as_target().require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
-    if wire not in sending.probed or format_of(wire, plan.source, plan.target) in UNREAD:
+    format = format_of(wire, plan.source, plan.target)
+    if format and (why := system(plan.target.system).as_target().trial(target, plan, format)):
+        return f"into {target.settings()}: {why}"
+    if wire not in sending.probed or format in UNREAD:
         return None
     wrong = wrong_values(source, wire, plan)
     if wrong:

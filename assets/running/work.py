@@ -15,7 +15,7 @@ from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.assets.running.source_state import SourceState
 from tableferry.checks.verdict import Level, Verdict
-from tableferry.resources.digest.fields import observed
+from tableferry.resources.digest.fields import observed, with_columns
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.markers import Published
 from tableferry.resources.plan import CopyPlan
@@ -122,9 +122,13 @@ class Work:
         key = hop.number, table if own else None
         with self._observing:
             if key not in self._observed:
-                here = table == hop.plan.target
-                plan = hop.found_plan if here else replace(hop.plan, target=table)
-                self._observed[key] = observed(plan, self.servers.endpoint(table))
+                if own:
+                    here = table == hop.plan.target
+                    plan = hop.found_plan if here else replace(hop.plan, target=table)
+                    self._observed[key] = observed(plan, self.servers.endpoint(table))
+                else:
+                    columns = self.loaders[hop.number].staged_columns(hop.plan, table)
+                    self._observed[key] = with_columns(replace(hop.plan, target=table), columns)
             return replace(self._observed[key], target=table, where=hop.plan.where)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:

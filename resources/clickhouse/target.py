@@ -342,6 +342,10 @@ class ClickHouseTarget(Target):
                 dropped.append(shadow.name)
         return dropped
 
+    def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
+        """See `Target.staged_columns`."""
+        return self.resource.columns(staging)
+
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """The range's rows that failed their audit. See `Target.rejected_table`."""
         kept = rejected_of(plan.target, key_range.name)

@@ -209,6 +209,10 @@ class FilesTarget(Target):
                     removed += _remove(folder, lock, rejected=rejected) if held else []
         return removed
 
+    def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
+        """See `Target.staged_columns`."""
+        return self.resource.columns(staging)
+
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """The range's rows that failed their audit. See `Target.rejected_table`."""
         kept = rejected(plan.target, key_range)

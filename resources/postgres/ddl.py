@@ -75,13 +75,13 @@ class PostgresStatements(Statements):
         primary key fit into one."""
         return plan.key.target.name in row_identity(plan) or indexable(plan.key.target)
 
-    def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
+    def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
         """Unlogged: a crash of the server empties it, and the range is loaded again then."""
         lines = ", ".join(self.definitions(plan, staging=True))
-        return (
+        return [
             f"CREATE UNLOGGED TABLE {qualified(staging)} ({lines}) "
             "WITH (autovacuum_enabled = false)"
-        )
+        ]
 
     def key_order(self, column: Column) -> str:
         """That of bytes."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tableferry.resources.dialects import qualified, quote, string_literal
+import pyarrow as pa
+
+from tableferry.resources.dialects import drop_table, qualified, quote, string_literal
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.plan import CopyPlan
 from tableferry.resources.sqlserver.dialect import BINARY, KEY_ORDER
@@ -22,6 +25,9 @@ KEY_BYTES = 900
 
 INDEX_BYTES = 1700
 """The same of another index."""
+
+MISREAD = re.compile("['\"\\]\U00010000-\U0010ffff]")
+"""What of a name not every tool and server makes the same of."""
 
 
 class SqlServerStatements(Statements):
@@ -58,16 +64,41 @@ class SqlServerStatements(Statements):
             statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({columns})")
         return statements
 
-    def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
-        """Its decimals have 38 digits: Babelfish 4 reads 16 bytes of each in a bulk load, whereas a
-        client sends as many as the column's precision needs (MS-TDS, 2.2.5.5.1.6).
+    def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
+        """The rows are in the table `rows_of` it, whose columns are those of `loaded`; `staging`
+        itself is a view that shows them by the names that the target's columns have. So drivers
+        and tools, each of which reads and quotes names its own way, get to see no name of a user.
         """
-        columns = [
-            replace(column, target=replace(column.target, type=_widest(column.target.type)))
-            for column in plan.columns
+        rows = loaded(plan)
+        lines = ", ".join(self.definitions(rows, staging=True))
+        shown = ", ".join(
+            f"CAST({column.name} AS {target.type})" if _is_time(target) else column.name
+            for column, target in zip(rows.target_columns, plan.target_columns, strict=True)
+        )
+        return [
+            f"CREATE TABLE {qualified(rows_of(staging))} ({lines})",
+            f"CREATE VIEW {qualified(staging)} ({self.columns(plan)}) "
+            f"AS SELECT {shown} FROM {qualified(rows_of(staging))}",
         ]
-        lines = ", ".join(self.definitions(replace(plan, columns=tuple(columns)), staging=True))
-        return f"CREATE TABLE {qualified(staging)} ({lines})"
+
+    def drop_staging(self, staging: TableRef) -> str:
+        """The view goes before the table that it shows."""
+        return f"DROP VIEW IF EXISTS {qualified(staging)}; {drop_table(rows_of(staging))}"
+
+    def tables_like(self, table: TableRef, prefix: str) -> str:
+        """In any schema: `staging_schema` may be another than the table's."""
+        return (
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
+            f"WHERE LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
+        )
+
+    def take_in(self, plan: CopyPlan, table: TableRef, staging: TableRef, own: str) -> list[str]:
+        """The rows are inserted beneath the view, which may compute what it shows."""
+        return [
+            self.drop_known(plan, table, staging),
+            f"{self._insert(loaded(plan), rows_of(staging))} "
+            f"SELECT {self.columns(plan)} FROM {qualified(table)} WHERE {own}",
+        ]
 
     def key_order(self, column: Column) -> str:
         """That of UTF-16 code units."""
@@ -99,11 +130,10 @@ class SqlServerStatements(Statements):
         return f"EXEC sp_rename {_text(path)}, {_text(name)}, 'OBJECT'"
 
     def keep(self, plan: CopyPlan, staging: TableRef, kept: TableRef) -> list[str]:
-        """Copy what `not_renamed` is about; the staging table goes with its attempt."""
-        if not not_renamed(staging):
-            return super().keep(plan, staging, kept)
-        copy = [self.create_staging(plan, kept), self.insert_all(plan, kept, staging)]
-        return [*self.begin, *copy, self.commit]
+        """Copy the rows to a table with the names of the target; the staged go with the attempt."""
+        lines = ", ".join(self.definitions(_widened(plan), staging=True))
+        create = f"CREATE TABLE {qualified(kept)} ({lines})"
+        return [*self.begin, create, self.insert_all(plan, kept, staging), self.commit]
 
     def take(self, session: Session, lock: str, seconds: float) -> bool:
         """An application lock; the server's answer is negative if somebody else holds it."""
@@ -123,7 +153,7 @@ class SqlServerStatements(Statements):
 
     def mark(self, session: Session, staging: TableRef) -> str:
         """Empty the staging table: one that is there and empty is the commit's own mark."""
-        session.execute(f"TRUNCATE TABLE {qualified(staging)}")
+        session.execute(f"TRUNCATE TABLE {qualified(rows_of(staging))}")
         return "emptied"
 
     def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
@@ -165,13 +195,60 @@ class SqlServerStatements(Statements):
 STATEMENTS = SqlServerStatements()
 
 
-def numbered(plan: CopyPlan) -> CopyPlan:
-    """The plan with target columns `c0`, `c1`, ..., for tools that quote names their way."""
-    columns = tuple(
-        replace(column, target=replace(column.target, name=f"c{number}"))
-        for number, column in enumerate(plan.columns)
-    )
-    return replace(plan, columns=columns)
+def rows_of(staging: TableRef) -> TableRef:
+    """The table that is loaded; see `SqlServerStatements.create_staging`."""
+    return replace(staging, name=f"{staging.name}_rows")
+
+
+def loaded(plan: CopyPlan) -> CopyPlan:
+    """The plan of the table that is loaded, with the columns `c0`, `c1`, ...
+
+    Its times are timestamps of any day: Babelfish 4 computes times of day with doubles and cuts
+    what they are short of, so that one in four loses a microsecond; timestamps it rounds.
+    """
+    columns = [
+        replace(
+            column,
+            target=replace(
+                column.target,
+                name=f"c{number}",
+                type=re.sub("^time", "datetime2", column.target.type, flags=re.IGNORECASE),
+            ),
+            arrow_type=pa.timestamp("us") if _is_time(column.target) else column.arrow_type,
+        )
+        for number, column in enumerate(_widened(plan).columns)
+    ]
+    names = [column.name for column in plan.target_columns]
+    key = columns[names.index(plan.key.target.name)]
+    return replace(plan, columns=tuple(columns), key=key)
+
+
+def shown(plan: CopyPlan, rows: Iterable[Column]) -> list[Column]:
+    """The columns of a staging view, by those of its table.
+
+    Not by the catalog's of the view: Babelfish has their names in small letters there.
+    """
+    found = {column.name: column for column in rows}
+    return [
+        replace(
+            found[f"c{number}"],
+            name=target.name,
+            type=re.sub("^datetime2", "time", found[f"c{number}"].type)
+            if _is_time(target)
+            else found[f"c{number}"].type,
+        )
+        for number, target in enumerate(plan.target_columns)
+    ]
+
+
+def staging_schema(session: Session, table: TableRef) -> str:
+    """The schema of a table's staging tables: its own, or the user's where tools would misread it.
+
+    The driver puts names into brackets, of which Babelfish reads no escape.
+    """
+    if not MISREAD.search(table.schema):
+        return table.schema
+    return str(session.query("SELECT SCHEMA_NAME()")[0][0])
 
 
 def not_renamed(table: TableRef) -> str | None:
@@ -193,11 +270,26 @@ def get_lock(resource: str, wait_milliseconds: int, owner: str = "Session") -> s
     )
 
 
+def _widened(plan: CopyPlan) -> CopyPlan:
+    """The plan with decimals of 38 digits: Babelfish 4 reads 16 bytes of each in a bulk load,
+    whereas a client sends as many as the column's precision needs (MS-TDS, 2.2.5.5.1.6).
+    """
+    columns = (
+        replace(column, target=replace(column.target, type=_widest(column.target.type)))
+        for column in plan.columns
+    )
+    return replace(plan, columns=tuple(columns))
+
+
 def _widest(type_: str) -> str:
     found = read(type_)
     if not isinstance(found.kind, Decimal) or found.name in MONEY:
         return type_
     return f"decimal({MOST_DIGITS},{found.kind.scale})"
+
+
+def _is_time(column: Column) -> bool:
+    return read(column.type).name == "time"
 
 
 def indexable(key: Column) -> bool:

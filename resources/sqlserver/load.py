@@ -32,8 +32,8 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
         """Bulk copy batches into the staging table, on a connection of the driver's own.
 
         Args:
-            batches: columns named as in the target, of the plan's Arrow types.
-            schema: of the batches; the plan's if not given.
+            batches: the target's columns, in the plan's order, of the plan's Arrow types.
+            schema: of the batches; of no interest here.
 
         Raises:
             ReceiptMismatch: the driver reports another number of rows than it was given.
@@ -44,7 +44,6 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
             self.plan,
             self.staging,
             batches,
-            schema,
             batch_rows=self.options.batch_rows,
         )
         self._sent += receipt.rows

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from tableferry.resources.artifacts import Artifact, ArtifactWriter
 from tableferry.resources.delimited import Framing
-from tableferry.resources.dialects import drop_table, qualified, quote
+from tableferry.resources.dialects import drop_table, qualified
 from tableferry.resources.errors import ReceiptMismatch
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.plan import CopyPlan
 from tableferry.resources.sqlserver.bcp import BcpTool, require_rows
 from tableferry.resources.sqlserver.bcp_process import running
 from tableferry.resources.sqlserver.connection import SqlServerConnection
-from tableferry.resources.sqlserver.ddl import STATEMENTS
+from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.text_staging import text_staging
 from tableferry.resources.tables import TableRef
@@ -60,12 +60,9 @@ def load_files(
         DiskFull: there is no room for a file.
     """
     tool, text_table = resource.bcp_tool(), replace(staging, name=f"{staging.name}_text")
-    staged = [text_staging(column.target.type) for column in plan.columns]
-    # bcp itself quotes the columns' names, and not as every server wants it
-    columns = [quote("sqlserver", f"c{number}") for number, _ in enumerate(staged, start=1)]
-    definitions = ", ".join(
-        f"{name} {column.type} NULL" for name, column in zip(columns, staged, strict=True)
-    )
+    rows_table, columns = rows_of(staging), STATEMENTS.columns(loaded(plan))
+    staged = [text_staging(column.type) for column in plan.target_columns]
+    definitions = ", ".join(f"c{number} {column.type} NULL" for number, column in enumerate(staged))
     session.execute(drop_table(text_table))
     session.execute(f"CREATE TABLE {qualified(text_table)} ({definitions})")
     try:
@@ -78,10 +75,10 @@ def load_files(
             rows += artifact.rows
             _same("arrived", int(session.query(STATEMENTS.count(text_table))[0][0]), rows, staging)
         casts = ", ".join(
-            column.cast.replace("{}", name) for name, column in zip(columns, staged, strict=True)
+            column.cast.replace("{}", f"c{number}") for number, column in enumerate(staged)
         )
         session.execute(
-            f"INSERT INTO {qualified(staging)} ({STATEMENTS.columns(plan)}) "
+            f"INSERT INTO {qualified(rows_table)} ({columns}) "
             f"SELECT {casts} FROM {qualified(text_table)}"
         )
         _same("staged", int(session.query(STATEMENTS.count(staging))[0][0]), rows, staging)

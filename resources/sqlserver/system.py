@@ -12,7 +12,8 @@ from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.overflow import SqlServerOverflow
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
-from tableferry.resources.sqlserver.target import SqlServerTarget, rehearsal
+from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.sqlserver.trial import rehearsal, trial
 from tableferry.resources.sqlserver.types import TYPES
 from tableferry.resources.system import Loader, System
 
@@ -38,5 +39,6 @@ SYSTEM = System(
         orders_key=lambda plan: indexable(plan.key.target),
         require_tools=require_bcp,
         rehearsals={"delimited": rehearsal},
+        trial=trial,
     ),
 )

@@ -113,7 +113,7 @@ class TransactionalLoad(Generic[AnySession]):
         """Give the staging table a name that the attempt's end does not drop."""
         target = self.plan.target
         rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
-        for name in make_room(target, (name for (name,) in rows)):
+        for name in make_room(target, (name for _, name, _ in rows)):
             self.session.execute(drop_table(replace(target, name=name)))
         kept = rejected_of(target, self.key_range.name)
         for statement in self.sql.keep(self.plan, self.staging, kept):

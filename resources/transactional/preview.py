@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tableferry.resources.dialects import drop_table
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.markers import Publication
 from tableferry.resources.plan import CopyPlan
@@ -44,7 +43,7 @@ def publication(
     table = written_to(plan, options)
     lock = staging_name(plan.target, key_range.name)
     staging, own = replace(table, name=f"{lock}_{ATTEMPT}"), plan.target_range(key_range)
-    yield sql.create_staging(plan, staging)
+    yield from sql.create_staging(plan, staging)
     if unstaged:
         yield from sql.begin
         if replaces(plan, options):
@@ -63,4 +62,4 @@ def publication(
     yield from MarkerTable(sql, plan.target, table).preview(what)
     yield "-- a mark, by which a commit is known whose answer was lost"
     yield sql.commit
-    yield drop_table(staging)
+    yield sql.drop_staging(staging)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.dialects import drop_table, qualified, quote, string_literal
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.keys.kind import is_text_key
 from tableferry.resources.own_names import own_prefix
@@ -62,9 +62,13 @@ class Statements:
         """
         raise NotImplementedError
 
-    def create_staging(self, plan: CopyPlan, staging: TableRef) -> str:
+    def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
         """A heap without any constraint but NOT NULL: the fastest thing to load."""
         raise NotImplementedError
+
+    def drop_staging(self, staging: TableRef) -> str:
+        """Undo `create_staging`, as far as it came."""
+        return drop_table(staging)
 
     def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
         """An empty shadow of the plan's target, which is there."""
@@ -107,9 +111,9 @@ class Statements:
         )
 
     def tables_like(self, table: TableRef, prefix: str) -> str:
-        """The names in the table's schema that begin with a prefix."""
+        """Schema, name and kind of what is in the table's schema and begins with a prefix."""
         return (
-            "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE TABLE_SCHEMA = {self.text(table.schema)} "
             f"AND LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
         )

@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from tableferry.resources import crash_points
-from tableferry.resources.dialects import drop_table
+from tableferry.resources.dialects import drop_table, qualified
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
@@ -144,8 +144,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
         plan, key_range = publication.plan, publication.key_range
         table = written_to(plan, options)
         lock = staging_name(plan.target, key_range.name)
-        # a name of its own, so that "gone" can never be somebody else's doing
-        staging = replace(table, name=f"{lock}_{uuid.uuid4().hex[:12]}")
         if table not in self._columns:
             self._columns[table] = self.resource.columns(table)
         identity = {column.name for column in self._columns[table] if column.identity}
@@ -155,7 +153,11 @@ class TransactionalTarget(Target, Generic[AnySession]):
             if replaces(plan, options) and table == plan.target:
                 self._require_room(session, plan, key_range, options)
             self._drop_all(session, table, lock)
-            session.execute(self.sql.create_staging(plan, staging))
+            # a name of its own, so that "gone" can never be somebody else's doing
+            name, schema = f"{lock}_{uuid.uuid4().hex[:12]}", self._staging_schema(session, table)
+            staging = replace(table, schema=schema, name=name)
+            for statement in self.sql.create_staging(plan, staging):
+                session.execute(statement)
             load = self._load(
                 stack,
                 sql=self.sql,
@@ -184,7 +186,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 with contextlib.suppress(TableferryError):
                     if load.unstaged:
                         load.rollback()
-                    load.session.execute(drop_table(staging))
+                    load.session.execute(self.sql.drop_staging(staging))
                     load.session.execute(self.sql.release(lock))
                 if load.session is not session:
                     load.session.close()
@@ -280,7 +282,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         lock_length = len(staging_name(target, ""))
         dropped = []
         with self._session() as session:
-            names = [row[0] for row in session.query(self.sql.tables_like(target, prefix))]
+            names = [row[1] for row in session.query(self.sql.tables_like(target, prefix))]
             found = [name for name in names if rejected or not is_rejected(target, name)]
             for lock in sorted({name[:lock_length] for name in found}):
                 if self.sql.take(session, lock, 0):
@@ -292,6 +294,10 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """The range's rows that failed their audit. See `Target.rejected_table`."""
         kept = rejected_of(plan.target, key_range.name)
         return kept if self.resource.query(self.sql.table_exists(kept)) else None
+
+    def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
+        """See `Target.staged_columns`."""
+        return cast(list[Column], self.resource.columns(staging))
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Rows of the range that are committed."""
@@ -306,6 +312,10 @@ class TransactionalTarget(Target, Generic[AnySession]):
         closed then, and its locks are released.
         """
         raise NotImplementedError
+
+    def _staging_schema(self, session: AnySession, table: TableRef) -> str:
+        """Where the staging tables of a table are made: beside it."""
+        return table.schema
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> TransactionalLoad[AnySession]:
         """The load of a held range; what it opens may end with the stack."""
@@ -427,8 +437,15 @@ class TransactionalTarget(Target, Generic[AnySession]):
         self, session: AnySession, table: TableRef, prefix: str, *, rejected: bool = True
     ) -> list[str]:
         """Drop what an earlier attempt left under this lock, which is ours now."""
-        names = [str(row[0]) for row in session.query(self.sql.tables_like(table, prefix))]
-        found = [name for name in names if rejected or not is_rejected(table, name)]
-        for name in found:
-            session.execute(drop_table(replace(table, name=name)))
-        return found
+        dropped = []
+        left = session.query(self.sql.tables_like(table, prefix))
+        # a view goes before the table that it shows
+        for schema, name, kind in sorted(left, key=lambda row: row[2] != "VIEW"):
+            if rejected or not is_rejected(table, name):
+                one = replace(table, schema=schema, name=name)
+                if kind == "VIEW":
+                    session.execute(f"DROP VIEW IF EXISTS {qualified(one)}")
+                else:
+                    session.execute(drop_table(one))
+                    dropped.append(str(name))
+        return dropped

@@ -33,6 +33,7 @@ from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.bulk_copy import bulk_copy
+from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry.resources.sqlserver.load_text import load_files
 from tableferry.resources.sqlserver.queryout import read_tab_separated
@@ -95,7 +96,8 @@ class PostgresEnd:
     def load(self, plan: CopyPlan, batches: list[pa.RecordBatch]) -> None:
         """Into a new table."""
         self.connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}".encode())
-        self.connection.execute(PG_STATEMENTS.create_staging(plan, plan.target).encode())
+        for statement in PG_STATEMENTS.create_staging(plan, plan.target):
+            self.connection.execute(statement.encode())
         receipt = copy_in(self.resource, plan, plan.target, batches)
         assert receipt.rows == sum(batch.num_rows for batch in batches)
 
@@ -167,18 +169,21 @@ class SqlServerEnd:
     def load(self, plan: CopyPlan, batches: list[pa.RecordBatch]) -> None:
         """A new table of the plan's target, bulk copied into."""
         with self.resource.pooled_connection() as connection:
-            connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
-            connection.execute(STATEMENTS.create_staging(plan, plan.target))
+            self._stage(connection, plan)
             receipt = bulk_copy(self.resource, connection, plan, plan.target, batches)
             assert receipt.rows == sum(batch.num_rows for batch in batches)
+
+    def _stage(self, connection: SqlServerConnection, plan: CopyPlan) -> None:
+        connection.execute(STATEMENTS.drop_staging(plan.target))
+        for statement in STATEMENTS.create_staging(plan, plan.target):
+            connection.execute(statement)
 
     def load_text(self, plan: CopyPlan, source: PostgresEnd) -> None:
         """A new table of the plan's target, filled by bcp."""
         framing = Framing.fresh()
         folder = self.resource.artifact_folder_path()
         with self.resource.pooled_connection() as connection, workspace(folder) as files:
-            connection.execute(f"DROP TABLE IF EXISTS {qualified(plan.target)}")
-            connection.execute(STATEMENTS.create_staging(plan, plan.target))
+            self._stage(connection, plan)
             sql = framing.in_query(plan.select(EVERYTHING, "text"))
             with source.resource.read_arrow(sql) as batches:
                 rows = framed_rows(batches, framing, len(plan.columns))
@@ -193,8 +198,9 @@ class SqlServerEnd:
 
     def close(self) -> None:
         """Drop all that was made."""
-        for table in (self.table, self.into("arrow"), self.into("text")):
-            self.resource.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
+        self.resource.execute(f"DROP TABLE IF EXISTS {qualified(self.table)}")
+        for staged in (self.into("arrow"), self.into("text")):
+            self.resource.execute(STATEMENTS.drop_staging(staged))
 
 
 class ClickHouseEnd:

@@ -32,7 +32,7 @@ from tableferry_local.sqlserver.tsql.syntax.columndefs import (
     ordered_names,
     read_items,
 )
-from tableferry_local.sqlserver.tsql.syntax.parsing import word
+from tableferry_local.sqlserver.tsql.syntax.parsing import parse_query, word
 
 
 def run_ddl(run: Run, statement: Statement) -> None:
@@ -61,6 +61,8 @@ def run_create(run: Run, statement: Statement) -> None:
     if what == "TABLE":
         parts, at = name_at(tokens, 2)
         create_table(run, object_name(parts, run.state.database), tokens[at:])
+    elif what == "VIEW":
+        _create_view(run, tokens)
     elif what == "SCHEMA":
         _create_schema(run, tokens)
     elif what == "DATABASE":
@@ -149,6 +151,38 @@ def table_statements(run: Run, name: ObjectName, items: TableItems) -> list[str]
     ]
     statements += [index_sql(state, name, known, key, serial(run.state)) for key in items.keys]
     return statements
+
+
+def _create_view(run: Run, tokens: Sequence[Token]) -> None:
+    """A view that PostgreSQL lets change rows where SQL Server does: it is one plain query."""
+    parts, at = name_at(tokens, 2)
+    name = object_name(parts, run.state.database)
+    names: list[str] = []
+    if words(tokens[at : at + 1]) == ["("]:
+        end = matching(tokens, at)
+        names = [column for column, _ in ordered_names(tokens[at + 1 : end])]
+        at = end + 1
+    if words(tokens[at : at + 1]) != ["AS"]:
+        raise syntax_error(name.name)
+    compiler = run.state.compiler()
+    query = compiler.query(parse_query(tokens[at + 1 :]), None)
+    names = names or [value.name for value in query.columns]
+    if len(names) != len(query.columns) or compiler.params:
+        raise syntax_error(name.name)
+    require_free(run, name)
+    made = [
+        TableColumn(number, shown, value.type, value.nullable, VIEWED.get(value.collation or ""))
+        for number, (shown, value) in enumerate(zip(names, query.columns, strict=True), 1)
+    ]
+    listed = ", ".join(column.sql for column in made)
+    run.state.link.run(
+        f"CREATE VIEW {name.sql} ({listed}) AS {query.sql};{relation_note(name, 'V')};"
+        + column_notes(name, [(ColumnDef(one.name, one.type), one, None) for one in made])
+    )
+
+
+VIEWED = {"bin": "Latin1_General_BIN2", "cs": "Latin1_General_CS_AS"}
+"""What a view's column is noted with for the kind of its collation, of which no more is known."""
 
 
 def _create_index(run: Run, tokens: Sequence[Token]) -> None:

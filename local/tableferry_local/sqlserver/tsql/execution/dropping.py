@@ -34,15 +34,20 @@ def run_drop(run: Run, tokens: Sequence[Token]) -> None:
     state, what, at = run.state, word(tokens[1]), 2
     optional = words(tokens[2:], 2) == ["IF", "EXISTS"]
     at += 2 if optional else 0
-    if what == "TABLE":
+    if what in ("TABLE", "VIEW"):
         names = []
         for part in split(tokens[at:]):
             parts, _ = name_at(part, 0)
             name = object_name(parts, state.database)
             table = state.catalog.find(name)
             if table is None and not optional:
-                raise missing("table", ".".join(parts))
+                raise missing(what.lower(), ".".join(parts))
             if table is not None:
+                if (table.kind == "V") != (what == "VIEW"):
+                    raise SqlError(
+                        3705, 16, f"Cannot use DROP {what} with '{'.'.join(parts)}' because it is "
+                        f"a {'view' if table.kind == 'V' else 'table'}."
+                    )  # fmt: skip
                 names.append(name)
         drop_relations(run, names)
     elif words(tokens[1:], 2) == ["SECURITY", "POLICY"]:
@@ -77,7 +82,7 @@ def drop_relations(run: Run, names: list[ObjectName]) -> None:
             f"DELETE FROM sys._index WHERE relation = {oid};"
             f"DELETE FROM sys._column WHERE oid = {oid}; DELETE FROM sys._relation WHERE oid = "
             f"{oid};"
-            f"DROP TABLE {table.sql}"
+            f"DROP {'VIEW' if table.kind == 'V' else 'TABLE'} {table.sql}"
         )
 
 

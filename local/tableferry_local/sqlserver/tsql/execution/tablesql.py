@@ -132,11 +132,11 @@ def _identity(identity: tuple[int, int], kind: SqlType, name: str) -> str:
     )
 
 
-def relation_note(name: ObjectName) -> str:
-    """SQL that notes a new table."""
+def relation_note(name: ObjectName, kind: str = "U") -> str:
+    """SQL that notes a new table, or view."""
     return (
         "INSERT INTO sys._relation (oid, pg_schema, name, kind) VALUES "
-        f"({oid_sql(name)}, {literal(name.pg_schema)}, {literal(name.name)}, 'U')"
+        f"({oid_sql(name)}, {literal(name.pg_schema)}, {literal(name.name)}, '{kind}')"
     )
 
 

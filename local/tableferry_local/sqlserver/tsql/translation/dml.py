@@ -204,7 +204,9 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
     for column in table.columns:
         if update and column.type.name == "timestamp":
             sets.append((column, "int8send(nextval('sys._dbts'))"))
-    plain = not change.has_from and change.top is None
+    # by ctid, which a view has not, only where rows are found by others
+    alone = not change.has_from or (not update and len(scope.sources) == 1)
+    plain = alone and change.top is None
     if plain and update:
         assigned = ", ".join(f"{column.sql} = {sql}" for column, sql in sets)
         sql = f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}"
