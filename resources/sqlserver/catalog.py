@@ -15,7 +15,7 @@ WHERE s.name = {schema} AND o.name = {table} AND p.index_id IN (0, 1)
 """
 
 LEADING_SQL = """
-SELECT c.name, i.is_unique FROM sys.indexes AS i
+SELECT CAST(c.name AS nvarchar(128)), i.is_unique FROM sys.indexes AS i
 INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
 INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
 INNER JOIN sys.objects AS o ON o.object_id = i.object_id

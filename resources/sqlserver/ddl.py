@@ -117,9 +117,9 @@ class SqlServerStatements(Statements):
         return f"SET LOCK_TIMEOUT {seconds * 1000}", "SET LOCK_TIMEOUT -1"
 
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
-        """Of tables."""
+        """Of tables; their names as Unicode, which Babelfish sends in a code page otherwise."""
         return (
-            "SELECT t.name, t.object_id FROM sys.tables AS t "
+            "SELECT CAST(t.name AS nvarchar(128)), t.object_id FROM sys.tables AS t "
             "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
             f"WHERE s.name = {_text(schema)} AND t.name IN ({', '.join(map(_text, names))})"
         )

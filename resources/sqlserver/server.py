@@ -29,7 +29,7 @@ ORDER BY c.ORDINAL_POSITION
 """
 
 FLAGS = """
-SELECT c.name, c.is_identity, c.is_computed
+SELECT CAST(c.name AS nvarchar(128)), c.is_identity, c.is_computed
 FROM sys.columns AS c
 INNER JOIN sys.objects AS o ON o.object_id = c.object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id

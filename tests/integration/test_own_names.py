@@ -22,7 +22,7 @@ from tableferry.resources.types.conform import conform, schema
 from tableferry.resources.write_modes import WriteMode
 from tests.integration import looking
 from tests.integration.pairs import Hop, graph
-from tests.servers import Servers, own
+from tests.servers import SQLSERVER, Servers, named, own
 
 pytestmark = pytest.mark.integration
 
@@ -58,6 +58,8 @@ PAIRS = [
     ("files", "clickhouse"),
 ]
 EVERYTHING = KeyRange("integer")
+UNREADABLE = ("found",) if named(SQLSERVER) else ()
+"""Babelfish takes it for a variable of its own, and refuses any query with a column of that name."""
 
 
 def named_in_sources() -> Iterator[str]:
@@ -72,7 +74,8 @@ def named_in_sources() -> Iterator[str]:
 def columns() -> list[str]:
     """All such names, each once in whatever case."""
     found = dict.fromkeys([*PREFIXES, *ONCE, *VIRTUAL, *named_in_sources()])
-    return list({name.lower(): name for name in found if name not in ("id", "ctid")}.values())
+    taken = ("id", "ctid", *UNREADABLE)
+    return list({name.lower(): name for name in found if name not in taken}.values())
 
 
 NAMES = columns()

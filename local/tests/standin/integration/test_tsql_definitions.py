@@ -29,6 +29,34 @@ def test_names_of_any_kind(session: Session) -> None:
     assert session.run(f"DROP TABLE {table}; DROP SCHEMA [my schema]").numbers == []
 
 
+def test_a_view_shows_and_changes_the_rows_of_its_table(session: Session) -> None:
+    """As far as SQL Server lets it: nothing is written to what it computes."""
+    session.run("INSERT t VALUES (1, '42'), (2, NULL)")
+    outcome = session.run(
+        'CREATE VIEW v ("It\'s ""it""", [a]]b 😀], c) AS SELECT id, name, CAST(id AS bigint) FROM t'
+    )
+    assert outcome.numbers == []
+    assert session.rows("SELECT TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES") == [
+        ("t", "BASE TABLE"),
+        ("v", "VIEW"),
+    ]
+    assert session.rows(
+        "SELECT COLUMN_NAME, DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'v'"
+    ) == [('It\'s "it"', "int"), ("a]b 😀", "nvarchar"), ("c", "bigint")]
+    assert session.run("INSERT v ([IT'S \"IT\"], [a]]b 😀]) VALUES (3, 'x')").numbers == []
+    assert session.rows('SELECT "it\'s ""it""", [A]]B 😀], c FROM v WHERE c > 1 ORDER BY c') == [
+        (2, None, 2),
+        (3, "x", 3),
+    ]
+    session.run("DELETE w FROM v AS w WHERE EXISTS (SELECT 1 FROM t WHERE t.id = w.c AND c < 3)")
+    assert session.rows("SELECT id FROM t") == [(3,)]
+    assert session.run("DROP TABLE v").numbers == [3705]
+    assert session.run("DROP VIEW t").numbers == [3705]
+    assert session.run("CREATE VIEW v AS SELECT 1 AS a").numbers == [2714]
+    assert session.run("DROP VIEW IF EXISTS v; DROP VIEW IF EXISTS v").numbers == []
+    assert session.run("SELECT 1 FROM v").numbers == [208]
+
+
 def test_security_policies_are_shown(session: Session) -> None:
     """Not heeded."""
     session.run("INSERT t VALUES (1, '42')")

@@ -12,6 +12,10 @@ from tableferry_local.sqlserver.tsql.execution.evaluation import evaluate
 from tableferry_local.sqlserver.tsql.execution.state import State, Variable
 from tableferry_local.sqlserver.tsql.translation.queries import compile_query
 
+LAST_ROW_ALONE = "_last_row_alone"
+"""What the name of a database ends with in which the last row alone is assigned, as by Babelfish:
+to see what clients make of it."""
+
 
 def builds_on_itself(node: exp.Select, names: list[str]) -> bool:
     """Whether an assigned expression refers to an assigned variable."""
@@ -37,6 +41,8 @@ def accumulate(state: State, node: exp.Select, names: list[str]) -> int:
         compiler = state.compiler()
         query = compile_query(compiler, query_node, None)
         rows = state.link.rows(query.sql, state.values(compiler.params))
+        if state.database.lower().endswith(LAST_ROW_ALONE):
+            rows = rows[-1:]
     variables = state.frame.variables
     try:
         for row in rows:
