@@ -155,8 +155,9 @@ def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     _, _, babelfish, _, user = resource.query(PROPERTIES)[0]
     to = quote("sqlserver", str(user))
     missing = []
-    if use.writes and _may(resource, None, "DATABASE", "CREATE TABLE") is False:
-        missing.append(f"GRANT CREATE TABLE TO {to};")
+    for what in ("CREATE TABLE", "CREATE VIEW"):
+        if use.writes and _may(resource, None, "DATABASE", what) is False:
+            missing.append(f"GRANT {what} TO {to};")
     for schema in dict.fromkeys(one.schema for one in use.writes):
         literal, name = string_literal("sqlserver", schema), quote("sqlserver", schema)
         if resource.query(f"SELECT SCHEMA_ID({literal})")[0][0] is None:

@@ -13,7 +13,6 @@ from tableferry.resources.dialects import qualified, string_literal
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.plan import ColumnPlan, CopyPlan, Format
-from tableferry.resources.probe import shown
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column
@@ -89,13 +88,12 @@ def _why_not(resource: SqlServerServer, plan: CopyPlan) -> str | None:
     except (StatementFailed, ReceiptMismatch, RangeBusy) as error:
         if not loading or getattr(error, "transient", False):
             raise _Untried from error
-        came = str(error)
+        outcome = f"failed ({error})"
     else:
         if rows == [ROW]:
             return None
-        came = f"as {', '.join(map(shown, rows)) or 'nothing'}"
+        outcome = f"came back as {', '.join(map(str, rows)) or 'nothing'}"
     return (
-        f"the driver's bulk copy does not put values into the columns that they are for: {ROW}, "
-        f"sent to the columns a and b, came back {came}. This server misinforms the driver about "
-        "the columns of a table; declare 'wire: text', by which rows are loaded with bcp"
+        f"to bulk copy the row {ROW} into two columns {outcome}: the server tells the driver wrong "
+        "columns of a table; declare 'wire: text', which loads by bcp, if the server takes that"
     )

@@ -59,7 +59,7 @@ PAIRS = [
 ]
 EVERYTHING = KeyRange("integer")
 UNREADABLE = ("found",) if named(SQLSERVER) else ()
-"""Babelfish takes it for a variable of its own, and refuses any query with a column of that name."""
+"""Babelfish takes it for a variable of its own, and refuses any query with such a column."""
 
 
 def named_in_sources() -> Iterator[str]:

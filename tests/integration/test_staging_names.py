@@ -162,7 +162,7 @@ def test_a_server_that_misinforms_the_driver_is_refused_when_planning(
         with pytest.raises(InputError) as refused:
             command()
         assert f"cannot use the wire format arrow into {server.settings()}: " in str(refused.value)
-        assert "declare 'wire: text', by which rows are loaded with bcp" in str(refused.value)
+        assert "declare 'wire: text', which loads by bcp" in str(refused.value)
         assert server.query("SELECT name FROM sys.tables") == []
     # bcp asks the server otherwise
     one.declare("['misinformed://dbo.{t}']")
