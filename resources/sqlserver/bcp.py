@@ -1,200 +1,334 @@
-"""Microsoft's bcp and FreeTDS's freebcp: finding one, its command, and not believing it."""
+"""Rows by bcp: text into SQL Server through files, and out of it through a pipe.
+
+In: rows are written into files of bounded size, the tool copies each into a table of texts, and the
+server casts them into the staging table. Out: the tool runs a query, whose expressions are those of
+`tsv_text`, and writes into a named pipe what ClickHouse reads. `bcp_tool` finds and runs it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import itertools
+import logging
 import os
-import re
-import shutil
+import secrets
+import select
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tableferry.resources.artifacts import Artifact, ArtifactWriter, workspace
 from tableferry.resources.delimited import Framing
-from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed
-from tableferry.resources.refusals import refused_in_query
-from tableferry.resources.server import ConnectionSettings
-from tableferry.resources.sqlserver.settings import SESSION, statements
+from tableferry.resources.dialects import drop_table, qualified
+from tableferry.resources.errors import ReceiptMismatch, ValueRefused
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.plan import CopyPlan
+from tableferry.resources.sqlserver.bcp_tool import LOOK_SECONDS, Running, require_rows, running
+from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.sqlserver.tsv_text import EMPTY
+from tableferry.resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
+from tableferry.resources.tables import TableRef
+from tableferry.resources.target import LoadReceipt
+from tableferry.resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
+from tableferry.resources.types.steps import REPLACEMENT, Unreplaced
 
-TOOL = "TABLEFERRY_BCP"
-"""Environment variable: the path of bcp or freebcp."""
+logger = logging.getLogger(__name__)
 
-NAMES = ("bcp", "freebcp")
-PLACES = ("/opt/mssql-tools18/bin",)
-"""Where Microsoft's package puts its tools; it leaves PATH to the user."""
-
-COPIED = re.compile(r"^(\d+) rows copied", re.MULTILINE)
-NOISE = re.compile(r"^\s*(?:Password:\s*)?$")
-COMPLAINT = re.compile(r"(SQLState|Error) ?=")
-INFORMATION = re.compile(
-    r"^Msg -?\d+, Level (?:\d|10), State -?\d+$\n(?:Server '.*\n)?(?:\t.*(?:\n|\Z))?"
-    r"|^SQLState = 01000, NativeError = \d+\nWarning = .*(?:\n|\Z)",
-    re.MULTILINE,
+CHUNK_BYTES = 1 << 20
+REFUSED = (
+    (b"\0", "holds the character U+0000, which bcp cannot tell from an empty text"),
+    (REPLACEMENT.encode(), Unreplaced.reason),
 )
-"""What a server says besides: messages of a level of 10 or less, or of SQLSTATE 01000 to ODBC.
-freebcp's own errors have such levels too, but no state.
-https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities"""
-SECTION = "tableferry"
-SAY = 1000
-"""Characters of a tool's message that an error repeats."""
+"""Bytes that bcp writes for what it cannot write, and why a value that holds them is refused."""
 
 
 @dataclass(frozen=True)
-class Encryption:
-    """How the tool should talk to the server; as in the URL."""
+class StagedText:
+    """One column of the table that bcp fills; `{}` stands for its quoted name in `cast`."""
 
-    encrypt: str = "yes"
-    trust: bool = False
-    certificate: str | None = None
-    packet_size: int | None = None
+    type: str
+    cast: str
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a finished tool left."""
+def text_staging(target_type: str) -> StagedText:
+    """How a column of a SQL Server type is staged as text.
 
-    exit_code: int
-    output: str
-    errors: str
-
-    @property
-    def rows(self) -> int | None:
-        """Rows that the tool says it copied; None if it does not say."""
-        found = COPIED.findall(self.output)
-        return int(found[-1]) if found else None
-
-    def complaint(self) -> str | None:
-        """All that the tool complained of, on one line; None if of nothing.
-
-        An exit code of 0 means nothing: freebcp ends so after failed batches and skipped rows.
-        """
-        errors, output = (INFORMATION.sub("", text) for text in (self.errors, self.output))
-        lines = [line for line in errors.splitlines() if not NOISE.match(line)]
-        # bcp puts its errors among its output
-        lines += [line for line in output.splitlines() if COMPLAINT.match(line)]
-        if lines:
-            return " ".join(" ".join(lines).split())[:SAY]
-        return f"exit code {self.exit_code}" if self.exit_code else None
+    Texts are as CAST of nvarchar takes them in every language and DATEFORMAT setting.
+    """
+    found = slot(target_type)
+    kind = found.kind if found else None
+    if isinstance(kind, Text):
+        # LEN leaves out trailing blanks, of which there are none before the end
+        length = kind.units
+        room = f"nvarchar({length + 1 if length and length < MAX_UNITS else 'max'})"
+        return StagedText(room, "LEFT({}, LEN({}) - 1)")
+    if isinstance(kind, Binary):
+        length = kind.length
+        room = f"varbinary({length + 1 if length and length < MAX_BYTES else 'max'})"
+        return StagedText(room, "SUBSTRING({}, 1, DATALENGTH({}) - 1)")
+    if isinstance(kind, Float):
+        # strtod's denormals are an overflow to freebcp
+        return StagedText("nvarchar(30)", f"CAST({{}} AS {target_type})")
+    if isinstance(kind, (Date, Time, Timestamp)):
+        return StagedText("nvarchar(34)", f"CAST({{}} AS {target_type})")
+    return StagedText(target_type, "{}")
 
 
-@dataclass(frozen=True)
-class BcpTool:
-    """One installed tool."""
+def load_files(
+    resource: SqlServerServer,
+    session: SqlServerConnection,
+    plan: CopyPlan,
+    key_range: KeyRange,
+    staging: TableRef,
+    chunks: Iterable[bytes],
+    framing: Framing,
+    folder: Path,
+) -> LoadReceipt:
+    """Write rows into files of bounded size, bcp each of them, and cast the rows into staging.
 
-    path: str
-    kind: Literal["bcp", "freebcp"]
+    The files stay, for as long as the caller keeps the folder.
 
-    def __str__(self) -> str:
-        return self.path
+    bcp's own conversions lose too much: freebcp takes year 1 for 2001, cuts trailing blanks, and
+    knows neither datetimeoffset nor denormal floats. So what it could damage lands as text, and
+    the server converts it.
 
-    @property
-    def name(self) -> str:
-        """The program's name, for messages."""
-        return Path(self.path).name
-
-    def version(self) -> str:
-        """The first line of what `-v` prints."""
-        done = subprocess.run([self.path, "-v"], capture_output=True, text=True, check=False)
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        return lines[0].strip() if lines else "unknown"
-
-    def command(
-        self,
-        what: str,
-        direction: Literal["in", "queryout"],
-        file: Path,
-        framing: Framing | None,
-        settings: ConnectionSettings,
-        encryption: Encryption,
-    ) -> list[str]:
-        """The command line; the password is not part of it.
-
-        Args:
-            what: the table, or the query.
-            direction: into the server or out of it.
-            file: the data.
-            framing: terminators; tab and newline without.
-            settings: the server.
-            encryption: for bcp only; freebcp reads it in `configuration`.
-        """
-        command = [self.path, what, direction, str(file), "-c", "-U", settings.user or ""]
-        if framing is not None:
-            command += ["-t", framing.field, "-r", framing.row]
-        if encryption.packet_size:
-            command += ["-A" if self.kind == "freebcp" else "-a", str(encryption.packet_size)]
-        if direction == "in":
-            # the first bad row is one too many
-            command += ["-m", "1", "-h", "TABLOCK", "-e", f"{file}.errors"]
-        # names are in quotation marks, which are names only then; bcp switches it off otherwise
-        pinned = "; ".join(statements(SESSION))
-        command += ["-O", pinned] if self.kind == "freebcp" else ["-q"]
-        if self.kind == "freebcp":
-            # -: the password is the first line of standard input
-            command += ["-S", SECTION, "-D", settings.database, "-P", "-"]
-            return command + (["-T", str(2**31 - 1)] if direction == "queryout" else [])
-        host = settings.host
-        level = {"yes": "m", "strict": "s", "no": "o"}[encryption.encrypt]
-        command += ["-S", f"tcp:{host},{settings.port}", "-d", settings.database, "-C", "65001"]
-        command += [f"-Y{level}", *(["-u"] if encryption.trust else [])]
-        # without -P it asks on its terminal, which is ours
-        return ["setsid", "--ctty", "--wait", *command]
-
-    def configuration(self, settings: ConnectionSettings, encryption: Encryption) -> str:
-        """freetds.conf for freebcp.
-
-        Raises:
-            InputError: FreeTDS has no such encryption.
-        """
-        if encryption.encrypt == "strict":
-            raise InputError(f"{self.path} knows no encrypt=strict; use Microsoft's bcp for it")
-        lines = {
-            "host": settings.host,
-            "port": str(settings.port),
-            "tds version": "7.4",
-            "client charset": "UTF-8",
-            "encryption": "require" if encryption.encrypt == "yes" else "off",
-        }
-        if encryption.encrypt == "yes" and not encryption.trust:
-            # as the driver's OpenSSL does
-            own = os.environ.get("SSL_CERT_FILE")
-            lines["ca file"] = encryption.certificate or own or "system"
-            lines["check certificate hostname"] = "yes"
-        if any("\n" in value for value in lines.values()):
-            raise InputError(f"{settings.address}: a line break in the settings")
-        return f"[{SECTION}]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
-
-
-def find_tool(given: str | None = None) -> BcpTool:
-    """The tool to use: the given one, `TABLEFERRY_BCP`, bcp or else freebcp of PATH.
+    Args:
+        resource: the server.
+        session: where the staging table is.
+        plan: the hop.
+        key_range: the rows, for messages.
+        staging: the table of this attempt.
+        chunks: framed rows, each chunk ending at a row's end.
+        framing: the terminators in them.
+        folder: a workspace, see `resources.artifacts`.
 
     Raises:
-        InputError: there is none; the message names the packages.
+        ReceiptMismatch: file, tool and server do not count the same rows.
+        StatementFailed: the tool or the server complained.
+        DiskFull: there is no room for a file.
     """
-    wanted = given or os.environ.get(TOOL)
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *PLACES])
-    for name in [wanted] if wanted else NAMES:
-        found = shutil.which(name, path=path)
-        if found:
-            return BcpTool(found, "freebcp" if "freebcp" in Path(found).name else "bcp")
-    missing = f"{wanted} is no program" if wanted else "neither bcp nor freebcp is installed"
-    raise InputError(
-        f"the wire format text of sqlserver needs bcp, but {missing}: install Debian's package "
-        f"freetds-bin or Microsoft's mssql-tools18, or set {TOOL} to the program's path"
+    text_table = replace(staging, name=f"{staging.name}_text")
+    rows_table, columns = rows_of(staging), STATEMENTS.columns(loaded(plan))
+    staged = [text_staging(column.type) for column in plan.target_columns]
+    definitions = ", ".join(f"c{number} {column.type} NULL" for number, column in enumerate(staged))
+    session.execute(drop_table(text_table))
+    session.execute(f"CREATE TABLE {qualified(text_table)} ({definitions})")
+    try:
+        artifacts: list[Artifact] = []
+        rows = 0
+        for artifact in _artifacts(folder, chunks, framing, resource.artifact_limit()):
+            task = f"{plan.target} range {key_range.name}: {artifact.path.name}"
+            _copy_in(resource, text_table, artifact, framing, task)
+            artifacts.append(artifact)
+            rows += artifact.rows
+            _same("arrived", int(session.query(STATEMENTS.count(text_table))[0][0]), rows, staging)
+        casts = ", ".join(
+            column.cast.replace("{}", f"c{number}") for number, column in enumerate(staged)
+        )
+        session.execute(
+            f"INSERT INTO {qualified(rows_table)} ({columns}) "
+            f"SELECT {casts} FROM {qualified(text_table)}"
+        )
+        _same("staged", int(session.query(STATEMENTS.count(staging))[0][0]), rows, staging)
+    finally:
+        session.execute(drop_table(text_table))
+    return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
+
+
+def _artifacts(
+    folder: Path, chunks: Iterable[bytes], framing: Framing, limit: int
+) -> Iterator[Artifact]:
+    """Files of at most `limit` bytes, or of one row; the next is begun when one is dealt with."""
+    row_end = framing.row.encode()
+    writer: ArtifactWriter | None = None
+    numbers = itertools.count(1)
+    try:
+        for chunk in chunks:
+            start = 0
+            while start < len(chunk):
+                if writer is None:
+                    writer = ArtifactWriter(folder / f"{next(numbers):06}.dat", limit)
+                end = _fitting(chunk, start, limit - writer.bytes, row_end)
+                if end == start and writer.rows:
+                    yield writer.finish()
+                    writer = None
+                    continue
+                if end == start:
+                    end = chunk.index(row_end, start) + len(row_end)
+                rows = chunk[start:end]
+                writer.write(rows, rows.count(row_end))
+                start = end
+        if writer is not None:
+            last, writer = writer, None
+            yield last.finish()
+    finally:
+        if writer is not None:
+            writer.discard()
+
+
+def _fitting(chunk: bytes, start: int, room: int, row_end: bytes) -> int:
+    """The end of the last row that has room; `start` if none has."""
+    if len(chunk) - start <= room:
+        return len(chunk)
+    found = chunk.rfind(row_end, start, start + max(room, 0))
+    return start if found < 0 else found + len(row_end)
+
+
+def _copy_in(
+    resource: SqlServerServer, table: TableRef, artifact: Artifact, framing: Framing, task: str
+) -> None:
+    with _tool(resource, qualified(table), "in", artifact.path, framing, task=task) as work:
+        result = work.wait(resource.settings())
+    artifact.require_whole()
+    require_rows(work.tool, result, artifact.rows, task)
+    refused = Path(f"{artifact.path}.errors")
+    if refused.exists() and refused.stat().st_size:
+        raise ReceiptMismatch(f"{task}: {work.tool} refused rows of it")
+    logger.info("%s: %s", task, artifact)
+
+
+@contextmanager
+def _tool(
+    resource: SqlServerServer,
+    what: str,
+    direction: Literal["in", "queryout"],
+    file: Path,
+    framing: Framing | None,
+    *,
+    task: str,
+    silence: float | None = None,
+) -> Iterator[Running]:
+    """The installed tool at work on a table or query, with a file in a private folder."""
+    tool, settings, encryption = resource.bcp_tool(), resource.settings(), resource.encryption()
+    command = tool.command(what, direction, file, framing, settings, encryption)
+    conf = tool.configuration(settings, encryption) if tool.kind == "freebcp" else ""
+    timeout = silence or resource.bcp_silence()
+    with running(tool, command, settings, conf, file.parent, task=task, timeout=timeout) as work:
+        yield work
+
+
+def _same(what: str, found: int, expected: int, table: TableRef) -> None:
+    if found != expected:
+        raise ReceiptMismatch(f"{table}: {expected} rows were in the files, but {found} {what}")
+
+
+@contextmanager
+def read_tab_separated(
+    resource: SqlServerServer,
+    plan: CopyPlan,
+    key_range: KeyRange,
+    artifacts: list[Artifact] | None = None,
+    *,
+    rows_of: str | None = None,
+    silence: float | None = None,
+) -> Iterator[Iterator[bytes]]:
+    """Stream a key range as TabSeparated chunks of about 1 MiB that end at row ends.
+
+    The file that bcp writes is a named pipe, so that nothing is on disk and the pipe's own buffer
+    is all that is ahead of the reader. The chunks end without an error only if the tool ended well,
+    complained of nothing, and counted as many rows as came.
+
+    Args:
+        resource: the server.
+        plan: the hop.
+        key_range: the rows to read.
+        artifacts: gets an entry for what was read, as soon as all of it was.
+        rows_of: see `CopyPlan.select`.
+        silence: seconds that the tool may be silent; those of the resource if not given.
+
+    Raises:
+        ValueRefused: a text that bcp cannot write as it is.
+        StatementFailed: the server or the tool complained, or the tool hangs.
+        ReceiptMismatch: the tool counted another number of rows.
+    """
+    empty = f"~{secrets.token_hex(16)}"
+    sql = plan.select(key_range, "text", rows_of=rows_of).replace(EMPTY, empty)
+    task = f"{plan.source} range {key_range.name}"
+    with workspace(resource.artifact_folder_path()) as folder:
+        pipe = folder / "rows.tsv"
+        os.mkfifo(pipe, 0o600)
+
+        def chunks() -> Iterator[bytes]:
+            rows, size, digest = 0, 0, hashlib.sha256()
+            for chunk in _whole_rows(_read(pipe, work)):
+                for mark, reason in REFUSED:
+                    if mark in chunk:
+                        raise _refused(plan, chunk, mark, reason)
+                data = chunk.replace(empty.encode(), b"")
+                rows, size = rows + data.count(b"\n"), size + len(data)
+                digest.update(data)
+                yield data
+            require_rows(work.tool, work.wait(resource.settings()), rows, task)
+            artifact = Artifact(pipe, rows, size, digest.hexdigest())
+            logger.info("%s: %s", task, artifact)
+            if artifacts is not None:
+                artifacts.append(artifact)
+
+        work: Running
+        with _tool(resource, sql, "queryout", pipe, None, task=task, silence=silence) as work:
+            yield chunks()
+
+
+def _read(pipe: Path, work: Running) -> Iterator[bytes]:
+    """What the tool writes into the pipe, until it has ended."""
+    process = work.process
+    # opened without waiting for a writer, who may die before it opens its end
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        poll = select.poll()
+        poll.register(reader, select.POLLIN)
+        while True:
+            ended = process.poll() is not None
+            if poll.poll(LOOK_SECONDS * 1000):
+                try:
+                    data = os.read(reader, CHUNK_BYTES)
+                except BlockingIOError:
+                    continue
+                if data:
+                    yield data
+                    # it could not go on while the reader of these rows took its time
+                    work.hear()
+                    continue
+                if not ended:
+                    # hung up: the writer has closed its end and will end, too
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(LOOK_SECONDS)
+            if ended:
+                return
+            work.require_alive()
+    finally:
+        os.close(reader)
+
+
+def _whole_rows(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    kept: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        end = piece.rfind(b"\n") + 1
+        if size < CHUNK_BYTES or not end:
+            kept.append(piece)
+            continue
+        yield b"".join([*kept, piece[:end]])
+        kept, size = [piece[end:]], len(piece) - end
+    rest = b"".join(kept)
+    if rest:
+        yield rest
+
+
+def _refused(plan: CopyPlan, chunk: bytes, mark: bytes, reason: str) -> ValueRefused:
+    """The error that names the first value with bytes that must not be."""
+    at = chunk.index(mark)
+    start, end = chunk.rfind(b"\n", 0, at) + 1, chunk.find(b"\n", at)
+    fields = chunk[start : end if end >= 0 else None].decode(errors="replace").split("\t")
+    position = chunk.count(b"\t", start, at)
+    key = fields[plan.columns.index(plan.key)]
+    return ValueRefused(
+        str(plan.source), plan.columns[position].source.name, key, fields[position][:200], reason
     )
-
-
-def require_rows(tool: BcpTool, result: Result, rows: int, task: str) -> None:
-    """See that the tool copied so many rows and complained of nothing.
-
-    Raises:
-        StatementFailed: it complained.
-        ReceiptMismatch: it counted another number of rows.
-    """
-    complaint = result.complaint()
-    if complaint:
-        refused = refused_in_query(complaint)
-        if refused is not None:
-            raise refused
-        raise StatementFailed("sqlserver", f"{tool.name}: {task}: {complaint}")
-    if result.rows != rows:
-        raise ReceiptMismatch(f"{task}: {rows} rows, but {tool.name} says {result.rows}")

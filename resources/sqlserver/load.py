@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tableferry.resources.artifacts import workspace
 from tableferry.resources.errors import InputError
+from tableferry.resources.sqlserver.bcp import load_files
 from tableferry.resources.sqlserver.bulk_copy import bulk_copy
 from tableferry.resources.sqlserver.connection import SqlServerConnection
-from tableferry.resources.sqlserver.load_text import load_files
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.target import LoadReceipt
 from tableferry.resources.transactional.load import TransactionalLoad
@@ -50,7 +50,7 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
         return receipt
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Load framed rows through files and bcp; see `resources.sqlserver.load_text`.
+        """Load framed rows through files and bcp; see `resources.sqlserver.bcp`.
 
         Args:
             chunks: rows with the terminators of the options.

@@ -15,8 +15,7 @@ from tableferry.resources.dialects import string_literal
 from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.server import DigestsBy, Server
-from tableferry.resources.sqlserver.bcp import BcpTool, Encryption, find_tool
-from tableferry.resources.sqlserver.bcp_process import silent_seconds
+from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
 from tableferry.resources.tables import Column, TableRef
 

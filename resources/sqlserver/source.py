@@ -15,9 +15,9 @@ from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy, WireForm
 from tableferry.resources.registry import system
 from tableferry.resources.source import Source
 from tableferry.resources.sqlserver import catalog
+from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
 from tableferry.resources.sqlserver.dialect import KEY_ORDER, UTF8_ORDER, orders_text
-from tableferry.resources.sqlserver.queryout import read_tab_separated
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read

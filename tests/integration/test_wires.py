@@ -23,12 +23,12 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.plan import CopyPlan, WireFormat
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
-from tableferry.resources.sqlserver import load_text, tsv_text
-from tableferry.resources.sqlserver.bcp import find_tool
+from tableferry.resources.sqlserver import bcp, tsv_text
+from tableferry.resources.sqlserver.bcp import StagedText
+from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.sqlserver.target import REHEARSALS
-from tableferry.resources.sqlserver.text_staging import StagedText
+from tableferry.resources.sqlserver.trial import REHEARSALS
 from tableferry.resources.tables import Column, TableRef, staging_prefix
 from tableferry.resources.types.planner import plan_copy
 from tableferry.resources.wire_loads import wrong_loads
@@ -221,13 +221,13 @@ def test_a_server_that_takes_no_bulk_load_is_refused_for_text(
 def test_a_value_that_does_not_arrive_is_named(
     postgres: PostgresResource, sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = load_text.text_staging
+    real = bcp.text_staging
 
     def cut(target_type: str) -> StagedText:
         found = real(target_type)
         return replace(found, cast=found.cast.replace("LEFT({}, LEN({}) - 1)", "RTRIM({})"))
 
-    monkeypatch.setattr(load_text, "text_staging", cut)
+    monkeypatch.setattr(bcp, "text_staging", cut)
     plan = into("sqlserver", "text")
     with pytest.raises(
         InputError, match=r"text into .*: an empty text: should be '', but '\.' came"

@@ -32,11 +32,10 @@ from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.bcp import load_files, read_tab_separated
 from tableferry.resources.sqlserver.bulk_copy import bulk_copy
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS
-from tableferry.resources.sqlserver.load_text import load_files
-from tableferry.resources.sqlserver.queryout import read_tab_separated
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform, schema

@@ -17,11 +17,15 @@ from tableferry.resources.connection import ConnectionSettings
 from tableferry.resources.delimited import Framing
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
 from tableferry.resources.retry import is_transient
-from tableferry.resources.sqlserver import bcp_process
-from tableferry.resources.sqlserver.bcp import BcpTool, Encryption, Result, find_tool, require_rows
-from tableferry.resources.sqlserver.bcp_process import (
+from tableferry.resources.sqlserver import bcp_tool
+from tableferry.resources.sqlserver.bcp_tool import (
     SILENT_SECONDS,
     TIMEOUT,
+    BcpTool,
+    Encryption,
+    Result,
+    find_tool,
+    require_rows,
     running,
     silent_seconds,
 )
@@ -238,8 +242,8 @@ HANGING = {
 def test_a_hung_tool_is_ended_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 ) -> None:
-    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.02)
-    monkeypatch.setattr(bcp_process, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bcp_tool, "TERM_SECONDS", 0.02)
+    monkeypatch.setattr(bcp_tool, "LOOK_SECONDS", 0.01)
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
@@ -305,8 +309,8 @@ def test_a_tool_that_says_something_is_not_hung(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(bcp_process, "time", clock)
-    monkeypatch.setattr(bcp_process, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bcp_tool, "time", clock)
+    monkeypatch.setattr(bcp_tool, "LOOK_SECONDS", 0.01)
     program = tmp_path / "freebcp"
     os.mkfifo(tmp_path / "told")
     program.write_text("#!/bin/sh\nwhile read i; do echo $i; done < told; echo '5 rows copied.'\n")

@@ -13,7 +13,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.server import ConnectionSettings
-from tableferry.resources.sqlserver.bcp import find_tool
+from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry_bench.contenders.base import (
     POSTGRES_POSTGRES,
