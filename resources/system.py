@@ -237,9 +237,10 @@ class Loader:
     rehearsals: Mapping[Format, Rehearsal] = field(default_factory=dict)
     """By format that is believed only after edge values arrived by it, see `resources.wire_loads`:
     how a load is opened whose rows nobody gets to see, for a table that need not be there."""
-    trial: Callable[[Any, CopyPlan, Format], str | None] = lambda resource, plan, format: None
+    trial: Callable[[Any, TableRef, Format], str | None] = lambda resource, table, format: None
     """Why nothing gets into the server in a format, whatever its type, as a row has shown that was
-    loaded and read back, once per server; None where it does, or where that could not be tried."""
+    loaded and read back beside a table, once per server; None where it does, or where that could
+    not be tried."""
 
 
 @dataclass(frozen=True)

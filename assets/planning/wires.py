@@ -74,7 +74,7 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
     except InputError as error:
         return f"without a tool: {error}"
     format = format_of(wire, plan.source, plan.target)
-    if format and (why := system(plan.target.system).as_target().trial(target, plan, format)):
+    if format and (why := system(plan.target.system).as_target().trial(target, plan.target, format)):
         return f"into {target.settings()}: {why}"
     if wire not in sending.probed or format in UNREAD:
         return None

@@ -21,6 +21,7 @@ from tableferry.resources.health import (
 )
 from tableferry.resources.sqlserver.catalog import hidden, is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
+from tableferry.resources.sqlserver.trial import trial
 from tableferry.resources.tables import TableRef
 from tableferry.resources.tls import look
 
@@ -65,6 +66,7 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
             ("snapshot isolation", lambda: _snapshots(resource)),
             ("disk", lambda: _volumes(resource)),
             ("clock", lambda: clock(resource, now)),
+            ("bulk copy", lambda: _bulk_copy(resource, use)),
             ("bcp", lambda: _tools(resource)),
         ]
     )
@@ -227,6 +229,11 @@ def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:
 def _volumes(resource: SqlServerServer) -> Iterator[Finding]:
     for name, free, total in resource.query(VOLUMES):
         yield disk(str(name), int(free), int(total))
+
+
+def _bulk_copy(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
+    if use.writes and (why := trial(resource, use.writes[0], "arrow")):
+        yield Finding("bulk copy", "problem", why, ())
 
 
 def _tools(resource: SqlServerServer) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
-from tableferry.resources.tables import Column
+from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.target import RangeLoad, TargetOptions
 
 REHEARSALS = 16
@@ -58,7 +58,7 @@ def rehearsal(
         yield load
 
 
-def trial(resource: SqlServerServer, plan: CopyPlan, format: Format) -> str | None:
+def trial(resource: SqlServerServer, table: TableRef, format: Format) -> str | None:
     """Why rows cannot be bulk copied into a server, as one row has shown; see `Loader.trial`.
 
     The driver asks the server for a table's columns by a query that adds their names up in a
@@ -69,15 +69,15 @@ def trial(resource: SqlServerServer, plan: CopyPlan, format: Format) -> str | No
         return None
     with contextlib.suppress(_Untried):
         facts = resource.settings().facts
-        return facts.known("bulk copy", lambda: _why_not(resource, plan))
+        return facts.known("bulk copy", lambda: _why_not(resource, table))
     return None
 
 
-def _why_not(resource: SqlServerServer, plan: CopyPlan) -> str | None:
+def _why_not(resource: SqlServerServer, table: TableRef) -> str | None:
     columns = tuple(
         ColumnPlan(Column(name, "int"), Column(name, "int"), None, pa.int32()) for name in COLUMNS
     )
-    plan = CopyPlan(plan.target, plan.target, columns, columns[0])
+    plan = CopyPlan(table, table, columns, columns[0])
     batch = pa.record_batch([pa.array([value], pa.int32()) for value in ROW], COLUMNS)
     loading = False
     try:

@@ -156,8 +156,13 @@ class TransactionalTarget(Target, Generic[AnySession]):
             # a name of its own, so that "gone" can never be somebody else's doing
             name, schema = f"{lock}_{uuid.uuid4().hex[:12]}", self._staging_schema(session, table)
             staging = replace(table, schema=schema, name=name)
-            for statement in self.sql.create_staging(plan, staging):
-                session.execute(statement)
+            try:
+                for statement in self.sql.create_staging(plan, staging):
+                    session.execute(statement)
+            except StatementFailed:
+                with contextlib.suppress(TableferryError):
+                    session.execute(self.sql.drop_staging(staging))
+                raise
             load = self._load(
                 stack,
                 sql=self.sql,

@@ -9,12 +9,14 @@ import pytest
 
 from tableferry.resources.dialects import qualified, quote
 from tableferry.resources.errors import InputError
+from tableferry.resources.health import Use
 from tableferry.resources.markers import beside
 from tableferry.resources.plan import WriteMode
 from tableferry.resources.sqlserver.connection import (
     SqlServerConnection,
     close_pooled_connections,
 )
+from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration import looking
@@ -164,6 +166,9 @@ def test_a_server_that_misinforms_the_driver_is_refused_when_planning(
         assert f"cannot use the wire format arrow into {server.settings()}: " in str(refused.value)
         assert "declare 'wire: text', which loads by bcp" in str(refused.value)
         assert server.query("SELECT name FROM sys.tables") == []
+    use = Use(writes=[TableRef("sqlserver", "dbo", one.table)])
+    (found,) = [finding for finding in findings(server, use) if finding.subject == "bulk copy"]
+    assert found.state == "problem" and "wrong columns of a table" in found.says
     # bcp asks the server otherwise
     one.declare("['misinformed://dbo.{t}']")
     view = one.run()
