@@ -63,18 +63,18 @@ def _lacking(plan: CopyPlan) -> str:
 
 def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
     """Why a hop cannot use a wire format that both ends have; None if it can."""
-    sending = system(plan.source.system).as_source()
+    sending, taking = system(plan.source.system).as_source(), system(plan.target.system).as_target()
     inexact = [column.source.name for column in plan.columns if column.sql(wire) is None]
     if inexact:
         other = "" if wire == "arrow" else ", or use 'wire: arrow'"
         return f"for {', '.join(inexact)}: exclude them{other}"
     try:
         sending.require_tools(source, wire)
-        system(plan.target.system).as_target().require_tools(target, wire)
+        taking.require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
     format = format_of(wire, plan.source, plan.target)
-    if format and (why := system(plan.target.system).as_target().trial(target, plan.target, format)):
+    if format and (why := taking.trial(target, plan.target, format)):
         return f"into {target.settings()}: {why}"
     if wire not in sending.probed or format in UNREAD:
         return None
