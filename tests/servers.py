@@ -101,7 +101,9 @@ def drop_leftovers() -> None:
             continue
         server = resource(url=url)
         try:
-            for table in _left(server):
+            for table in _left(server, views=True):
+                server.execute(drop_table(table).replace("TABLE", "VIEW", 1))
+            for table in _left(server, views=False):
                 server.execute(drop_table(table))
             for names, drop in _HOLDERS[server.system]:
                 for (name,) in server.query(f"{names} LIKE '%{RUN}%'"):
@@ -110,19 +112,22 @@ def drop_leftovers() -> None:
             print(f"what has {RUN} in its name may be left: {error}")
 
 
-def _left(server: PostgresResource | SqlServerResource | ClickHouseResource) -> list[TableRef]:
-    """The tables of the run, and their staging tables, which have names of their own."""
+def _left(
+    server: PostgresResource | SqlServerResource | ClickHouseResource, *, views: bool
+) -> list[TableRef]:
+    """The tables of the run, and their staging tables, which have names of their own; or views."""
     from tableferry.resources.tables import TableRef, staging_prefix
 
-    tables = [
-        TableRef(server.system, str(schema), str(name))
-        for schema, name in server.query(
-            "SELECT TABLE_SCHEMA, TABLE_NAME FROM INFORMATION_SCHEMA.TABLES "
+    kinds = {
+        TableRef(server.system, str(schema), str(name)): str(kind)
+        for schema, name, kind in server.query(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE TABLE_NAME LIKE '%{RUN}%' OR TABLE_NAME LIKE '%ferry%'"
         )
-    ]
-    staging = tuple(staging_prefix(table) for table in tables if RUN in table.name)
-    return [one for one in tables if RUN in str(one) or one.name.startswith(staging)]
+    }
+    staging = tuple(staging_prefix(table) for table in kinds if RUN in table.name)
+    ours = [one for one in kinds if RUN in str(one) or one.name.startswith(staging)]
+    return [one for one in ours if (kinds[one] == "VIEW") == views]
 
 
 _HOLDERS = {
