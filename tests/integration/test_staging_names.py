@@ -11,7 +11,6 @@ from tableferry.resources.dialects import qualified, quote
 from tableferry.resources.errors import InputError
 from tableferry.resources.health import Use
 from tableferry.resources.markers import beside
-from tableferry.resources.plan import WriteMode
 from tableferry.resources.sqlserver.connection import (
     SqlServerConnection,
     close_pooled_connections,
@@ -85,7 +84,7 @@ def test_odd_names_go_everywhere_by_one_table(
     stack: Servers,
     odd_schema: str,
     created: list[str],
-    mode: WriteMode,
+    mode: str,
 ) -> None:
     source, middle, last = declared(stack, odd_schema)
     types = ["bigint", "integer", "timestamp NOT NULL", "time", "numeric(12,2)"]
