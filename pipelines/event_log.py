@@ -81,6 +81,8 @@ def open_to_read() -> dg.DagsterInstance:
 
 def problem_of(error: BaseException) -> str | None:
     """What a user has to know of an error of Dagster's storage; None if it is none of it."""
+    import sqlite3
+
     import dagster as dg
     import yaml
     from sqlalchemy.exc import SQLAlchemyError
@@ -93,7 +95,7 @@ def problem_of(error: BaseException) -> str | None:
             unset = re.search(r'environment variable "(\w+)" which is not set', said)
             wrong = re.search(r"Error 1: ([^\n]*?)(\. Expected|\n|$)", said)
             said = f"{unset[1]} is not set" if unset else wrong[1] if wrong else said
-        elif not isinstance(one, yaml.YAMLError):
+        elif not isinstance(one, yaml.YAMLError | sqlite3.Error):
             continue
         return f"Dagster's storage, as {place() / 'dagster.yaml'} has it: {said.splitlines()[0]}"
     return None

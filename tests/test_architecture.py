@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import get_args
@@ -136,6 +137,16 @@ def test_the_ledger_alone_uses_what_dagster_keeps_to_itself() -> None:
     assert {Path(path).parent for path in found} == {Path("assets/log")}
 
 
+def test_one_module_reads_the_tables_of_events() -> None:
+    tables = re.compile(r"FROM (event_logs|asset_check_executions|asset_event_tags)\b")
+    found = [
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        if tables.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == ["assets/log/ledger.py"]
+
+
 def test_the_ledger_alone_writes_events_and_reads_them() -> None:
     meaning = re.compile(r"\.log_event\(|fetch_materializations|fetch_observations")
     found = {
@@ -144,6 +155,76 @@ def test_the_ledger_alone_writes_events_and_reads_them() -> None:
         if meaning.search(path.read_text(encoding="utf-8"))
     }
     assert {Path(path).parent for path in found} == {Path("assets/log")}
+
+
+REPLACED = {"resources/sqlserver/connection.py: cursor._capture_diagnostics"}
+"""Names of other packages that are replaced at run time; the place says why. At most three."""
+
+
+def test_few_names_of_other_packages_are_replaced_at_run_time() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        for name in replaced_names(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == REPLACED and len(REPLACED) <= 3
+
+
+def replaced_names(tree: ast.Module) -> set[str]:
+    """What is assigned to an attribute of an import, or to a private one of an object that no class
+    of the file has."""
+    nodes = [*ast.walk(tree)]
+    foreign = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if not (getattr(node, "module", None) or alias.name).startswith("tableferry")
+    }
+    own = {node.attr for node in nodes if isinstance(node, ast.Attribute) and of_self(node)}
+    own |= {
+        node.target.id
+        for node in nodes
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    found = set()
+    for owner, attribute in assigned(nodes):
+        root = owner
+        while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
+            root = root.func if isinstance(root, ast.Call) else root.value
+        of_import = isinstance(root, ast.Name) and root.id in foreign
+        private = attribute.startswith("_") and attribute not in own
+        if of_import or private:
+            found.add(f"{ast.unparse(owner)}.{attribute}")
+    return found
+
+
+def of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
+def assigned(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
+    """The attributes that are assigned to, by a statement or by `setattr`: owner and name."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node.value, node.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            yield node.args[0], str(getattr(node.args[1], "value", ""))
+
+
+def test_the_search_for_replaced_names_finds_them() -> None:
+    text = """
+import foreign.part as part
+from foreign import Class, call
+from tableferry.own import ours
+part.name = Class.method = call.deep.name = None
+setattr(Class, "other", None)
+ours.name = self._x = thing.public = None
+thing._private = None
+"""
+    assert replaced_names(ast.parse(text)) == {
+        *("part.name", "Class.method", "call.deep.name", "Class.other", "thing._private")
+    }
 
 
 def imports_of(path: Path) -> set[Path]:

@@ -1,46 +1,55 @@
 """What Dagster accepts as a name, owner, tag or schedule: asked of Dagster itself.
 
-It would refuse them, too, but for all transfers at once, and without a file or line.
+It would refuse them, too, but for all transfers at once, and without a file or line. To import it
+takes longer than many a command, so it is only asked of values that are not plainly right.
 """
 
 from __future__ import annotations
 
+import keyword
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What Dagster allows as the name of an op, a group and a partitions definition."""
 
+RESERVED = {
+    *keyword.kwlist,
+    *("context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict"),
+    *("int", "str", "float", "bool", "input", "output", "type"),
+}
+"""Words that Dagster does not take as a name."""
+
 Rule = Callable[[str], str]
 """Returns a value as it is, or raises `ValueError` where Dagster would not have it."""
 
 
-_accepted_before: ContextVar[bool] = ContextVar("accepted_before", default=False)
+def _cron_field(value: str) -> str:
+    return rf"(?:\*|\*/(?!0\b)(?:{value})|(?:{value})(?:,(?:{value}))*)"
 
 
-@contextmanager
-def accepted_before() -> Iterator[None]:
-    """Take values as Dagster has accepted them already, which takes seconds to import."""
-    token = _accepted_before.set(True)
-    try:
-        yield
-    finally:
-        _accepted_before.reset(token)
+# a day after the 28th may be in no month, which Dagster finds out
+_FIELDS = (r"[1-5]?\d", r"1?\d|2[0-3]", r"[1-9]|1\d|2[0-8]", r"[1-9]|1[0-2]", r"[0-6]")
+PLAIN_CRON = re.compile(" ".join(map(_cron_field, _FIELDS)))
+PLAIN_OWNER = re.compile(
+    r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9][A-Za-z0-9_.+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}"
+)
+PLAIN_TAG_KEY = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+PLAIN_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 
-def _accepted(define: Callable[[Any, str], object], problem: str) -> Rule:
+def _accepted(plain: re.Pattern[str], define: Callable[[Any, str], object], problem: str) -> Rule:
     """The rule that a definition can be made with a value.
 
     Args:
+        plain: values that Dagster has always taken.
         define: makes it, given Dagster and the value.
         problem: what is wrong with the value if that fails.
     """
 
     def check(value: str) -> str:
-        if _accepted_before.get():
+        if plain.fullmatch(value):
             return value
         import dagster as dg
 
@@ -53,12 +62,6 @@ def _accepted(define: Callable[[Any, str], object], problem: str) -> Rule:
     return check
 
 
-_free = _accepted(
-    lambda dg, value: dg.OpDefinition(lambda _: None, value),
-    "is a word that Dagster keeps for itself",
-)
-
-
 def op_name(value: str) -> str:
     """A name of a transfer, which becomes that of an op.
 
@@ -67,22 +70,28 @@ def op_name(value: str) -> str:
     """
     if not NAME.fullmatch(value):
         raise ValueError("should be letters, digits and underscores")
-    return _free(value)
+    if value in RESERVED:
+        raise ValueError("is a word that Dagster keeps for itself")
+    return value
 
 
 cron_line = _accepted(
+    PLAIN_CRON,
     lambda dg, value: dg.ScheduleDefinition("probe", cron_schedule=value, job_name="probe"),
     "should be a cron line: minute, hour, day of month, month, day of week",
 )
 owner = _accepted(
+    PLAIN_OWNER,
     lambda dg, value: dg.AssetSpec("probe", owners=[value]),
     "should be an e-mail address, or team:name",
 )
 tag_key = _accepted(
+    PLAIN_TAG_KEY,
     lambda dg, value: dg.AssetSpec("probe", tags={value: ""}),
     "should be 1 to 63 letters, digits, '_', '-' and '.', perhaps after such a prefix and /",
 )
 tag_value = _accepted(
+    PLAIN_TAG_VALUE,
     lambda dg, value: dg.AssetSpec("probe", tags={"probe": value}),
     "should be at most 63 letters, digits, '_', '-' and '.'",
 )

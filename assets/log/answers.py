@@ -2,16 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
-from typing import Literal, TypeVar
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from typing import Any, Literal, TypeVar
 
+from tableferry.assets.asset_keys import stored_key
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.log.asking import Log, runs
+from tableferry.resources.tables import TableRef
 
 SUCCEEDED = "SUCCESS"
 FAILED = ("FAILURE", "CANCELED")
 """How Dagster calls the ends of runs."""
 
+# the last is what Dagster's pages start for assets that somebody chose
+_RUNS = """
+SELECT r.status, r.pipeline_name, r.run_body FROM runs r
+WHERE r.pipeline_name IN (:move, :check) OR substr(r.pipeline_name, 1, 11) = '__ASSET_JOB'
+ORDER BY r.id DESC LIMIT 2000
+"""
+
 Asset = TypeVar("Asset")
+
+
+def is_unanswered(log: Log, transfer: Transfer, tables: Iterable[TableRef]) -> bool:
+    """Whether the newest run for one of these targets failed, whatever became of its ranges."""
+    name = transfer.transfer
+    found = runs(log, _RUNS, move=move_job_name(name), check=check_job_name(name))
+    return unanswered(_covering(transfer, found), {stored_key(table) for table in tables})
+
+
+def _covering(
+    transfer: Transfer, found: Iterable[Sequence[Any]]
+) -> Iterator[tuple[str, str, Set[str]]]:
+    """How each run of a transfer ended, what it does, and the targets that it covers."""
+    targets = frozenset(stored_key(hop.to) for hop in transfer.hops)
+    for status, job, body in found:
+        run = json.loads(body)
+        ops = (run["run_config"] or {}).get("ops") or {}
+        about = covered(
+            transfer.transfer,
+            targets,
+            job,
+            {json.dumps(one["path"]) for one in _members(run["asset_selection"])},
+            {
+                json.dumps(one["asset_key"]["path"])
+                for one in _members(run["asset_check_selection"])
+            },
+            some_ranges=any((op.get("config") or {}).get("ranges") for op in ops.values()),
+        )
+        if about is not None:
+            yield status, *about
+
+
+def _members(stored: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
+    """A set of keys, as Dagster stores it."""
+    return stored["__frozenset__"] if stored else ()
 
 
 def covered(

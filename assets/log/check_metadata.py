@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from tableferry.assets.log.ledger import Materialization, StoredCheck
 from tableferry.assets.log.records import SOURCE_NEWER
 from tableferry.checks.expectations import shown
 from tableferry.checks.verdict import Differences, Verdict, shown_value
+
+if TYPE_CHECKING:
+    from tableferry.assets.log.ledger import Materialization, StoredCheck
 
 NAMED_BY = "key: "
 """What the columns that name a row begin with, which may have any name."""

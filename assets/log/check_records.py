@@ -6,14 +6,16 @@ import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.check_metadata import NAMED_BY
-from tableferry.assets.log.ledger import StoredCheck
 from tableferry.checks.verdict import Difference, DifferenceKind
+
+if TYPE_CHECKING:
+    from tableferry.assets.log.ledger import StoredCheck
 
 SHOWN_ELSEWHERE = (
     "seconds",

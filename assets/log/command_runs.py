@@ -16,6 +16,7 @@ from dagster._core.remote_origin import (
 )
 
 from tableferry.assets.declaring.names import CODE_LOCATION
+from tableferry.assets.log.grouping import together
 
 
 def carry_out(
@@ -41,11 +42,13 @@ def carry_out(
     location = RemoteRepositoryOrigin(
         RegisteredCodeLocationOrigin(CODE_LOCATION), SINGLETON_REPOSITORY_NAME
     )
-    run = instance.create_run_for_job(
-        job,
-        run_config=run_config,
-        tags={**job.run_tags, **tags},
-        asset_selection=frozenset(assets) if assets is not None else None,
-        remote_job_origin=RemoteJobOrigin(location, job.name),
-    )
+    # an event for each asset and each check says that the run plans it
+    with together(instance.event_log_storage):
+        run = instance.create_run_for_job(
+            job,
+            run_config=run_config,
+            tags={**job.run_tags, **tags},
+            asset_selection=frozenset(assets) if assets is not None else None,
+            remote_job_origin=RemoteJobOrigin(location, job.name),
+        )
     return execute_run(InMemoryJob(job), run, instance)

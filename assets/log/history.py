@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,14 +12,13 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name
 from tableferry.assets.log import answers
-from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, RangeRecord, State
+from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
 from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20
 MOST_RUNS_READ = 2_000
 """Newest runs of the whole instance among which those of a transfer are looked for."""
-MOST_MATERIALIZATIONS_READ = 20_000
 PAGE = 500
 
 PARTITION = "dagster/partition"
@@ -51,26 +50,6 @@ class PastRun:
     ended_at: float | None = None
     error: str = ""
     """Why it failed, one line per reason."""
-
-
-def moves(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Collection[str]
-) -> dict[str, RangeRecord]:
-    """The newest record of each range by a run that moved it: skips repeat an older one's rows."""
-    found: dict[str, RangeRecord] = {}
-    cursor: str | None = None
-    for _ in range(MOST_MATERIALIZATIONS_READ // PAGE):
-        if found.keys() >= set(ranges):
-            break
-        page = instance.fetch_materializations(asset, limit=PAGE, cursor=cursor)
-        for stored in page.records:
-            record = RangeRecord.read(stored.event_log_entry)
-            if record.state is State.COMMITTED and record.range in ranges:
-                found.setdefault(record.range, record)
-        cursor = page.cursor
-        if not page.has_more:
-            break
-    return found
 
 
 def past_runs(
@@ -126,26 +105,6 @@ def unanswered(runs: Sequence[PastRun]) -> list[PastRun]:
         elif run.outcome in ("failed", "canceled") and not run.targets <= answered:
             found.append(run)
     return found
-
-
-def is_unanswered(
-    instance: dg.DagsterInstance, transfer: Transfer, targets: Collection[dg.AssetKey]
-) -> bool:
-    """Whether the newest run for one of these targets failed, whatever became of its ranges."""
-    everything = frozenset(asset_key(hop.to) for hop in transfer.hops)
-
-    def runs() -> Iterator[tuple[str, str, frozenset[dg.AssetKey]]]:
-        cursor: str | None = None
-        for _ in range(MOST_RUNS_READ // PAGE):
-            page = instance.get_runs(limit=PAGE, cursor=cursor)
-            for run in page:
-                if about := covered(run, transfer, everything):
-                    yield run.status.value, *about
-            if len(page) < PAGE:
-                return
-            cursor = page[-1].run_id
-
-    return answers.unanswered(runs(), targets)
 
 
 def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:

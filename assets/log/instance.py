@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
+import yaml
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
-from dagster._core.storage.sql import get_alembic_config
 from dagster._serdes import ConfigurableClassData
 
-from tableferry.assets.log import config_schemas
-from tableferry.assets.log.sqlite import keep_open
-from tableferry.assets.log.statements import make_once
-from tableferry.assets.log.together import store_together
+from tableferry.assets.log.sqlite_home import STORAGE_CLASS, STORAGE_MODULE
 
+POSTGRES_MODULE = "tableferry.assets.log.postgres_storage"
 NO_OUTPUT = ConfigurableClassData(
     NoOpComputeLogManager.__module__, NoOpComputeLogManager.__name__, "{}\n"
 )
@@ -25,33 +21,25 @@ NO_OUTPUT = ConfigurableClassData(
 def open_instance(home: Path) -> dg.DagsterInstance:
     """The instance of a home, for a process that does all of its work by itself.
 
-    What a command's runs print goes to its terminal, unless the home's dagster.yaml says where.
-    Dagster would start two processes per run that copy it from a file.
+    Where its dagster.yaml names no storage, or Dagster's for PostgreSQL, it gets ours, which keeps
+    the same files and tables. What a command's runs print goes to its terminal, unless dagster.yaml
+    says where: Dagster would start two processes per run that copy it from a file.
 
     Raises:
         DagsterInvalidConfigError: dagster.yaml is wrong.
     """
-    keep_open()
-    store_together()
-    make_once()
-    config_schemas.remember()
     ref = InstanceRef.from_dir(str(home))
-    if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
+    defaults = InstanceRef.config_defaults(str(home))
+    if ref.compute_logs_data == defaults["compute_logs"]:
         ref = ref._replace(compute_logs_data=NO_OUTPUT)
+    storage = ref.storage_data
+    named = storage and (storage.module_name, storage.class_name)
+    if storage == defaults["storage"] or named == (STORAGE_MODULE, STORAGE_CLASS):
+        files = ConfigurableClassData(
+            STORAGE_MODULE, STORAGE_CLASS, yaml.safe_dump({"base_dir": str(home)})
+        )
+        ref = ref._replace(storage_data=files)
+    elif storage and named == ("dagster_postgres", "DagsterPostgresStorage"):
+        tables = ConfigurableClassData(POSTGRES_MODULE, "Storage", storage.config_yaml)
+        ref = ref._replace(storage_data=tables)
     return dg.DagsterInstance.from_ref(ref)
-
-
-def revisions(storage: Any) -> tuple[str | None, str | None]:
-    """The revision of a storage's tables, and that which the installed Dagster wants.
-
-    Args:
-        storage: one of an instance's storages.
-    """
-    from alembic.script import ScriptDirectory
-
-    found, newest = storage.alembic_version() or (None, None)
-    place = inspect.getfile(type(storage))
-    if (Path(place).parent / "alembic").is_dir():
-        # in SQLite's storages, the newest is not looked for: see `assets.log.sqlite`
-        newest = ScriptDirectory.from_config(get_alembic_config(place)).get_current_head()
-    return found, newest

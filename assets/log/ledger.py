@@ -1,57 +1,73 @@
 """Reads the records of key ranges in Dagster's event log, the only state there is.
 
 `assets.log` is all of the ledger: `writer` writes what is read here, `records` and `check_records`
-are what it says, `history` tells of runs, `glance` reads the same without Dagster, and `reading`
-lets planning do with either. Nothing else in the project knows which events mean what, or uses what
-Dagster keeps to itself:
+are what it says, and `history` tells of runs. Nothing else in the project knows which events mean
+what, or uses what Dagster keeps to itself:
 
 - A materialization with a data version says that the range is committed: it is visible in the
   target and its blocking checks were green. Its data version is the range's fingerprint.
 - A failed check about the newest materialization says that the range is damaged; one about an older
   materialization says nothing any more.
 - Observations tell how far an attempt came; they never count as committed.
+
+A log is asked by SQL that all of Dagster's storages take: that of an instance by the storage's own
+connection, and the files of a quiet home (`sqlite_home`) without importing Dagster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import dagster as dg
-import sqlalchemy as sql
-from dagster._core.definitions.asset_checks.asset_check_evaluation import (
-    AssetCheckEvaluationTargetMaterializationData,
+from tableferry.assets.log.asking import (
+    PAGE,
+    Asset,
+    Log,
+    events,
+    key_of,
+    pages,
+    parameters,
+    sql_log,
 )
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
-from dagster._core.storage.event_log import SqlEventLogStorage
-from dagster._core.storage.event_log.schema import (
-    AssetCheckExecutionsTable,
-    SqlEventLogStorageTable,
-)
-
-from tableferry.assets.log.committed import Committed
 from tableferry.assets.log.records import (
     COLUMN_SCHEMA,
     DATA_VERSION,
+    DataVersion,
     RangeRecord,
+    State,
     says_source_is_newer,
 )
 from tableferry.checks.verdict import CHECK_NAMES
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
-from tableferry.resources.errors import InputError
 
-Materialization = AssetCheckEvaluationTargetMaterializationData
+if TYPE_CHECKING:
+    import dagster as dg
+    from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+        AssetCheckEvaluationTargetMaterializationData,
+    )
+    from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
+
+Materialization: TypeAlias = "AssetCheckEvaluationTargetMaterializationData"
 """The materialization that a check's verdict is about."""
-
-StoredCheck = AssetCheckExecutionRecord
+StoredCheck: TypeAlias = "AssetCheckExecutionRecord"
 """A verdict with all that was recorded of it."""
 
-PASSED = AssetCheckExecutionRecordStatus.SUCCEEDED
-EVALUATED = {PASSED, AssetCheckExecutionRecordStatus.FAILED}
-"""Left out: checks that a run planned and has not come to, or that it failed to evaluate."""
+_MATERIALIZATION, _OBSERVATION = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
+MOST_MATERIALIZATIONS_READ = 20_000
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The latest materialization of a range, as far as planning needs it."""
+
+    data_version: DataVersion
+    storage_id: int
+    failed: tuple[str, ...] = ()
+    """The checks that failed since."""
+    unchecked: bool = False
+    """A declared check has no verdict: its run died before, or the check was declared since."""
 
 
 @dataclass(frozen=True)
@@ -63,39 +79,74 @@ class Standing:
     passed: bool
 
 
+@dataclass(frozen=True)
+class WrittenColumn:
+    """A column that a range was written with."""
+
+    name: str
+    type: str
+    description: str | None
+    nullable: bool
+
+
+def partitions(log: Log, name: str) -> list[str]:
+    """The keys of dynamic partitions, in their order."""
+    found = events(
+        log,
+        "SELECT p.partition FROM dynamic_partitions p WHERE p.partitions_def_name = :name "
+        "ORDER BY p.id",
+        name=name,
+    )
+    return [key for (key,) in found]
+
+
 def committed(
-    instance: dg.DagsterInstance,
-    asset: dg.AssetKey,
+    log: Log,
+    asset: Asset,
     checks: Sequence[str],
     *,
     declared: Sequence[str] = (CHECK_NAMES["count"],),
 ) -> dict[str, Committed]:
     """The committed ranges of one hop, by partition key.
 
-    Takes three queries, however many ranges there are.
+    The number of queries does not depend on the number of ranges.
 
     Args:
-        instance: whose event log.
+        log: the event log.
         asset: the hop's.
         checks: whose failure makes a range suspect.
         declared: checks that every range must have a verdict of.
     """
-    log = instance.event_log_storage
-    ids = newest_ids(instance, asset)
-    tags = log.get_latest_tags_by_partition(
-        asset, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
+    ids = newest_ids(log, asset)
+    standing_checks = sorted({*checks, *declared}) if checks else ()
+    verdicts_of = standing(log, asset, standing_checks, ids)
+    versions = events(
+        log,
+        "SELECT n.range_name, t.value FROM asset_event_tags t JOIN ("
+        " SELECT e.partition AS range_name, max(e.id) AS id FROM event_logs e"
+        " WHERE e.asset_key = :asset AND e.dagster_event_type = :kind"
+        " AND e.partition IS NOT NULL GROUP BY e.partition"
+        ") n ON t.event_id = n.id WHERE t.key = :tag",
+        asset=key_of(asset),
+        kind=_MATERIALIZATION,
+        tag=DATA_VERSION,
     )
-    found = standing(instance, asset, sorted({*checks, *declared}) if checks else (), ids)
-    versions = {name: of[DATA_VERSION] for name, of in tags.items() if DATA_VERSION in of}
-    passed = {
-        name: {check: one.passed for check, one in of.items()} for name, of in found.items() if name
-    }
-    return Committed.of(versions, ids, passed, checks, declared)
+    found = {}
+    for name, version in versions:
+        if name in ids:
+            passed = {check: one.passed for check, one in verdicts_of.get(name, {}).items()}
+            found[name] = Committed(
+                DataVersion.parse(version),
+                ids[name],
+                failed=tuple(check for check in checks if not passed.get(check, True)),
+                unchecked=any(check not in passed for check in declared),
+            )
+    return found
 
 
 def standing(
-    instance: dg.DagsterInstance,
-    asset: dg.AssetKey,
+    log: Log,
+    asset: Asset,
     checks: Sequence[str],
     newest: Mapping[str, int] | None = None,
     *,
@@ -109,10 +160,10 @@ def standing(
 
     Dagster's own API finds the row that was created last. A run creates the rows of its checks when
     it is queued and fills them in when it comes to them, so that the last row need not be the last
-    verdict; hence a query of our own (Dagster's version is pinned).
+    verdict. A range that was never committed has no materialization that its checks could be about.
 
     Args:
-        instance: whose event log.
+        log: the event log.
         asset: the hop's.
         checks: names.
         newest: storage ids of the newest materializations by range, where the caller has them.
@@ -120,155 +171,132 @@ def standing(
 
     Returns:
         By range and check, in the order of `checks`; verdicts about the whole table under None.
-
-    Raises:
-        InputError: the event log is not in an SQL database.
     """
-    log = _sql_log(instance)
     if not checks:
         return {}
-    row = AssetCheckExecutionsTable.c
-    # a range that was never committed has no materialization that its checks could be about
-    about = sql.func.coalesce(row.materialization_event_storage_id, row.evaluation_event_storage_id)
-    latest = sql.func.row_number().over(
-        partition_by=(row.check_name, row.partition),
-        order_by=(about.desc(), row.evaluation_event_storage_id.desc()),
+    marks, names = parameters("check", checks)
+    rows = events(
+        log,
+        "SELECT r.id, r.check_name, r.range_name, r.execution_status, r.about, r.failure FROM ("
+        " SELECT c.id, c.check_name, c.partition AS range_name, c.execution_status,"
+        " CASE WHEN c.execution_status <> 'SUCCEEDED' THEN c.evaluation_event END AS failure,"
+        " coalesce(c.materialization_event_storage_id, c.evaluation_event_storage_id) AS about,"
+        " row_number() OVER (PARTITION BY c.check_name, c.partition ORDER BY"
+        " coalesce(c.materialization_event_storage_id, c.evaluation_event_storage_id) DESC,"
+        " c.evaluation_event_storage_id DESC) AS place"
+        " FROM asset_check_executions c"
+        f" WHERE c.asset_key = :asset AND c.check_name IN ({marks})"
+        " AND c.execution_status IN ('SUCCEEDED', 'FAILED')"
+        " AND c.evaluation_event_storage_id IS NOT NULL"
+        + (" AND c.partition = :only" if only is not None else "")
+        + ") r WHERE r.place = 1",
+        asset=key_of(asset),
+        **names,
+        **({"only": only} if only is not None else {}),
     )
-    ranked = (
-        sql.select(
-            row.id,
-            row.check_name,
-            row.partition,
-            row.execution_status,
-            sql.case((row.execution_status != PASSED.value, row.evaluation_event)).label("failure"),
-            about.label("about"),
-            latest.label("latest"),
-        )
-        .where(
-            row.asset_key == asset.to_string(),
-            row.check_name.in_(checks),
-            row.execution_status.in_([status.value for status in EVALUATED]),
-            row.evaluation_event_storage_id.is_not(None),
-            row.partition == only if only is not None else sql.true(),
-        )
-        .subquery()
-    )
-    with log.index_connection() as connection:
-        rows = connection.execute(sql.select(ranked).where(ranked.c.latest == 1)).all()
     if newest is None:
-        newest = newest_ids(instance, asset)
+        newest = newest_ids(log, asset)
     of_table = max(newest.values(), default=0)
     found: dict[str | None, dict[str, Standing]] = {}
-    for one in sorted(rows, key=lambda one: checks.index(one.check_name)):
-        since = of_table if one.partition is None else newest.get(one.partition, 0)
+    for number, check, name, status, about, failure in sorted(
+        rows, key=lambda row: checks.index(row[1])
+    ):
+        since = of_table if name is None else newest.get(name, 0)
         # without a range, a check of ranges is the summary of a run that checked them all
-        summary = one.partition is None and one.check_name not in WHOLE_TABLE_CHECKS
-        if one.about >= since and not summary and not says_source_is_newer(one.failure):
-            passed = one.execution_status == PASSED.value
-            found.setdefault(one.partition, {})[one.check_name] = Standing(one.id, passed)
+        summary = name is None and check not in WHOLE_TABLE_CHECKS
+        if about >= since and not summary and not says_source_is_newer(failure):
+            found.setdefault(name, {})[check] = Standing(number, status == "SUCCEEDED")
     return found
 
 
-def _sql_log(instance: dg.DagsterInstance) -> SqlEventLogStorage:
-    log = instance.event_log_storage
-    if not isinstance(log, SqlEventLogStorage):
-        raise InputError(
-            "Dagster's event log should be kept in SQLite, PostgreSQL or MySQL, not in a "
-            f"{type(log).__name__}"
-        )
-    return log
-
-
-def records(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
-) -> dict[str, RangeRecord]:
-    """The newest record of each range that has one, be it committed or an unfinished attempt.
-
-    Raises:
-        InputError: the event log is not in an SQL database.
-    """
-    log, wanted = _sql_log(instance), set(ranges)
-    latest: dict[str, int] = {}
-    for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION):
-        for name, number in log.get_latest_storage_id_by_partition(asset, kind).items():
-            latest[name] = max(number, latest.get(name, number))
-    chosen = sorted(latest[name] for name in wanted & latest.keys())
-    found: dict[str, RangeRecord] = {}
-    row = SqlEventLogStorageTable.c
-    with log.index_connection() as connection:
-        for start in range(0, len(chosen), 500):
-            stored = sql.select(row.event).where(row.id.in_(chosen[start : start + 500]))
-            for (text,) in connection.execute(stored):
-                record = RangeRecord.stored(text)
-                found[record.range] = record
-    return found
-
-
-def newest_ids(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str, int]:
-    """The storage id of the newest materialization of each range that has one."""
-    return instance.event_log_storage.get_latest_storage_id_by_partition(
-        asset, dg.DagsterEventType.ASSET_MATERIALIZATION
-    )
-
-
-def newest(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
-) -> dict[str, Materialization]:
-    """The newest materialization of each range that has one: what a check now is about."""
+def verdicts(log: Log, asset: Asset, checks: Sequence[str]) -> dict[str, dict[str, bool]]:
+    """Whether each check of each range passed, as far as there is a `standing` verdict."""
     return {
-        str(stored.partition_key): materialization_of(stored)
-        for stored in _newest_stored(instance, asset, ranges)
+        name: {check: one.passed for check, one in found.items()}
+        for name, found in standing(log, asset, checks).items()
+        if name is not None
     }
 
 
-def committed_records(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
-) -> dict[str, RangeRecord]:
+def records(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, RangeRecord]:
+    """The newest record of each range that has one, be it committed or an unfinished attempt."""
+    latest: dict[str, int] = {}
+    for name, number in _newest(log, asset, _MATERIALIZATION, _OBSERVATION):
+        latest[name] = max(number, latest.get(name, number))
+    return _records(log, latest, ranges)
+
+
+def committed_records(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, RangeRecord]:
     """What is recorded of the newest commit of each range that has one, or of a later skip."""
-    found = (
-        RangeRecord.read(stored.event_log_entry)
-        for stored in _newest_stored(instance, asset, ranges)
-    )
-    return {record.range: record for record in found}
+    return _records(log, newest_ids(log, asset), ranges)
 
 
-def _newest_stored(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, ranges: Iterable[str]
-) -> Iterator[dg.EventLogRecord]:
-    ids = newest_ids(instance, asset)
-    chosen = sorted(ids[name] for name in set(ranges) & set(ids))
-    for start in range(0, len(chosen), 500):
-        part = chosen[start : start + 500]
-        wanted = dg.AssetRecordsFilter(asset_key=asset, storage_ids=part)
-        yield from instance.fetch_materializations(wanted, limit=len(part)).records
+def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRecord]:
+    """The newest record of each range by a run that moved it: skips repeat an older one's rows."""
+    found: dict[str, RangeRecord] = {}
+    for _, text in _newest_first(log, asset, MOST_MATERIALIZATIONS_READ):
+        if found.keys() >= set(ranges):
+            break
+        record = RangeRecord.stored(text)
+        if record.state is State.COMMITTED and record.range in ranges:
+            found.setdefault(record.range, record)
+    return found
 
 
-def materialization_of(stored: dg.EventLogRecord) -> Materialization:
-    """A materialization, as a check's evaluation names it."""
-    return Materialization(
-        storage_id=stored.storage_id, run_id=stored.run_id, timestamp=stored.timestamp
-    )
+def newest_ids(log: Log, asset: Asset) -> dict[str, int]:
+    """The storage id of the newest materialization of each range that has one."""
+    return dict(_newest(log, asset, _MATERIALIZATION))
+
+
+def newest_attempts(log: Log, asset: Asset) -> dict[str, int]:
+    """The storage id of the newest observation of each range that has one."""
+    return dict(_newest(log, asset, _OBSERVATION))
+
+
+def newest(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, Materialization]:
+    """The newest materialization of each range that has one: what a check now is about."""
+    ids = newest_ids(log, asset)
+    return {
+        json.loads(text)["dagster_event"]["event_specific_data"]["materialization"][
+            "partition"
+        ]: _materialization(number, text)
+        for number, text in _texts(log, [ids[name] for name in set(ranges) & set(ids)])
+    }
 
 
 def latest_materialization(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, range_name: str | None = None
+    log: Log, asset: Asset, range_name: str | None = None
 ) -> Materialization | None:
     """What a check of one range, or of the whole asset, is about."""
-    wanted = dg.AssetRecordsFilter(
-        asset_key=asset, asset_partitions=[range_name] if range_name else None
-    )
-    found = instance.fetch_materializations(wanted, limit=1).records
-    return materialization_of(found[0]) if found else None
+    for number, text in _newest_first(log, asset, 1, range_name):
+        return _materialization(number, text)
+    return None
 
 
-def committed_schema(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.TableSchema | None:
+def latest_record(log: Log, asset: Asset) -> RangeRecord | None:
+    """What is recorded of the commit, or skip, that came last."""
+    for _, text in _newest_first(log, asset, 1):
+        return RangeRecord.stored(text)
+    return None
+
+
+def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
     """The columns that the newest committed range of a hop was written with."""
-    for limit in (1, 20):  # a range that was found unchanged is recorded without its columns
-        for stored in instance.fetch_materializations(asset, limit=limit).records:
-            event = stored.asset_materialization
-            value = event.metadata.get(COLUMN_SCHEMA) if event else None
-            if isinstance(value, dg.TableSchemaMetadataValue):
-                return value.schema
+    # a range that was found unchanged is recorded without its columns
+    for _, text in _newest_first(log, asset, 20):
+        data = json.loads(text)["dagster_event"]["event_specific_data"]
+        for entry in data["materialization"]["metadata_entries"]:
+            if entry["label"] == COLUMN_SCHEMA and "schema" in entry["entry_data"]:
+                columns = entry["entry_data"]["schema"]["columns"]
+                return [
+                    WrittenColumn(
+                        column["name"],
+                        column["type"],
+                        column["description"],
+                        column["constraints"]["nullable"],
+                    )
+                    for column in columns
+                ]
     return None
 
 
@@ -284,37 +312,106 @@ def stored_checks(
     asset: dg.AssetKey,
     found: Mapping[str | None, Mapping[str, Standing]],
 ) -> dict[str | None, dict[str, StoredCheck]]:
-    """What was recorded of verdicts that `standing` has found."""
-    stored = _stored(instance, asset, [one.id for of in found.values() for one in of.values()])
+    """What was recorded of verdicts that `standing` has found, with the objects of Dagster."""
+    import dagster as dg
+    import sqlalchemy as sql
+    from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
+    from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
+
+    stored: dict[int, StoredCheck] = {}
+    ids = [one.id for of_range in found.values() for one in of_range.values()]
+    with sql_log(instance).index_connection() as connection:
+        for part in pages(ids):
+            column = AssetCheckExecutionsTable.c.id
+            rows = connection.execute(
+                sql.select(AssetCheckExecutionsTable).where(column.in_(part))
+            ).mappings()
+            for row in rows:
+                key = dg.AssetCheckKey(asset, row["check_name"])
+                stored[row["id"]] = AssetCheckExecutionRecord.from_db_row(row, key=key)
     return {
-        name: {check: stored[one.id] for check, one in verdicts.items()}
-        for name, verdicts in found.items()
+        name: {check: stored[one.id] for check, one in of_range.items()}
+        for name, of_range in found.items()
     }
 
 
-def _stored(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, ids: Sequence[int]
-) -> dict[int, StoredCheck]:
-    """Rows of Dagster's table of checks, by id."""
-    log, row = _sql_log(instance), AssetCheckExecutionsTable.c
-    found: dict[int, StoredCheck] = {}
-    with log.index_connection() as connection:
-        for start in range(0, len(ids), 500):
-            wanted = sql.select(AssetCheckExecutionsTable).where(
-                row.id.in_(ids[start : start + 500])
-            )
-            for one in connection.execute(wanted).mappings():
-                key = dg.AssetCheckKey(asset, one["check_name"])
-                found[one["id"]] = AssetCheckExecutionRecord.from_db_row(one, key=key)
-    return found
+def _wiped(log: Log, asset: Asset) -> tuple[str, dict[str, object]]:
+    """A condition that leaves out the events `e` from before the asset was wiped."""
+    rows = events(
+        log,
+        "SELECT k.wipe_timestamp FROM asset_keys k"
+        " WHERE k.asset_key = :asset AND k.wipe_timestamp IS NOT NULL",
+        asset=key_of(asset),
+    )
+    return (" AND e.timestamp > :wiped", {"wiped": rows[0][0]}) if rows else ("", {})
 
 
-def verdicts(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
-) -> dict[str, dict[str, bool]]:
-    """Whether each check of each range passed, as far as there is a `standing` verdict."""
-    return {
-        name: {check: one.passed for check, one in found.items()}
-        for name, found in standing(instance, asset, checks).items()
-        if name is not None
-    }
+def _newest(log: Log, asset: Asset, *kinds: str) -> list[tuple[str, int]]:
+    """Range and storage id of its newest event, of each kind."""
+    wiped, values = _wiped(log, asset)
+    marks, listed = parameters("kind", kinds)
+    found = events(
+        log,
+        "SELECT e.partition, max(e.id) FROM event_logs e"
+        " WHERE e.asset_key = :asset AND e.partition IS NOT NULL"
+        f" AND e.dagster_event_type IN ({marks}){wiped}"
+        " GROUP BY e.partition, e.dagster_event_type",
+        asset=key_of(asset),
+        **listed,
+        **values,
+    )
+    return [(name, number) for name, number in found]
+
+
+def _newest_first(
+    log: Log, asset: Asset, most: int, range_name: str | None = None
+) -> Iterator[tuple[int, str]]:
+    """Storage ids and texts of the materializations of an asset, or of a range of it."""
+    wiped, values = _wiped(log, asset)
+    before: int | None = None
+    for start in range(0, most, PAGE):
+        limit = min(PAGE, most - start)
+        found = events(
+            log,
+            "SELECT e.id, e.event FROM event_logs e"
+            " WHERE e.asset_key = :asset AND e.dagster_event_type = :kind"
+            + (" AND e.partition = :range_name" if range_name is not None else "")
+            + (" AND e.id < :before" if before is not None else "")
+            + f"{wiped} ORDER BY e.id DESC LIMIT {limit}",
+            asset=key_of(asset),
+            kind=_MATERIALIZATION,
+            **({"range_name": range_name} if range_name is not None else {}),
+            **({"before": before} if before is not None else {}),
+            **values,
+        )
+        yield from ((number, text) for number, text in found)
+        if len(found) < limit:
+            return
+        before = found[-1][0]
+
+
+def _texts(log: Log, ids: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Storage ids and texts of events, in their order."""
+    for part in pages(ids):
+        marks, listed = parameters("id", part)
+        wanted = f"WHERE e.id IN ({marks}) ORDER BY e.id"
+        found = events(log, f"SELECT e.id, e.event FROM event_logs e {wanted}", **listed)
+        yield from ((number, text) for number, text in found)
+
+
+def _records(log: Log, ids: Mapping[str, int], ranges: Iterable[str]) -> dict[str, RangeRecord]:
+    wanted = [ids[name] for name in ids.keys() & set(ranges)]
+    found = (RangeRecord.stored(text) for _, text in _texts(log, wanted))
+    return {record.range: record for record in found}
+
+
+def _materialization(number: int, text: str) -> Materialization:
+    """A materialization, as a check's evaluation names it."""
+    from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+        AssetCheckEvaluationTargetMaterializationData,
+    )
+
+    event = json.loads(text)
+    return AssetCheckEvaluationTargetMaterializationData(
+        storage_id=number, run_id=event["run_id"], timestamp=event["timestamp"]
+    )

@@ -328,14 +328,6 @@ class RangeRecord:
         return found | artifact_metadata(self.artifacts)
 
     @classmethod
-    def read(cls, entry: dg.EventLogEntry) -> RangeRecord:
-        """The record in a stored materialization or observation."""
-        event = entry.asset_materialization or entry.asset_observation
-        assert event is not None, "only materializations and observations hold range records"
-        values = {name: value.value for name, value in event.metadata.items()}
-        return cls.of(event.partition, values, event.tags or {}, entry.run_id, entry.timestamp)
-
-    @classmethod
     def stored(cls, text: str) -> RangeRecord:
         """The record in a materialization or observation, as Dagster stores it.
 

@@ -12,8 +12,15 @@ from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.history import covered, moves
-from tableferry.assets.log.ledger import evaluations, newest, newest_ids, records
+from tableferry.assets.log.history import covered
+from tableferry.assets.log.ledger import (
+    evaluations,
+    moves,
+    newest,
+    newest_attempts,
+    newest_ids,
+    records,
+)
 from tableferry.assets.planning.resolve import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -100,10 +107,7 @@ def _held(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[tuple[st
     names = list(newest_ids(instance, asset))
     for one in newest(instance, asset, names).values():
         yield one.run_id, "the newest materialization of a range"
-    observed = instance.event_log_storage.get_latest_storage_id_by_partition(
-        asset, dg.DagsterEventType.ASSET_OBSERVATION
-    )
-    for record in records(instance, asset, {*names, *observed}).values():
+    for record in records(instance, asset, {*names, *newest_attempts(instance, asset)}).values():
         yield str(record.run_id), "the latest attempt on a range"
     for record in moves(instance, asset, names).values():
         yield str(record.run_id), "the move of a range"

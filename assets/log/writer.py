@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.log.check_metadata import conclusion, repeated, verdict_metadata
+from tableferry.assets.log.grouping import PENDING, together
 from tableferry.assets.log.ledger import (
-    Materialization,
-    StoredCheck,
     committed_records,
     latest_materialization,
     standing,
@@ -27,9 +26,11 @@ from tableferry.assets.log.records import (
     VERSION,
     RangeRecord,
 )
-from tableferry.assets.log.together import COMING, together
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.words import counted
+
+if TYPE_CHECKING:
+    from tableferry.assets.log.ledger import Materialization, StoredCheck
 
 
 class EventLogger(Protocol):
@@ -81,8 +82,10 @@ class Writer:
         verdicts: Iterable[Verdict],
         before: Iterable[RangeRecord] = (),
     ) -> None:
-        """Record that a range is committed and what its checks found, in one transaction if the
-        event log can, so that a crash leaves all of it or nothing.
+        """Record that a range is committed and what its checks found, in this order.
+
+        A crash leaves a beginning of it: of a range without its verdicts, the next run checks the
+        rows before it goes by them. A storage that stores groups has all of it or nothing.
 
         Args:
             record: of the commit.
@@ -93,15 +96,16 @@ class Writer:
             for one in before:
                 self.progress(one)
             self.commit(record)
-            if at_once:
-                for verdict in verdicts:
-                    self.checked(record.range, verdict, COMING)
-        if not at_once:
-            self.all_checked(record.range, verdicts)
+            self.all_checked(record.range, verdicts, PENDING if at_once else None)
 
-    def all_checked(self, range_name: str, verdicts: Iterable[Verdict]) -> None:
+    def all_checked(
+        self,
+        range_name: str,
+        verdicts: Iterable[Verdict],
+        about: Materialization | None = None,
+    ) -> None:
         """Record the verdicts about a range's latest materialization, if it has one, in order."""
-        about = latest_materialization(self._context.instance, self._asset, range_name)
+        about = about or latest_materialization(self._context.instance, self._asset, range_name)
         for verdict in verdicts:
             self.checked(range_name, verdict, about)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy
-from tableferry.assets.log.committed import WrittenColumns
+from tableferry.assets.log.ledger import WrittenColumn
 from tableferry.resources.dialects import qualified, quote
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import SchemaDrift, StatementFailed, TableMissing
@@ -70,23 +70,21 @@ def misfits(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
 def dropped_columns(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: WrittenColumns | None,
+    committed: Sequence[WrittenColumn] | None,
 ) -> list[str]:
     """Columns that earlier runs filled, that the target still has, and that the plan lacks now."""
     if actual is None or committed is None:
         return []
     planned = {column.name for column in plan.target_columns}
     return [
-        column.name
-        for column in committed.columns
-        if column.name in actual and column.name not in planned
+        column.name for column in committed if column.name in actual and column.name not in planned
     ]
 
 
 def require_no_dropped(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: WrittenColumns | None,
+    committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
 ) -> list[str]:
     """Refuse to go on without columns that the target has from this transfer.
@@ -132,10 +130,10 @@ def require_no_dropped(
 
 
 def _perhaps_renamed(
-    plan: CopyPlan, dropped: Sequence[str], committed: WrittenColumns
+    plan: CopyPlan, dropped: Sequence[str], committed: Sequence[WrittenColumn]
 ) -> tuple[str, str] | None:
     """A column that was left behind, and one of its type that came in the same change."""
-    before = {column.name: column.description or "" for column in committed.columns}
+    before = {column.name: column.description or "" for column in committed}
     new = [one.source for one in plan.columns if one.target.name not in before]
     for old in dropped:
         for column in new:
@@ -147,7 +145,7 @@ def _perhaps_renamed(
 def require_no_new(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: WrittenColumns | None,
+    committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
 ) -> None:
     """Refuse to go on with a target that lacks columns which earlier runs did not need, or filled.
@@ -160,7 +158,7 @@ def require_no_new(
     lacking = {column.name for column in new_columns(plan, actual)}
     if not lacking or committed is None:
         return
-    before = {column.name for column in committed.columns}
+    before = {column.name for column in committed}
     grown = [one.source for one in plan.columns if one.target.name in lacking - before]
     lost = [one.target for one in plan.columns if one.target.name in lacking & before]
     problems = []
@@ -182,7 +180,7 @@ def require_no_new(
 def refusal(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: WrittenColumns | None,
+    committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
 ) -> str | None:
     """Why a run would refuse to go on with source and target as they are; None if it would not."""
@@ -198,7 +196,7 @@ def refusal(
 def notes_of_dropped(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
-    committed: WrittenColumns | None,
+    committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
 ) -> list[str]:
     """What a run that is not refused would say of columns that the source has lost."""
@@ -208,11 +206,11 @@ def notes_of_dropped(
         return []
 
 
-def schema_changes(plan: CopyPlan, committed: WrittenColumns | None) -> str:
+def schema_changes(plan: CopyPlan, committed: Sequence[WrittenColumn] | None) -> str:
     """How the columns of a hop differ from those that it was last committed with, in one line."""
     if committed is None:
         return ""
-    before = {column.name: column for column in committed.columns}
+    before = {column.name: column for column in committed}
     now = {one.target.name: one for one in plan.columns}
     new = [one.source for name, one in now.items() if name not in before]
     parts = [_listed("new source column", "new source columns", new)] if new else []

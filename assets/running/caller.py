@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.reading import Log, newest_ids
+from tableferry.assets.log.asking import Log
+from tableferry.assets.log.ledger import newest_ids
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.decisions import Decision, decisions
 from tableferry.assets.planning.resolve import Hop, Servers
@@ -39,25 +38,6 @@ class Prepared:
     """By number of the hop, of the ranges whose fingerprints were needed to decide."""
     newest: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """What was recorded of each range when it was decided, by number of the hop."""
-    coming: Future[TransferPlan] | None = None
-    """The plan with fingerprints for which the source is being asked."""
-
-    def asking(self, servers: Servers, names: Sequence[str]) -> Prepared:
-        """The same while the source is asked for the fingerprints of these ranges, in a thread of
-        its own: a run that wants them takes a second to start."""
-        coming: Future[TransferPlan] = Future()
-
-        def ask() -> None:
-            try:
-                found = self.plan.fingerprinted(servers, names, snapshot=self.snapshot)
-            except BaseException as error:
-                coming.set_exception(error)
-            else:
-                coming.set_result(found)
-
-        # nobody waits for it who ends the command
-        threading.Thread(target=ask, name="fingerprints", daemon=True).start()
-        return replace(self, coming=coming)
 
     def holds(self, log: Log, names: list[str]) -> bool:
         """Whether it still says what to do with these ranges.
@@ -77,11 +57,7 @@ class Prepared:
 
     def only(self, servers: Servers, names: list[str]) -> Prepared:
         """The same of some ranges, fingerprinted."""
-        plan = self.plan
-        if self.coming is not None and self.coming.exception() is None:
-            # where it failed, the run asks again: then the error is its own
-            plan = self.coming.result()
-        plan = plan.only(names).fingerprinted(servers, names, snapshot=self.snapshot)
+        plan = self.plan.only(names).fingerprinted(servers, names, snapshot=self.snapshot)
         # a swap decides about all ranges of a run together
         apart = plan.transfer.write.whole_table and len(plan.ranges) < len(self.plan.ranges)
         decided = {

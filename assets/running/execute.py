@@ -10,8 +10,8 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed_schema, records
-from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.ledger import committed_schema, latest_record, records
+from tableferry.assets.log.records import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.drift import (
@@ -106,8 +106,8 @@ def _gone_back(
 ) -> str | None:
     """What to say of a source that is not where it was when rows of it were last recorded, or
     further."""
-    last = instance.get_latest_materialization_event(plan.hops[0].asset)
-    before = RangeRecord.read(last).source_position if last else None
+    last = latest_record(instance, plan.hops[0].asset)
+    before = last.source_position if last else None
     found = snapshot.gone_back(before) if snapshot is not None and before else None
     return f"{plan.transfer.source}: {found}" if found else None
 

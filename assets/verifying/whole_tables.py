@@ -10,9 +10,9 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.grouping import together
 from tableferry.assets.log.ledger import committed, latest_materialization, records
 from tableferry.assets.log.records import ROWS_SINCE
-from tableferry.assets.log.together import together
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.transfer_plan import known_ranges

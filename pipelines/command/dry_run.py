@@ -102,7 +102,7 @@ def dry_run(
     """
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
-    planned = plan_transfer(transfer, servers, session.instance)
+    planned = session.read(lambda log: plan_transfer(transfer, servers, log))
     wanted = meant_ranges(name, ranges, planned.ranges) or list(planned.ranges)
     planned = planned.fingerprinted(servers, wanted).only(wanted)
     found = []
@@ -115,8 +115,10 @@ def _hop(
     session: Session, planned: TransferPlan, hop: Hop, *, failed: bool, force: bool, every: bool
 ) -> HopStatements:
     servers = session.servers_of(planned.transfer)
-    decided = decisions(planned, hop, servers, session.instance, force=force)
-    only = unsettled(session.instance, planned.transfer, [hop]) if failed else set(decided)
+    decided = session.read(lambda log: decisions(planned, hop, servers, log, force=force))
+    only = set(decided)
+    if failed:
+        only = session.read(lambda log: unsettled(log, planned.transfer, [hop]))
     running = [
         name for name, one in decided.items() if one.reason is not Reason.UNCHANGED and name in only
     ]

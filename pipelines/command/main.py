@@ -143,9 +143,10 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
 @user_errors
 def status(transfer: str, wide: bool, as_json: bool) -> None:
     """Show per range its state, rows, last run and checks, out of the event log."""
+    from tableferry.pipelines.command.session import open_session
     from tableferry.pipelines.command.status import status as find
 
-    view = find(transfer)
+    view = find(open_session(transfer, records=False, asks=False), transfer)
     if as_json:
         print_json(view.json())
     else:

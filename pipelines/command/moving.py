@@ -64,9 +64,7 @@ def run(
     from tableferry.pipelines.command.session import open_session
     from tableferry.resources.errors import InputError
 
-    # of several transfers none is begun if Dagster would not have another
-    later = len(transfers) == 1 and not dry_run
-    session = open_session(*transfers, records=not dry_run, accepts_later=later)
+    session = open_session(*transfers, records=not dry_run)
     names = several.chosen(session, transfers, tags, every=every)
     if len(names) > 1 and (ranges or hop is not None):
         raise InputError("--range and --hop are for one transfer at a time")

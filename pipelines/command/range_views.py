@@ -10,7 +10,7 @@ from tableferry.assets.log.records import RangeRecord, State
 
 if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
-    from tableferry.assets.log.reading import Log
+    from tableferry.assets.log.asking import Log
     from tableferry.pipelines.command.views import PlannedRange
 
 SHOWN = (
@@ -78,12 +78,12 @@ class TransferView:
 
 def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str]) -> list[RangeView]:
     """What the event log says of these ranges in one hop, counted from 1."""
-    from tableferry.assets.log import reading
+    from tableferry.assets.log import ledger
     from tableferry.assets.planning.resolve import checks_of
 
     target = transfer.hops[number - 1].to
-    records = reading.records(log, target, names)
-    checks = reading.verdicts(log, target, checks_of(transfer))
+    records = ledger.records(log, target, names)
+    checks = ledger.verdicts(log, target, checks_of(transfer))
     return [
         RangeView(
             **vars(records.get(name) or RangeRecord(name, State.MISSING)),

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import dagster as dg
-
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, compare_op_name
-from tableferry.assets.log import ledger
+from tableferry.assets.log.asking import Log
 from tableferry.assets.log.command_runs import carry_out
+from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.drift import misfits, notes_of_dropped, refusal
 from tableferry.assets.planning.hazards import hazard_notes
@@ -25,9 +24,9 @@ from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Differences, Level
 from tableferry.pipelines.command.differences import difference_file
 from tableferry.pipelines.command.launching import built, failures, logging_config
-from tableferry.pipelines.command.range_views import TransferView, notes_of_ranges, range_views
 from tableferry.pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, waits_for
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.status import status
 from tableferry.pipelines.command.views import CheckView, PlannedRange, PlanView
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.registry import system
@@ -38,9 +37,13 @@ __all__ = ["check", "clean", "differences", "plan", "run", "status", "waits_for"
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
     """Say for every range of every hop whether it would run, and why. Nothing is changed."""
-    transfer, instance = session.transfer(name), session.instance
+    return session.read(lambda log: _plan(session, name, log, force=force))
+
+
+def _plan(session: Session, name: str, log: Log, *, force: bool) -> PlanView:
+    transfer = session.transfer(name)
     servers = session.servers_of(transfer)
-    planned = plan_transfer(transfer, servers, instance)
+    planned = plan_transfer(transfer, servers, log)
     planned = planned.fingerprinted(servers, planned.ranges)
     rows = planned.rows()
     return PlanView(
@@ -48,27 +51,25 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
         [
             PlannedRange(hop.number, str(hop.plan.target), range_name, decision, rows[range_name])
             for hop in planned.hops
-            for range_name, decision in decisions(
-                planned, hop, servers, instance, force=force
-            ).items()
+            for range_name, decision in decisions(planned, hop, servers, log, force=force).items()
         ],
         [
             *notes_of(planned),
             *_elsewhere(planned.transfer, servers),
             *_remarks(planned.transfer.source, servers),
             *order_notes(planned.hops, servers),
-            *_refusals(planned, instance),
+            *_refusals(planned, log),
             *hazard_notes(planned.hops),
         ],
         [(str(hop.plan.target), one) for hop in planned.hops for one in hop.options.hazards],
     )
 
 
-def _refusals(planned: TransferPlan, instance: dg.DagsterInstance) -> Iterator[str]:
+def _refusals(planned: TransferPlan, log: Log) -> Iterator[str]:
     """Why a run would move nothing, whatever is planned; else what it leaves without a value."""
     policy = planned.transfer.on_schema_drift
     for hop in planned.hops:
-        before = ledger.committed_schema(instance, hop.asset)
+        before = committed_schema(log, hop.spec.to)
         if why := refusal(hop.plan, hop.existing, before, policy):
             yield f"a run will be refused: {why}"
         for why in misfits(hop.plan, hop.existing):
@@ -88,18 +89,6 @@ def _elsewhere(transfer: Transfer, servers: Servers) -> Iterator[str]:
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
         if found := servers.endpoint(table).elsewhere(table):
             yield found
-
-
-def status(session: Session, name: str) -> TransferView:
-    """What the event log says of every known range; the servers are not asked."""
-    transfer = session.transfer(name)
-    names = session.instance.get_dynamic_partitions(transfer.partitions_name)
-    views = [
-        view
-        for number in range(1, len(transfer.hops) + 1)
-        for view in range_views(session.instance, transfer, number, names)
-    ]
-    return TransferView(name, views, all(view.good for view in views), notes=notes_of_ranges(views))
 
 
 def check(

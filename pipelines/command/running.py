@@ -10,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
-from tableferry.assets.log.reading import Log, committed, newest_ids, partitions, unanswered
+from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.asking import Log
+from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.hazards import require_harmless
@@ -21,7 +23,6 @@ from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth,
 from tableferry.assets.running.caller import Caller, Prepared, moved_along
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
 from tableferry.assets.running.source_state import read_under, shared_snapshot
-from tableferry.pipelines.command.garbage import importing_dagster
 from tableferry.pipelines.command.range_views import (
     RangeView,
     TransferView,
@@ -29,7 +30,7 @@ from tableferry.pipelines.command.range_views import (
     range_views,
 )
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 
@@ -103,18 +104,11 @@ def run(
             )
             return read_under(shared, partial(look_under, force=force))
 
-        try:
-            todo = session.read(look)
-        except TableferryError:
-            # what is wrong with the file is told before what came of it
-            session.accept()
-            raise
+        todo = session.read(look)
         total = len(todo.ranges) * len(todo.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         carried, caller = None, Caller(on_progress, None if waits else todo.prepared)
-        if todo.nothing:
-            session.accept()
-        else:
+        if not todo.nothing:
             require_harmless(todo.hops)
             snapshot = str(shared.name()) if shared else None
             carried = _carried_out(
@@ -182,7 +176,7 @@ def _look(
     todo = wanted & stale
     if todo != wanted:
         todo |= wanted & unsettled(log, transfer, hops)
-    if not todo and unanswered(log, transfer, [one.spec.to for one in hops]):
+    if not todo and is_unanswered(log, transfer, [one.spec.to for one in hops]):
         # a run that died or was stopped has left staging tables, and no success since
         todo = wanted or set(planned.ranges)
     growth = planned.growth
@@ -215,23 +209,10 @@ def _carried_out(
     # what is read by places is read under the snapshot of one run
     most = 1 if transfer.placed else most
     spans = [segments(order, part, most) for part in parts]
-    if len(spans) == 1 and caller.prepared is not None:
-        first, last = spans[0][0]
-        read = order if transfer.placed else order[order.index(first) : order.index(last) + 1]
-        # while Dagster is imported, and the run begins
-        caller.prepared = caller.prepared.asking(servers, read)
-    with importing_dagster():
-        from tableferry.assets.running.runs import FORCE, PROFILE
-        from tableferry.pipelines.command.launching import (
-            Carried,
-            Share,
-            carry_out,
-            carry_out_together,
-        )
+    from tableferry.assets.running.runs import FORCE, PROFILE
+    from tableferry.pipelines.command.launching import Carried, Share, carry_out, carry_out_together
 
-        session.accept()
-        instance = session.instance
-    apply_growth(plan, servers, instance)
+    apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
     tags |= {PROFILE: profile} if profile else {}
     name, chosen = transfer.transfer, len(todo.hops) < len(transfer.hops)
@@ -285,9 +266,8 @@ def waits_for(session: Session, name: str, *, moves: bool = False) -> list[str]:
     One that moves rows waits for any of them where several share the table: it would plan what
     these are about to commit.
     """
-    with session.glance() as seen:
-        if seen is not None:
-            return []
+    if session.quiet:
+        return []
     info = session.instance.event_log_storage.get_concurrency_info(name)
     full = 0 < info.slot_count <= info.active_slot_count
     any_one = moves and session.transfer(name).parallel.runs > 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tableferry.assets.declaring.dagster_rules import accepted_before
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
-from tableferry.assets.log.glance import Glance, Unseen, glance
-from tableferry.assets.log.reading import Log
+from tableferry.assets.log import sqlite_home
+from tableferry.assets.log.asking import Log
 from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command import known
-from tableferry.pipelines.command.garbage import look_as_usual
 from tableferry.pipelines.command.plugins import start_local_stack
 from tableferry.pipelines.settings import configured, servers, transfers_folder
 from tableferry.resources.connections import is_path
@@ -42,32 +39,25 @@ class Session:
     resources: Mapping[str, object] | None = None
     """The servers as Dagster's resources; None for those that the environment names."""
     home: Path | None = None
-    """Of the instance, where its event log may be looked at without it."""
-    accept: Callable[[], None] = lambda: None
-    """Has Dagster accept what the files declare, before anything is recorded: `open_session`."""
+    """Of the instance, where its event log may be read without it."""
 
     @cached_property
     def instance(self) -> dg.DagsterInstance:
         """The Dagster instance; Dagster is imported when it is first wanted."""
         return self.opened()
 
-    @contextmanager
-    def glance(self) -> Iterator[Glance | None]:
-        """The event log as its file has it; None if Dagster has to be asked."""
-        opened = glance(self.home) if self.home else None
-        with opened or nullcontext() as connection:
-            yield Glance(connection) if connection else None
-
     def read(self, ask: Callable[[Log], Answer]) -> Answer:
-        """What is found in the event log: at a glance if it can be, or else by Dagster.
+        """What is found in the event log, without importing Dagster as long as no run goes on."""
+        files = sqlite_home.quiet(self.home) if self.home else None
+        with files or nullcontext() as opened:
+            return ask(opened or self.instance)
 
-        Args:
-            ask: changes nothing; it is asked again if the file is not as expected.
-        """
-        with suppress(Unseen), self.glance() as seen:
-            if seen is not None:
-                return ask(seen)
-        return ask(self.instance)
+    @property
+    def quiet(self) -> bool:
+        """Whether the event log can be read without Dagster, so that no run goes on."""
+        files = sqlite_home.quiet(self.home) if self.home else None
+        with files or nullcontext() as opened:
+            return opened is not None
 
     def servers_of(self, transfer: Transfer) -> Servers:
         """The servers as a transfer wants to see them."""
@@ -88,11 +78,7 @@ class Session:
 
 
 def open_session(
-    *names: str,
-    records: bool = True,
-    asks: bool = True,
-    tells_invalid: bool = True,
-    accepts_later: bool = False,
+    *names: str, records: bool = True, asks: bool = True, tells_invalid: bool = True
 ) -> Session:
     """Read the transfer files, find the servers, open the Dagster instance.
 
@@ -107,72 +93,25 @@ def open_session(
         records: the command records something: an event log is made if there is none.
         asks: the command asks servers.
         tells_invalid: name the invalid files on stderr.
-        accepts_later: what Dagster has to be asked of the files, the command has it asked by
-            `Session.accept`, which raises what is raised here; until then it takes them as valid.
 
     Raises:
         InputError: one of the named transfers does not exist, or its file is invalid.
         TableferryError: the local stack does not start.
     """
-    look_as_usual()
-    folder = transfers_folder()
-    of_files = known.key(folder)
-    declared, accepted = _declared(folder, of_files, accepts_later=accepts_later)
-    told: list[str] = []
-
-    def check(found: TransferFolder) -> None:
-        for name in names:
-            found.transfer(name)
-        if tells_invalid:
-            tell_invalid(found, told)
-        told[:] = invalid_lines(found)
-
-    def remember() -> None:
-        if accepted and event_log.exists():
-            known.remember(event_log.place(), of_files, declared, told)
-
-    def opened() -> dg.DagsterInstance:
-        instance = event_log.open_to_record() if records else event_log.open_to_read()
-        remember()
-        return instance
-
-    def accept() -> None:
-        nonlocal accepted, declared
-        if not accepted:
-            declared = load_transfers(folder)
-            check(declared)
-            accepted = True
-            remember()
-
-    check(declared)
+    declared = load_transfers(transfers_folder())
+    for name in names:
+        declared.transfer(name)
+    if tells_invalid:
+        tell_invalid(declared)
     if asks:
         use_local_stack()
-    remember()
-    session = Session(opened, declared, _servers(), home=event_log.place(), accept=accept)
-    with session.glance() as seen:
-        if seen is None:
-            from tableferry.sensors.reaper import reap
+    opened = event_log.open_to_record if records else event_log.open_to_read
+    session = Session(opened, declared, _servers(), home=event_log.place())
+    if not session.quiet:
+        from tableferry.sensors.reaper import reap
 
-            reap(session.instance)
+        reap(session.instance)
     return session
-
-
-def _declared(
-    folder: Path, of_files: str | None, *, accepts_later: bool
-) -> tuple[TransferFolder, bool]:
-    """The transfers of a folder, and whether Dagster accepts them.
-
-    What it has accepted of these files it is not asked again.
-    """
-    seen = known.recall(event_log.place(), of_files)
-    before = set(seen.transfers) if seen and not seen.told else None
-    if accepts_later or before is not None:
-        with accepted_before():
-            declared = load_transfers(folder)
-        accepted = set(declared.transfers) == before
-        if accepted or accepts_later:
-            return declared, accepted
-    return load_transfers(folder), True
 
 
 def configured_servers() -> tuple[Servers, list[str]]:
@@ -189,21 +128,14 @@ def _servers() -> Servers:
     return Servers(servers())
 
 
-def tell_invalid(declared: TransferFolder, told: Collection[str] = ()) -> None:
-    """Name each invalid transfer file on stderr, unless it was told before."""
-    for line in invalid_lines(declared):
-        if line not in told:
-            click.echo(line, err=True)
-
-
-def invalid_lines(declared: TransferFolder) -> Iterator[str]:
-    """What there is to say of each invalid transfer file."""
+def tell_invalid(declared: TransferFolder) -> None:
+    """Name each invalid transfer file on stderr."""
     for file in declared.invalid:
         first, *more = file.problems
         rest = f" (and {len(more)} more: ferry validate)" if more else ""
         # what is wrong may stand in the defaults
         name = "" if first.path == file.path else f"{file.path.name}: "
-        yield f"ferry: left out {name}{first}{rest}"
+        click.echo(f"ferry: left out {name}{first}{rest}", err=True)
 
 
 def use_local_stack() -> None:

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
-from tableferry.assets.log.instance import revisions
 from tableferry.assets.planning.resolve import Servers, require_servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.settings import transfers_folder
@@ -88,7 +87,7 @@ def _storage(home: Path) -> Iterator[Finding]:
         "schedules": instance.schedule_storage,
     }
     for name, storage in storages.items():
-        found, newest = revisions(storage)
+        found, newest = (storage and storage.alembic_version()) or (None, None)
         kind = type(storage).__name__
         if found == newest:
             yield Finding("Dagster's storage", "ok", f"{name}: {kind}, schema {found}")

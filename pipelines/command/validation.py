@@ -92,7 +92,7 @@ def _differences(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str
     target, policy = hop.plan.target, transfer.on_schema_drift
     if hop.existing is None:
         return
-    before = committed_schema(session.instance, hop.asset)
+    before = session.read(lambda log: committed_schema(log, hop.spec.to))
     drifted = refusal(hop.plan, hop.existing, before, policy)
     if drifted:
         yield drifted

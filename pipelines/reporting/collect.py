@@ -17,7 +17,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import CheckRecord, check_record, moment_of
-from tableferry.assets.log.history import PastRun, moves, past_runs, unanswered
+from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.planning.drift import new_columns, schema_changes
 from tableferry.assets.planning.resolve import ALL_CHECKS, Hop, checks_of, resolve_hops
@@ -141,7 +141,7 @@ def _drift(session: Session, hop: Hop) -> str:
     changes = schema_changes(hop.plan, committed)
     if hop.existing is None:
         return "the table is gone"
-    before = {column.name for column in committed.columns}
+    before = {column.name for column in committed}
     lost = [repr(one.name) for one in new_columns(hop.plan, hop.existing) if one.name in before]
     parts = [changes, f"the table has lost {', '.join(lost)}" if lost else ""]
     return "; ".join(filter(None, parts))
@@ -159,7 +159,7 @@ def _hop(
     names = instance.get_dynamic_partitions(transfer.partitions_name)
     records = ledger.records(instance, asset, names)
     moved = {name: one for name, one in records.items() if one.state is State.COMMITTED}
-    moved |= moves(instance, asset, [name for name in records if name not in moved])
+    moved |= ledger.moves(instance, asset, [name for name in records if name not in moved])
     evaluations = ledger.evaluations(instance, asset, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))
     checks = {
         name: tuple(check_record(stored, transfer) for stored in found.values())
@@ -187,10 +187,10 @@ def _hop(
             ColumnEntry(
                 column.name,
                 column.type,
-                column.constraints.nullable,
+                column.nullable,
                 (column.description or "").removeprefix("from "),
             )
-            for column in (schema.columns if schema else ())
+            for column in schema or ()
         ),
         drift=(seen.drift or {}).get(number, ""),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -13,10 +14,11 @@ from dagster._core.definitions.partitions.subset.default import DefaultPartition
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log import ledger, reading
-from tableferry.assets.log.committed import Committed, WrittenColumns
-from tableferry.assets.log.glance import Glance, opened
-from tableferry.assets.log.records import DataVersion, RangeRecord, Reason, State
+from tableferry.assets.log import ledger, sqlite_home
+from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.asking import Log
+from tableferry.assets.log.ledger import Committed
+from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide
 from tableferry.checks.verdict import Verdict
@@ -43,40 +45,56 @@ V1 = DataVersion("source1", "schema1", "settings1")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
     with homes.local_temp(tmp_path_factory.mktemp("dagster")) as made:
         yield made
-        assert_seen_at_a_glance(made)
+        assert_read_as_dagster_reads_it(made)
+        assert_read_alike_in_its_files(made)
 
 
-def assert_seen_at_a_glance(instance: dg.DagsterInstance) -> None:
-    """Whatever is in the log: its file is read without Dagster as the ledger reads it."""
-    everything = {"a", "b", "c", *reading.newest_ids(instance, TABLE)}
-    with opened(Path(instance.root_directory)) as connection:
-        for ask in (
-            lambda log: reading.newest_ids(log, TABLE),
-            lambda log: reading.records(log, TABLE, everything),
-            lambda log: reading.records(log, TABLE, ["a"]),
-            lambda log: reading.verdicts(log, TABLE, [CHECK]),
-            lambda log: reading.committed(log, TABLE, ()),
-            lambda log: reading.committed(log, TABLE, [CHECK]),
-            lambda log: reading.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
-            lambda log: list(reading.partitions(log, str(PARTITIONS.name))),
-            lambda log: columns_of(reading.committed_schema(log, TABLE)),
-            lambda log: reading.unanswered(log, TRANSFER, [TABLE]),
-        ):
-            assert ask(Glance(connection)) == ask(instance)
-        records = Glance(connection).records(ASSET.to_string())
+def assert_read_as_dagster_reads_it(instance: dg.DagsterInstance) -> None:
+    """Whatever is in the log: our statements find what Dagster finds."""
+    storage, moved = instance.event_log_storage, dg.DagsterEventType.ASSET_MATERIALIZATION
+    newest = ledger.newest_ids(instance, ASSET)
+    assert newest == storage.get_latest_storage_id_by_partition(ASSET, moved)
+    tags = storage.get_latest_tags_by_partition(ASSET, moved, [DATA_VERSION])
+    assert {
+        name: {DATA_VERSION: str(one.data_version)}
+        for name, one in ledger.committed(instance, ASSET, ()).items()
+    } == tags
     events = [
         *instance.fetch_materializations(ASSET, limit=999).records,
         *instance.fetch_observations(ASSET, limit=999).records,
     ]
-    read = [
-        RangeRecord.read(one.event_log_entry)
-        for one in sorted(events, key=lambda one: one.storage_id)
+    latest = {one.partition_key: one for one in sorted(events, key=lambda one: one.storage_id)}
+    found = ledger.records(instance, ASSET, {str(name) for name in latest})
+    assert {name: (one.run_id, one.timestamp) for name, one in found.items()} == {
+        name: (one.run_id, one.timestamp) for name, one in latest.items()
+    }
+    for name, about in ledger.newest(instance, ASSET, newest).items():
+        (one,) = instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=ASSET, asset_partitions=[name]), limit=1
+        ).records
+        assert (about.storage_id, about.run_id, about.timestamp) == (
+            one.storage_id,
+            one.run_id,
+            one.timestamp,
+        )
+        assert about == ledger.latest_materialization(instance, ASSET, name)
+
+
+def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
+    """Whatever is in the log: it is found without Dagster, too."""
+    names = {"a", "b", "c", *ledger.newest_ids(instance, ASSET)}
+    questions: list[Callable[[Log], object]] = [
+        lambda log: ledger.newest_ids(log, TABLE),
+        lambda log: ledger.records(log, TABLE, names),
+        lambda log: ledger.verdicts(log, TABLE, [CHECK]),
+        lambda log: ledger.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
+        lambda log: ledger.partitions(log, str(PARTITIONS.name)),
+        lambda log: ledger.committed_schema(log, TABLE),
+        lambda log: is_unanswered(log, TRANSFER, [TABLE]),
     ]
-    assert records == {one.range: one for one in read}, "and as Dagster reads it"
-
-
-def columns_of(written: WrittenColumns | None) -> list[tuple[str, str, str | None]] | None:
-    return [(one.name, one.type, one.description) for one in written.columns] if written else None
+    with sqlite_home.opened(Path(instance.root_directory)) as files:
+        for ask in questions:
+            assert ask(files) == ask(instance)
 
 
 def write(instance: dg.DagsterInstance, act: Callable[[Writer], None]) -> None:
@@ -253,7 +271,7 @@ def everything_known(instance: dg.DagsterInstance) -> tuple[dict[str, bool], ...
         {name: not one.failed for name, one in committed.items() if not one.unchecked},
         {name: checks[CHECK] for name, checks in seen.items()},
         {
-            str(name): checks[CHECK].status is ledger.PASSED
+            str(name): checks[CHECK].evaluation is not None and checks[CHECK].evaluation.passed
             for name, checks in full.items()
             if name is not None
         },
@@ -398,20 +416,14 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
             writer.all_checked(f"r{number}", [verdict(True)])
 
     write(instance, commit_all)
-    storage = instance.event_log_storage
-    asked: list[str] = []
-    for method in (
-        "get_latest_storage_id_by_partition",
-        "get_latest_tags_by_partition",
-        "index_connection",
-    ):
-        original = getattr(storage, method)
+    storage: Any = instance.event_log_storage
+    connect, asked = storage.index_connection, []
 
-        def counted(*args: object, _m: str = method, _o=original, **kwargs: object):  # type: ignore[no-untyped-def]
-            asked.append(_m)
-            return _o(*args, **kwargs)
+    def counted() -> Any:
+        asked.append(connect)
+        return connect()
 
-        monkeypatch.setattr(storage, method, counted)
+    monkeypatch.setattr(storage, "index_connection", counted)
     ledger.committed(instance, ASSET, [CHECK])
     few = len(asked)
     write(instance, lambda writer: [writer.commit(record(f"more{n}")) for n in range(20)] and None)
@@ -511,6 +523,21 @@ def test_a_row_count_that_differs_says_by_how_much(
         expected_rows={"a": expected},
     )
     assert str(found["a"]) == shown
+
+
+def test_what_was_recorded_before_an_asset_was_wiped_is_gone(
+    instance: dg.DagsterInstance,
+) -> None:
+    def move(writer: Writer) -> None:
+        writer.commit(record("a"))
+        writer.all_checked("a", [verdict(True)])
+
+    write(instance, move)
+    instance.wipe_assets([ASSET])
+    assert ledger.committed(instance, ASSET, [CHECK]) == {}
+    assert ledger.records(instance, ASSET, ["a"]) == {}
+    write(instance, lambda writer: writer.commit(record("b")))
+    assert set(ledger.committed(instance, ASSET, [CHECK])) == {"b"}
 
 
 def test_data_versions_round_trip() -> None:

@@ -21,7 +21,7 @@ from dagster._core.instance import config
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from tableferry.assets.log import instance, sqlite
+from tableferry.assets.log import instance
 from tableferry.pipelines import event_log
 
 _kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
@@ -48,14 +48,10 @@ def copy(home: Path) -> None:
 
 @contextmanager
 def local_temp(home: Path) -> Iterator[dg.DagsterInstance]:
-    """What `DagsterInstance.local_temp` makes in a folder, but its files are copied.
-
-    Nor does Dagster start four processes for each run, which copy what the run prints.
-    """
+    """The instance of a home without a dagster.yaml, whose files are copied."""
     copy(home)
     (home / "dagster.yaml").unlink()
-    silent = {"module": instance.NO_OUTPUT.module_name, "class": instance.NO_OUTPUT.class_name}
-    with dg.DagsterInstance.local_temp(str(home), overrides={"compute_logs": silent}) as made:
+    with _open_as_it_is(home) as made:
         yield made
 
 
@@ -84,13 +80,6 @@ def make_quick() -> None:
     Dagster's SQLite need not survive a power cut: what is written survives the death of any
     process without a sync, too.
     """
-    sqlite.keep_open()
-    read = sqlite._empty
-
-    def empty(index: Path) -> bytes:
-        return read(_index(_template()) if index in _copies else index)
-
-    setattr(sqlite, "_empty", empty)  # noqa: B010 (mypy: of another type)
 
     @event.listens_for(Engine, "connect")
     def connected(connection: object, _: object) -> None:

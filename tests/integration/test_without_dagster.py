@@ -1,20 +1,24 @@
-"""What a run has to do is found without Dagster as it is found with it."""
+"""What a run has to do is found in the files of a home as in Dagster's storage."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.log.reading import Log, unanswered
+from tableferry.assets.log import sqlite_home
+from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.asking import Log
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import known, runner, running
+from tableferry.pipelines.command import runner, running
 from tableferry.pipelines.command.session import Session
 from tests.integration.conftest import Ferry
 
@@ -38,7 +42,7 @@ main()
 
 
 def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
-    """Both ways find the same to do, and these reasons among others."""
+    """Either connection finds the same to do, and these reasons among others."""
     session = one.session
     transfer = session.transfer(one.table)
     given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
@@ -46,12 +50,18 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     def look(log: Log) -> running.ToDo:
         return running._look(log, transfer, session.servers, None, None, **given)
 
-    with session.glance() as seen:
-        assert seen is not None
-        found = look(seen)
+    with files_of(session) as files:
+        found = look(files)
     assert found == look(session.instance)
     decided = found.prepared.decided.values()
     assert {*reasons} <= {str(one.reason) for of_hop in decided for one in of_hop.values()}
+
+
+def files_of(session: Session) -> closing[sqlite3.Connection]:
+    assert session.home is not None
+    files = sqlite_home.quiet(session.home)
+    assert files is not None
+    return files
 
 
 def asking_dagster(session: Session) -> Session:
@@ -103,32 +113,9 @@ def test_a_failed_range_is_found_alike(ferry: Make) -> None:
     assert_found_alike(one, failed=True)
     assert one.run(failed=True).errors == view.errors
     transfer = one.session.transfer(one.table)
-    with one.session.glance() as seen:
-        assert seen is not None
-        assert unanswered(seen, transfer, [transfer.hops[0].to])
-    assert unanswered(one.session.instance, transfer, [transfer.hops[0].to])
-
-
-def test_what_an_incremental_transfer_goes_on_from_is_found_alike(ferry: Make) -> None:
-    settings = {
-        "ranges": "{rows: 50}",
-        "write": "upsert",
-        "fingerprint": "{watermark: at}",
-        "incremental": "{full_check: 12h}",
-    }
-    one = ferry(DIRECT, *TABLE, **settings)
-    assert one.run().good
-    assert_found_alike(one, "unchanged")
-    one.source("UPDATE {t} SET at = '2030-01-01', name = 'new' WHERE id = 7")
-    assert_found_alike(one, "unchanged", "source_changed")
-
-
-def test_a_swap_is_found_alike(ferry: Make) -> None:
-    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}", write="swap")
-    assert one.run().good
-    assert_found_alike(one, "unchanged")
-    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7")
-    assert_found_alike(one, "swap", "source_changed")
+    with files_of(one.session) as files:
+        assert is_unanswered(files, transfer, [transfer.hops[0].to])
+    assert is_unanswered(one.session.instance, transfer, [transfer.hops[0].to])
 
 
 def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
@@ -163,7 +150,6 @@ def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
 def test_what_only_dagster_can_refuse_is_refused_before_anything_is_recorded(
     ferry: Make, *, changed: bool
 ) -> None:
-    """Though all was planned before Dagster was imported."""
     one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
     assert one.run().good
     before = one.session.instance.event_log_storage.get_maximum_record_id()
@@ -182,10 +168,6 @@ def test_what_only_dagster_can_refuse_is_refused_before_anything_is_recorded(
     result = CliRunner().invoke(main, ["run", one.table, "another"])
     assert result.exit_code == 2 and "u.yaml:" in result.stderr
     assert one.session.instance.event_log_storage.get_maximum_record_id() == before
-    (one.folder / "u.yaml").unlink()
-    assert one.session.home is not None
-    (one.session.home / known.FILE).unlink()
-    assert CliRunner().invoke(main, ["run", one.table]).exit_code == 0
 
 
 def test_an_event_log_elsewhere_is_asked_for_by_dagster(ferry: Make) -> None:
@@ -195,7 +177,6 @@ def test_an_event_log_elsewhere_is_asked_for_by_dagster(ferry: Make) -> None:
     assert home is not None
     config = home / "dagster.yaml"
     config.write_text(config.read_text() + "\nrun_storage: {module: m, class: c}\n")
-    with one.session.glance() as seen:
-        assert seen is None
+    assert not one.session.quiet
     view = one.run()
     assert view.good and not view.run_ids

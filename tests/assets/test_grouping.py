@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
-from tableferry.assets.log import ledger, together
+from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.records import State
 from tableferry.assets.log.writer import Writer
 from tableferry.pipelines import event_log
@@ -39,11 +39,12 @@ def commits() -> Iterator[Counter[str]]:
     found: Counter[str] = Counter()
 
     def listen(connection: Connection) -> None:
-        if connection.connection.info["file"] and connection.info.pop("wrote", False):
+        if connection.info.pop("wrote", False):
             found[Path(connection.engine.url.database or "").name] += 1
 
     def look(connection: Connection, cursor: object, sql: str, *_: object) -> None:
-        connection.info["wrote"] = connection.info.get("wrote") or not sql.startswith("SELECT")
+        wrote = sql.startswith("INSERT INTO event_logs")
+        connection.info["wrote"] = connection.info.get("wrote") or wrote
 
     event.listen(Engine, "commit", listen)
     event.listen(Engine, "before_cursor_execute", look)
@@ -76,14 +77,14 @@ def settle_beside_each_other(writer: Writer, names: Sequence[str]) -> list[str]:
             failed.append(name)
 
     threads = [threading.Thread(target=act, args=(name,)) for name in names]
-    with storage._db_lock:
+    with storage._storing:
         for one in threads:
             one.start()
-        while len(storage._ferry_waiting) < len(names):
+        while len(storage._waiting) < len(names):
             time.sleep(0.01)
     for one in threads:
         one.join()
-    assert not storage._ferry_waiting
+    assert not storage._waiting
     return failed
 
 
@@ -103,7 +104,7 @@ def test_a_commit_its_verdicts_and_what_came_before_are_one_transaction_per_file
     (materialization,) = instance.fetch_materializations(ASSET, limit=9).records
     evaluation = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
     assert evaluation is not None
-    assert evaluation.target_materialization_data == ledger.materialization_of(materialization)
+    assert evaluation.target_materialization_data == ledger.latest_materialization(instance, ASSET)
     assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
     assert len(instance.fetch_observations(ASSET, limit=9).records) == 1
     run = materialization.run_id
@@ -137,7 +138,7 @@ def test_what_a_run_plans_is_one_transaction_per_file(instance: dg.DagsterInstan
         yield from ()
 
     job = dg.Definitions([planned], jobs=[dg.define_asset_job("job")]).resolve_job_def("job")
-    with commits() as found:
+    with commits() as found, grouping.together(instance.event_log_storage):
         run = instance.create_run_for_job(job).run_id
     assert (found["index.db"], found[f"{run}.db"]) == (1, 1)
     kinds = Counter(one.dagster_event_type for one in instance.all_logs(run))
@@ -159,7 +160,7 @@ def test_a_crash_in_between_leaves_nothing_in_the_index(
 
     def act(writer: Writer) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(together, "reached", crashed)
+            patch.setattr(grouping, "reached", crashed)
             with pytest.raises(OSError, match="inside_event"):
                 settle(writer)
         settle(writer, "b")
@@ -206,7 +207,7 @@ def test_ranges_that_end_meanwhile_share_the_next_transaction(
 def test_no_range_fails_for_the_events_of_another(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = together._meant
+    store = grouping.resolved
 
     def broken(event: dg.EventLogEntry, about: Any) -> dg.EventLogEntry:
         if event.dagster_event and event.dagster_event.partition == "02":
@@ -215,7 +216,7 @@ def test_no_range_fails_for_the_events_of_another(
 
     def act(writer: Writer) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(together, "_meant", broken)
+            patch.setattr(grouping, "resolved", broken)
             assert settle_beside_each_other(writer, ["01", "02", "03"]) == ["02"]
 
     write(instance, act)
