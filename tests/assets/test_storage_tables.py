@@ -1,0 +1,137 @@
+"""Which storage a home has; and ours writes what Dagster's own would write."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationPlanned,
+)
+from dagster._core.definitions.partitions.subset import DefaultPartitionsSubset
+from dagster._core.events import (
+    AssetMaterializationPlannedData,
+    AssetObservationData,
+    DagsterEvent,
+    DagsterEventType,
+    EngineEventData,
+    StepMaterializationData,
+)
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from tableferry.assets.log import ledger, sqlite_home
+from tableferry.assets.log.instance import open_instance
+from tableferry.assets.log.storage import SqliteEventLog, SqliteRuns
+from tests.integration import homes
+
+ASSET = dg.AssetKey(["sqlserver", "dbo", "t"])
+RUN = "5b1c7b3e-0d0d-4f0e-9a55-0b1f3a8a2c11"
+
+
+def events() -> Iterator[dg.EventLogEntry]:
+    """Of a run of two ranges: of each kind that Dagster keeps in several tables."""
+    kinds = DagsterEventType
+    planned = AssetCheckEvaluationPlanned(
+        asset_key=ASSET, check_name="check", partitions_subset=DefaultPartitionsSubset({"a", "b"})
+    )
+    found: list[tuple[DagsterEventType, object]] = [
+        (kinds.ASSET_MATERIALIZATION_PLANNED, AssetMaterializationPlannedData(ASSET)),
+        (kinds.ASSET_CHECK_EVALUATION_PLANNED, planned),
+        (kinds.ENGINE_EVENT, EngineEventData()),
+    ]
+    for name in ("a", "b"):
+        seen = dg.AssetObservation(ASSET, partition=name, tags={"state": "loaded"})
+        made = dg.AssetMaterialization(ASSET, partition=name, metadata={"rows": 3}, tags={"t": "1"})
+        found += [
+            (kinds.ASSET_OBSERVATION, AssetObservationData(seen)),
+            (kinds.ASSET_MATERIALIZATION, StepMaterializationData(made)),
+        ]
+        for passed in (False, True):
+            evaluation = dg.AssetCheckEvaluation(
+                asset_key=ASSET, check_name="check", passed=passed, partition=name, metadata={}
+            )
+            found.append((kinds.ASSET_CHECK_EVALUATION, evaluation))
+    for second, (kind, data) in enumerate(found):
+        inner = DagsterEvent(kind.value, "job", event_specific_data=data)  # type: ignore[arg-type]
+        yield dg.EventLogEntry(
+            error_info=None,
+            level=10,
+            user_message="",
+            run_id=RUN,
+            timestamp=1_700_000_000.0 + second,
+            step_key="step",
+            job_name="job",
+            dagster_event=inner,
+        )
+
+
+def stored(folder: Path, storage_class: type[SqliteEventLogStorage]) -> dict[str, list[object]]:
+    """The rows of all tables that hold events, after they are stored."""
+    storage = storage_class(str(folder))
+    for event in events():
+        storage.store_event(event)
+    storage.dispose()
+    found: dict[str, list[object]] = {}
+    for file in folder.glob("*.db"):
+        with closing(sqlite3.connect(file)) as connection:
+            for table in ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions"):
+                rows = connection.execute(f"SELECT * FROM {table}")
+                kept = [
+                    number
+                    for number, column in enumerate(rows.description)
+                    if column[0] != "create_timestamp"
+                ]
+                found[f"{file.name} {table}"] = [tuple(one[i] for i in kept) for one in rows]
+    return found
+
+
+def test_our_storage_writes_the_rows_that_dagster_writes(tmp_path: Path) -> None:
+    ours = stored(tmp_path / "ours", SqliteEventLog)
+    assert ours == stored(tmp_path / "dagster's", SqliteEventLogStorage)
+    assert [len(ours[f"index.db {one}"]) for one in ("asset_keys", "event_logs")] == [1, 10]
+    assert len(ours[f"{RUN}.db event_logs"]) == 11
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", "SqliteEventLog"),
+        ("storage: {sqlite: {base_dir: {env: ELSEWHERE}}}", "SqliteEventLogStorage"),
+        (
+            "event_log_storage: {module: dagster._core.storage.event_log, "
+            "class: ConsolidatedSqliteEventLogStorage, config: {base_dir: {env: ELSEWHERE}}}",
+            "ConsolidatedSqliteEventLogStorage",
+        ),
+    ],
+    ids=["a home of before", "files elsewhere", "another storage"],
+)
+def test_a_storage_that_dagster_yaml_names_is_taken(
+    settings: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELSEWHERE", str(tmp_path / "elsewhere"))
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text(f"telemetry: {{enabled: false}}\n{settings}\n")
+    with open_instance(home) as instance:
+        assert type(instance.event_log_storage).__name__ == expected
+        for event in events():
+            instance.event_log_storage.store_event(event)
+        assert set(ledger.newest_ids(instance, ASSET)) == {"a", "b"}
+    with sqlite_home.quiet(home) or nullcontext() as files:
+        assert (files is not None) is (settings == "")
+
+
+def test_dagsters_services_take_the_storage_of_a_new_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    homes.copy(tmp_path / "home")
+    with dg.DagsterInstance.get() as instance:
+        assert type(instance.event_log_storage) is SqliteEventLog
+        assert type(instance.run_storage) is SqliteRuns
+    with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
+        assert files is not None
