@@ -193,7 +193,8 @@ def replaced_names(tree: ast.Module) -> set[str]:
         while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
             root = root.func if isinstance(root, ast.Call) else root.value
         of_import = isinstance(root, ast.Name) and root.id in foreign
-        private = attribute.startswith("_") and attribute not in own
+        # `_value_` and the like are for members of an Enum
+        private = attribute.startswith("_") and not attribute.endswith("_") and attribute not in own
         if of_import or private:
             found.add(f"{ast.unparse(owner)}.{attribute}")
     return found
