@@ -9,6 +9,7 @@ from functools import cached_property
 from tableferry.checks.checksum import Digests, both_sides, bucket
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.limits import limits
+from tableferry.checks.rowhash import compare_rows
 from tableferry.checks.verdict import Differences, Sink, Verdict
 from tableferry.resources.digest.fields import Side, observed
 from tableferry.resources.digest.measure import Grouped
@@ -96,9 +97,6 @@ def rows_that_differ(
     sink: Sink | None = None,
 ) -> Differences:
     """As `drill_down`, of the rows that meet a condition on each side."""
-    # polars takes half a second to import, and most runs have nothing to drill into
-    from tableferry.checks.rowhash import compare_rows
-
     groups = {side: Grouped(bucket(digests, side, BUCKETS), where[side]) for side in SIDES}
     own, other = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)
     wanted = sorted(

@@ -14,6 +14,7 @@ from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
 from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.extras import require
 from tableferry.resources.plan import CopyPlan, WireFormat
 
 STREAMED = "the rows as they streamed"
@@ -31,6 +32,7 @@ class StreamDigest:
 
     Raises:
         DigestRefused: both servers have no digest in common.
+        InputError: what computes digests here is not installed.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class StreamDigest:
         wire: WireFormat,
         framing: Framing | None = None,
     ) -> None:
+        require("digest", "reconcile: in_flight")
         digests = Digests.of(observed(plan, target), source, target, streamed=True)
         self.digest: RowDigest = digests.row["source"]
         self._names = [column.target.name for column in plan.columns]

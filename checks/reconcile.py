@@ -10,6 +10,7 @@ from hashlib import blake2b
 from tableferry.checks.checksum import Digests, both_sides, disagreeing, in_sample
 from tableferry.checks.drilldown import rows_that_differ
 from tableferry.checks.limits import with_limits
+from tableferry.checks.rowhash import compare_rows
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.digest.fields import Field, Side, fields, observed
 from tableferry.resources.digest.measure import (
@@ -247,9 +248,6 @@ def _by_rows(
     level: Level,
     snapshot: str | None,
 ) -> Verdict:
-    # polars takes half a second to import, and most runs need no rows
-    from tableferry.checks.rowhash import compare_rows
-
     began = time.monotonic()
     where: dict[Side, str] = {
         "source": plan.source_range(key_range),

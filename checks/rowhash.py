@@ -8,12 +8,12 @@ share one key (and have no primary key to order them further) must fit into memo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tableferry.checks.checksum import Digests
 from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
@@ -28,7 +28,7 @@ from tableferry.resources.plan import CopyPlan
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger ones were no faster in tableferry_bench.reconcile."""
 
-_DIGEST, _AT, _RANK = "digest", "at", "rank"
+_DIGEST, _AT, _OTHER_AT, _RANK = "digest", "at", "other_at", "rank"
 
 
 @dataclass(frozen=True)
@@ -147,18 +147,13 @@ class Layout:
             f"SELECT {selected} FROM {qualified(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
         )
 
-    def frame(self, batch: pa.RecordBatch) -> pl.DataFrame:
+    def frame(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch as numbers that order it, digest and values."""
         width = len(self.order) + 1
-        numbers = [
-            pl.Series(name, column.cast(pa.int64()))
-            for name, column in zip((*self.order, _DIGEST), batch.columns[:width], strict=True)
-        ]
-        values = [
-            pl.Series(name, _bytes(column))
-            for name, column in zip(self.columns, batch.columns[width:], strict=True)
-        ]
-        return pl.DataFrame([*numbers, *values])
+        numbers = [column.cast(pa.int64()) for column in batch.columns[:width]]
+        values = [_bytes(column) for column in batch.columns[width:]]
+        names = [*self.order, _DIGEST, *self.columns]
+        return pa.RecordBatch.from_arrays([*numbers, *values], names)
 
 
 def _number(plan: CopyPlan, side: Side) -> str | None:
@@ -178,7 +173,7 @@ class _Stream:
 
     def __init__(self, reader: pa.RecordBatchReader, layout: Layout) -> None:
         self._reader, self._layout = reader, layout
-        self._frames: list[pl.DataFrame] = []
+        self._frames: list[pa.RecordBatch] = []
         self.ended = False
         self.rows = 0
 
@@ -195,38 +190,36 @@ class _Stream:
         """The order numbers of the last row in the buffer."""
         if not self._frames:
             return None
-        return self._frames[-1].select(self._layout.order).row(-1)
+        return tuple(self._frames[-1].column(name)[-1].as_py() for name in self._layout.order)
 
-    def take(self, bound: tuple[int, ...] | None) -> pl.DataFrame | None:
+    def take(self, bound: tuple[int, ...] | None) -> pa.Table | None:
         """Cut off all rows in order before `bound`; None takes all."""
-        taken: list[pl.DataFrame] = []
+        taken: list[pa.RecordBatch] = []
         while self._frames:
             frame = self._frames[0]
             count = len(frame) if bound is None else _before(frame, self._layout.order, bound)
             if count:
-                taken.append(frame.head(count))
+                taken.append(frame.slice(0, count))
             if count < len(frame):
                 self._frames[0] = frame.slice(count)
                 break
             self._frames.pop(0)
-        return pl.concat(taken) if taken else None
+        return pa.Table.from_batches(taken) if taken else None
 
 
-def _before(frame: pl.DataFrame, order: Sequence[str], bound: tuple[int, ...]) -> int:
+def _before(frame: pa.RecordBatch, order: Sequence[str], bound: tuple[int, ...]) -> int:
     """How many rows of an ordered frame come before a bound."""
     low, high = 0, len(frame)
     for name, value in zip(order, bound, strict=True):
-        column = frame[name].to_numpy()[low:high]
-        low, high = (
-            low + int(np.searchsorted(column, value, "left")),
-            low + int(np.searchsorted(column, value, "right")),
-        )
+        column = frame.column(name).slice(low, high - low)
+        below, above = pc.less(column, value), pc.greater(column, value)
+        low, high = low + below.true_count, high - above.true_count
     return low
 
 
 def _chunks(
     left: _Stream, right: _Stream
-) -> Iterator[tuple[pl.DataFrame | None, pl.DataFrame | None]]:
+) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
     """Rows of the same keys from both sides, as early as neither can have more of those keys."""
     left.read()
     right.read()
@@ -261,28 +254,32 @@ class _Tally:
             primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )
 
-    def add(self, left: pl.DataFrame | None, right: pl.DataFrame | None) -> None:
+    def add(self, left: pa.Table | None, right: pa.Table | None) -> None:
         """Compare one chunk."""
         if left is None and right is None:
             return
-        left = right.clear() if left is None and right is not None else left
-        right = left.clear() if right is None and left is not None else right
+        left = right.slice(0, 0) if left is None and right is not None else left
+        right = left.slice(0, 0) if right is None and left is not None else right
         assert left is not None and right is not None
         ids = list(self._layout.order)
         whole = [*ids, _DIGEST]
         if left.select(whole).equals(right.select(whole)):
             return
+        left, right = left.combine_chunks(), right.combine_chunks()
         own, other = _unmatched(left, right, whole)
-        pairs = own.join(other, on=[*ids, _RANK], how="inner", suffix="_right")
-        missing = own.join(other, on=[*ids, _RANK], how="anti")
-        extra = other.join(own, on=[*ids, _RANK], how="anti")
+        pairs = own.join(
+            other.select([*ids, _RANK, _AT]).rename_columns([*ids, _RANK, _OTHER_AT]),
+            [*ids, _RANK],
+            join_type="inner",
+        )
+        missing = own.join(other, [*ids, _RANK], join_type="left anti")
+        extra = other.join(own, [*ids, _RANK], join_type="left anti")
         self._missing += len(missing)
         self._extra += len(extra)
         self._different += len(pairs)
-        left_rows = left[pairs[_AT].to_numpy()]
-        right_rows = right[pairs[f"{_AT}_right"].to_numpy()]
         if not self._layout.fields:
             return
+        left_rows, right_rows = left.take(pairs[_AT]), right.take(pairs[_OTHER_AT])
         unequal = self._unequal(left_rows, right_rows)
         found: list[tuple[tuple[int, ...], Difference]] = []
         room = None if self._sink else self._limit - len(self._examples)
@@ -295,41 +292,41 @@ class _Tally:
             self._sink(listed)
         self._examples += listed[: self._limit - len(self._examples)]
 
-    def _unequal(self, left: pl.DataFrame, right: pl.DataFrame) -> dict[str, pl.Series]:
+    def _unequal(self, left: pa.Table, right: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Column -> which of the paired rows differ in it; only columns with some."""
         unequal = {}
         for field, name in zip(self._layout.fields, self._layout.columns, strict=True):
-            differ = left[name].ne_missing(right[name])
-            count = int(differ.sum())
+            both_null = pc.and_(left[name].is_null(), right[name].is_null())
+            differ = pc.and_not(
+                pc.fill_null(pc.not_equal(left[name], right[name]), True), both_null
+            )
+            count = pc.sum(differ).as_py()
             if count:
                 unequal[field.name] = differ
                 self._by_column[field.name] = self._by_column.get(field.name, 0) + count
         return unequal
 
     def _one_sided(
-        self, frame: pl.DataFrame, rows: pl.DataFrame, kind: DifferenceKind, room: int | None
+        self, frame: pa.Table, rows: pa.Table, kind: DifferenceKind, room: int | None
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        places = rows[_AT].sort().to_numpy()[:room]
-        for row in frame[places].iter_rows(named=True):
+        places = rows.sort_by(_AT)[_AT].slice(0, room)
+        for row in frame.take(places).to_pylist():
             key = self._shown(row, self._layout.key)
             yield self._order(row), Difference(key, kind, row=self._named(row))
 
     def _changed(
         self,
-        left: pl.DataFrame,
-        right: pl.DataFrame,
-        unequal: Mapping[str, pl.Series],
+        left: pa.Table,
+        right: pa.Table,
+        unequal: Mapping[str, pa.ChunkedArray],
         room: int | None,
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        order = left.select(pl.arg_sort_by(self._layout.order)).to_series().to_numpy()[:room]
-        for at, own, other in zip(
-            order,
-            left[order].iter_rows(named=True),
-            right[order].iter_rows(named=True),
-            strict=True,
-        ):
+        order = _sorted(left, self._layout.order).slice(0, room)
+        differ = {name: rows.take(order).to_pylist() for name, rows in unequal.items()}
+        rows = zip(left.take(order).to_pylist(), right.take(order).to_pylist(), strict=True)
+        for at, (own, other) in enumerate(rows):
             for index, field in enumerate(self._layout.fields):
-                if field.name in unequal and unequal[field.name][int(at)]:
+                if field.name in differ and differ[field.name][at]:
                     yield (
                         self._order(own),
                         Difference(
@@ -358,28 +355,40 @@ class _Tally:
         return shown(field, value)
 
 
-def _unmatched(
-    left: pl.DataFrame, right: pl.DataFrame, whole: Sequence[str]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _unmatched(left: pa.Table, right: pa.Table, whole: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """The rows without an equal one on the other side, equal ones paired off one by one.
 
     Returns:
         For each side the order numbers, the position in the chunk, and a rank among
         the rows of the same identity, by which what is left can be paired.
     """
-    ids = whole[:-1]
     own, other = (
-        frame.select(whole)
-        .with_row_index(_AT)
-        .with_columns(pl.int_range(pl.len()).over(whole).alias(_RANK))
+        _ranked(frame.select(whole).append_column(_AT, _positions(len(frame))), whole)
         for frame in (left, right)
     )
     matching = [*whole, _RANK]
     return (
-        own.join(other, on=matching, how="anti").with_columns(
-            pl.int_range(pl.len()).over(ids).alias(_RANK)
-        ),
-        other.join(own, on=matching, how="anti").with_columns(
-            pl.int_range(pl.len()).over(ids).alias(_RANK)
-        ),
+        _ranked(own.join(other, matching, join_type="left anti").drop(_RANK), whole[:-1]),
+        _ranked(other.join(own, matching, join_type="left anti").drop(_RANK), whole[:-1]),
     )
+
+
+def _ranked(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows with the number of those before them that have the same values in some columns."""
+    rows = rows.take(_sorted(rows, [*names, _AT])).combine_chunks()
+    count = len(rows)
+    if not count:
+        return rows.append_column(_RANK, pa.array([], pa.int64()))
+    begins = [pc.not_equal(rows[name].slice(1), rows[name].slice(0, count - 1)) for name in names]
+    first = pc.if_else(functools.reduce(pc.or_, begins), _positions(count).slice(1), 0)
+    starts = pc.cumulative_max(pa.chunked_array([pa.array([0], pa.int64()), *first.chunks]))
+    return rows.append_column(_RANK, pc.subtract(_positions(count), starts))
+
+
+def _positions(count: int) -> pa.Array:
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+def _sorted(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """The positions of rows in the order of some columns."""
+    return pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names])

@@ -286,6 +286,8 @@ class System:
     source: Source | None = None
     no_source: str = "there is no export from it"
     """Why `source` is None."""
+    extra: str | None = None
+    """Tableferry's extra that brings its driver, where not every installation has it."""
     dagster: str = ""
     """`module:class` of `resource` as Dagster's; imported by those who need Dagster only."""
     loader: Loader | None = None

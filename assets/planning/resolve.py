@@ -28,6 +28,7 @@ from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError, RowsHidden, StatementFailed, concerning
+from tableferry.resources.extras import missing
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.plan import CopyPlan, WireFormat
 from tableferry.resources.registry import system
@@ -168,21 +169,31 @@ def checks_of(transfer: Transfer) -> tuple[str, ...]:
 
 
 def require_servers(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a transfer that needs a server of which nobody said where it is.
+    """Refuse a transfer that needs a server of which nobody said where it is, or a package that is
+    not installed.
 
     Raises:
-        InputError: names every variable that is not set, and what needs it.
+        InputError: names every variable that is not set, every extra that is missing, and what
+            needs it.
     """
     needed: dict[str, TableRef] = {}
+    extras: dict[str, str] = {}
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
         needed.setdefault(table.connection, table)
-    missing = [
+        if extra := system(table.system).extra:
+            extras.setdefault(extra, str(table))
+    if transfer.reconcile == "in_flight":
+        extras["digest"] = "reconcile: in_flight"
+    unmet = [
         f"{url_variable(name)} is not set; transfer {transfer.transfer} needs it for {table}"
         for name, table in needed.items()
         if name not in servers.endpoints or not servers.endpoints[name].addressed
     ]
-    if missing:
-        raise InputError("\n".join(missing))
+    for extra, what in extras.items():
+        if error := missing(extra, f"transfer {transfer.transfer}: {what}"):
+            unmet.append(str(error))
+    if unmet:
+        raise InputError("\n".join(unmet))
 
 
 def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:

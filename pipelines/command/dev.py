@@ -25,6 +25,7 @@ from tableferry.pipelines.command.session import tell_invalid, use_local_stack
 from tableferry.pipelines.settings import TRANSFERS, transfers_folder
 from tableferry.resources.child_processes import ending_with_us
 from tableferry.resources.errors import InputError
+from tableferry.resources.extras import require
 
 GRACE_SECONDS = 8.0
 """For which the services and the runs that they started may end in order; then they are killed."""
@@ -44,9 +45,11 @@ def dev(host: str, port: int) -> int:
         The exit code: 0 after Ctrl-C or SIGTERM, 1 if the services ended by themselves.
 
     Raises:
-        InputError: the port is taken, or there is no folder of transfers.
+        InputError: the port is taken, there is no folder of transfers, or Dagster's webserver is
+            not installed.
         TableferryError: the local stack does not start.
     """
+    require("webserver", "ferry dev")
     folder = transfers_folder().absolute()
     require_free(host, port)
     tell_invalid(load_transfers(folder))

@@ -24,6 +24,7 @@ from tableferry.resources.errors import (
     InputError,
     TableMissing,
 )
+from tableferry.resources.extras import require, zstd
 from tableferry.resources.server import ConnectionSettings, Server
 from tableferry.resources.tables import Column, TableRef
 
@@ -301,9 +302,7 @@ def _compressed(chunks: Iterable[bytes], compression: Compression) -> Iterator[b
             yield packer.compress(chunk)
         yield packer.flush()
     else:
-        from backports import zstd
-
-        squeezer = zstd.ZstdCompressor(level=1)
+        squeezer = zstd().ZstdCompressor(level=1)
         for chunk in chunks:
             yield squeezer.compress(chunk)
         yield squeezer.flush()
@@ -325,6 +324,7 @@ def _rows_whole(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 @functools.lru_cache(maxsize=32)
 def _connect_cached(*arguments: Any) -> Any:
+    require("clickhouse", "ClickHouse")
     from clickhouse_connect import get_client
 
     # it warns of each lost connection on its own, with the URL

@@ -25,6 +25,7 @@ SYSTEM = System(
     name="clickhouse",
     title="ClickHouse",
     resource=ClickHouseServer,
+    extra="clickhouse",
     dagster="tableferry.resources.clickhouse.resource:ClickHouseResource",
     schemes={"http": Scheme(8123, {"secure": "no"}), "https": Scheme(8443, {"secure": "yes"})},
     database="default",

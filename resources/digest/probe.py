@@ -26,6 +26,7 @@ from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import Field, Kind
 from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import TableferryError
+from tableferry.resources.extras import missing
 from tableferry.resources.probe import Constant, probed
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column
@@ -153,6 +154,8 @@ def require_client(endpoint: Endpoint, dialect: DigestSql) -> None:
     Raises:
         DigestRefused: it gets other digests.
     """
+    if error := missing("digest", f"a client that digests the rows of {endpoint.settings()}"):
+        raise DigestRefused(str(error))
     facts = endpoint.settings().facts
     rows, total = facts.known(("client", dialect), lambda: _sum_by_client(endpoint, dialect))
     expected = rows * int(str(constants(dialect)[-1].expected))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
-import numpy as np
-
 from tableferry.resources.digest.definition import NULL
 from tableferry.resources.digest.fields import Field
+
+DAYS_OF_400_YEARS = 146_097
+"""After them the Gregorian calendar begins anew."""
+
+UNIX_EPOCH = dt.date(1970, 1, 1).toordinal() - 1
 
 
 def shown(field: Field, form: str | bytes | None) -> str | None:
@@ -30,8 +33,16 @@ def shown(field: Field, form: str | bytes | None) -> str | None:
     if field.kind == "float":
         return repr(float(struct.unpack(">d", struct.pack(">q", number))[0]))
     if field.kind == "date":
-        return str(np.datetime64(number, "D"))
+        return _date(number)
     return _moment(field, number)
+
+
+def _date(days: int) -> str:
+    """A day counted from 1970-01-01, also of years that Python's dates do not have."""
+    cycles, day = divmod(days + UNIX_EPOCH, DAYS_OF_400_YEARS)
+    date = dt.date.fromordinal(day + 1)
+    year = date.year + 400 * cycles
+    return f"{year:0{5 if year < 0 else 4}d}-{date:%m-%d}"
 
 
 def _moment(field: Field, number: int) -> str:
@@ -41,9 +52,10 @@ def _moment(field: Field, number: int) -> str:
     fraction = f"{rest:0{len(str(units)) - 1}d}"
     # digits beyond the declared ones would be a difference: do not hide them
     fraction = fraction[:width] + fraction[width:].rstrip("0")
-    moment = str(np.datetime64(whole, "s")).replace("T", " ")
-    if field.kind == "time":
-        moment = str(dt.timedelta(seconds=whole)).rjust(8, "0")
+    days, seconds = (0, whole) if field.kind == "time" else divmod(whole, 86_400)
+    moment = str(dt.timedelta(seconds=seconds)).rjust(8, "0")
+    if field.kind != "time":
+        moment = f"{_date(days)} {moment}"
     return f"{moment}.{fraction}" if fraction else moment
 
 

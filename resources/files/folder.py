@@ -7,16 +7,15 @@ import gzip
 import hashlib
 import io
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import PurePosixPath
 from typing import IO, Any, Literal, cast
 
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.extras import zstd
 from tableferry.resources.facts import Answer, facts_of
 from tableferry.resources.files.store import Store
 from tableferry.resources.files.types import FILE, LONGEST_NAME
@@ -160,15 +159,10 @@ def opened(file: File) -> Iterator[IO[bytes]]:
             with gzip.open(raw) as stream:
                 yield cast(IO[bytes], stream)
         elif file.compression == "zstd":
-            with _zstd().open(raw) as stream:
+            with zstd().open(raw) as stream:
                 yield cast(IO[bytes], stream)
         else:
             yield raw
-
-
-def _zstd() -> Any:
-    """Part of Python from 3.14 on."""
-    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 
 def header(file: File) -> tuple[str, tuple[str, ...]]:

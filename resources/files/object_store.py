@@ -11,12 +11,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
+from tableferry.resources.extras import require
 from tableferry.resources.files.store import Folder, Found, before_wildcards
 from tableferry.resources.tables import TableRef
 
@@ -172,11 +172,7 @@ def store_at(url: str | None) -> Folder | ObjectStore:
             f"a URL of {parts.scheme}:// has no option {', '.join(unknown)}; "
             f"there are {', '.join(kind.options)}"
         )
-    if find_spec(kind.package) is None:
-        raise InputError(
-            f"{parts.scheme}:// needs the package {kind.package}: "
-            f"pip install 'tableferry[{kind.extra}]'"
-        )
+    require(kind.extra, f"{parts.scheme}://")
     prefix = str(PurePosixPath(unquote(parts.path).strip("/")))
     return ObjectStore(parts.scheme, parts.netloc, "" if prefix == "." else prefix, options)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tableferry.resources.dialects import qualified, quote, string_literal
 from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.extras import require
 from tableferry.resources.facts import facts_of
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
@@ -88,6 +89,7 @@ class FilesServer(Server):
             InputError: the URL names neither a local folder nor a bucket, or what reaches it is not
                 installed.
         """
+        require("files", "a folder of files")
         return store_at(self._secret("url"))
 
     @property

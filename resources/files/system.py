@@ -20,6 +20,7 @@ SYSTEM = System(
     name="files",
     title="files",
     resource=FilesServer,
+    extra="files",
     dagster="tableferry.resources.files.resource:FilesResource",
     schemes=dict.fromkeys(("file", *KINDS), Scheme(0)),
     database=".",

@@ -14,6 +14,7 @@ from typing import Any
 
 from tableferry.resources.connection_pool import ConnectionPool
 from tableferry.resources.errors import StatementFailed
+from tableferry.resources.extras import require
 from tableferry.resources.server import ConnectionSettings
 from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
 from tableferry.resources.sqlserver.settings import SESSION, statements
@@ -200,6 +201,7 @@ def load_driver() -> Any:
 
 @functools.cache
 def _load_driver() -> Any:
+    require("sqlserver", "SQL Server")
     try:
         import mssql_python
     except ImportError as error:

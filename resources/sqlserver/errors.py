@@ -123,9 +123,7 @@ LIBRARIES = "libkrb5-3, libgssapi-krb5-2 and libltdl7"
 
 
 def driver_missing(error: ImportError) -> InputError:
-    """The error of a machine on which the driver cannot be loaded."""
-    if "No module named" in str(error):
-        return InputError("the SQL Server driver is not installed: pip install mssql-python")
+    """The error of a machine on which the installed driver cannot be loaded."""
     return InputError(
         f"the SQL Server driver needs the system libraries {LIBRARIES} ({error}); "
         "on Debian: apt-get install libkrb5-3 libgssapi-krb5-2 libltdl7"

@@ -21,6 +21,7 @@ SYSTEM = System(
     name="sqlserver",
     title="SQL Server",
     resource=SqlServerServer,
+    extra="sqlserver",
     dagster="tableferry.resources.sqlserver.resource:SqlServerResource",
     schemes={"mssql": Scheme(1433), "sqlserver": Scheme(1433)},
     database="master",

@@ -205,8 +205,6 @@ def test_a_sqlserver_that_hangs_up_before_the_login_may_be_back_later() -> None:
 def test_missing_system_library_is_named() -> None:
     error = ImportError("libgssapi_krb5.so.2: cannot open shared object file")
     assert "apt-get install libkrb5-3" in str(sqlserver_errors.driver_missing(error))
-    missing = ImportError("No module named 'mssql_python'")
-    assert "pip install mssql-python" in str(sqlserver_errors.driver_missing(missing))
 
 
 def test_connection_string_is_encrypted_verified_and_quoted() -> None:

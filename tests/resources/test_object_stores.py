@@ -13,6 +13,7 @@ from botocore.exceptions import (
 )
 
 from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.resources import extras
 from tableferry.resources.connections import system_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.files import object_store
@@ -28,7 +29,7 @@ hops: ["clickhouse://warehouse.readings"]
 
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module == "duckdb")
 
 
 def test_urls_name_buckets_and_folders() -> None:

@@ -1,0 +1,126 @@
+"""What an optional package's absence says, and to whom."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.assets.planning.resolve import Servers, require_servers
+from tableferry.pipelines.cli import main
+from tableferry.resources import extras
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.errors import InputError
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.sqlserver.server import SqlServerServer
+
+ROOT = Path(__file__).resolve().parents[2]
+LACKING = "sys.modules.update(dict.fromkeys({modules!r}))"
+"""Makes each of the modules one that cannot be imported."""
+OPTIONAL = [module for modules in extras.MODULES.values() for module in modules]
+
+
+@pytest.fixture
+def base_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "_is_installed", lambda module: False)
+
+
+def test_every_module_is_brought_by_its_extra() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extra, modules in extras.MODULES.items():
+        brought = " ".join(declared["optional-dependencies"][extra])
+        for module in modules:
+            if not module.startswith("compression."):
+                assert module.replace("_", "-").replace(".", "-") in brought, (extra, module)
+
+
+@pytest.mark.usefixtures("base_install")
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        (
+            SqlServerServer(url="mssql://sa:s3cret@127.0.0.1:1/shop"),
+            "SQL Server needs the package mssql-python: pip install 'tableferry[sqlserver]'",
+        ),
+        (
+            ClickHouseServer(url="http://a:s3cret@127.0.0.1:1/warehouse"),
+            "ClickHouse needs the package clickhouse-connect: pip install 'tableferry[clickhouse]'",
+        ),
+        (
+            FilesServer(),
+            "a folder of files needs the package duckdb: pip install 'tableferry[files]'",
+        ),
+    ],
+)
+def test_a_server_whose_driver_is_missing_names_the_extra(server: object, says: str) -> None:
+    from tableferry.resources.clickhouse import server as clickhouse
+    from tableferry.resources.sqlserver import connection
+
+    connection._load_driver.cache_clear()
+    clickhouse._connect_cached.cache_clear()
+    with pytest.raises(InputError) as found:
+        server.ping()  # type: ignore[attr-defined]
+    assert str(found.value) == says
+
+
+@pytest.mark.usefixtures("base_install")
+def test_a_transfer_that_lacks_extras_is_refused_by_name_before_any_server_is_asked(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.yaml").write_text(
+        "transfer: t\nsource: postgres://public.t\n"
+        "hops: [sqlserver://dbo.t, clickhouse://warehouse.t]\nkey: id\n"
+        "reconcile: in_flight\nfingerprint: none\n"
+    )
+    transfer = load_transfers(tmp_path).transfers["t"]
+    with pytest.raises(InputError) as found:
+        require_servers(transfer, Servers({}))
+    *_, driver, client, digest = str(found.value).splitlines()
+    assert driver == (
+        "transfer t: sqlserver://dbo.t needs the package mssql-python: "
+        "pip install 'tableferry[sqlserver]'"
+    )
+    assert "clickhouse://warehouse.t needs" in client and "tableferry[clickhouse]" in client
+    assert "reconcile: in_flight needs" in digest and "'tableferry[digest]'" in digest
+
+
+@pytest.mark.usefixtures("base_install")
+def test_the_user_interface_names_its_extra(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(
+        "transfer: t\nsource: postgres://public.t\nhops: [clickhouse://warehouse.t]\nkey: id\n"
+    )
+    done = CliRunner().invoke(main, ["dev"], env={"TABLEFERRY_TRANSFERS": str(tmp_path)})
+    assert done.exit_code == 2
+    assert "ferry dev needs the package dagster-webserver: " in done.output
+    assert "pip install 'tableferry[webserver]'" in done.output
+
+
+def test_all_modules_are_imported_without_the_optional_packages() -> None:
+    """What a PostgreSQL user imports, and all that merely knows of the other systems."""
+    names = [
+        "tableferry." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for room in ("resources", "checks", "assets", "sensors", "pipelines")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.stem not in ("__init__", "__main__")
+    ]
+    need_digest = {"tableferry.resources.digest.client", "tableferry.resources.digest.text_rows"}
+    code = f"""
+import sys
+from importlib import import_module
+{LACKING.format(modules=[*OPTIONAL, "dagster_postgres", "psycopg2"])}
+for name in {sorted({*names} - need_digest)!r}:
+    import_module(name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"TABLEFERRY_TRANSFERS": str(ROOT / "pipelines/transfers"), "DAGSTER_HOME": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
