@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -14,14 +13,18 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
+from tableferry.resources.extras import MODULES
 from tests.sources import imported
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("pipelines", "sensors", "assets", "checks", "resources")
 ROOMS = (*PRODUCT, "local/tableferry_local", "bench/tableferry_bench")
-# Imported where it is used, if the user asked for it; the message then names the extra.
-OPTIONAL = {"fsspec", "great-expectations", "pandas"}
+# Comes with each client of an object store.
+FSSPEC = "fsspec"
 
 pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
 local = tomllib.loads((ROOT / "local/pyproject.toml").read_text())
@@ -29,7 +32,13 @@ bench = tomllib.loads((ROOT / "bench/pyproject.toml").read_text())
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[\[=<>;~ ]", requirement)[0] for requirement in requirements}
+    return {Requirement(requirement).name for requirement in requirements}
+
+
+def optional(project: dict[str, Any], *extras: str) -> list[str]:
+    """The requirements of some extras, or of all."""
+    declared = project["optional-dependencies"]
+    return [one for extra in extras or declared for one in declared[extra]]
 
 
 def third_party_imports(room: str) -> set[str]:
@@ -51,11 +60,13 @@ def test_every_import_is_declared(room: str) -> None:
     project = found["project"]
     declared = names(project["dependencies"])
     if room in PRODUCT:
-        declared |= OPTIONAL
+        # whoever needs an extra asks `resources.extras` for it
+        declared |= {FSSPEC, *names(optional(project, *MODULES))}
     if room.startswith("bench/"):
         declared |= names(project["optional-dependencies"]["peers"])
         # two scripts look into the product
         declared |= names(pyproject["project"]["dependencies"])
+        declared |= names(optional(pyproject["project"], "clickhouse", "digest", "sqlserver"))
     distributions = distributions_of()
     for module in third_party_imports(room):
         given_by = {
@@ -67,21 +78,47 @@ def test_every_import_is_declared(room: str) -> None:
 
 
 def test_dependencies_and_constraints_agree() -> None:
-    project = pyproject["project"]
-    requirements = [*project["dependencies"], *local["project"]["dependencies"]]
-    requirements += bench["project"]["dependencies"]
-    for one in (pyproject, bench):
-        for extra in one["project"]["optional-dependencies"].values():
-            requirements += extra
-    pinned = dict(
-        line.split(" ;")[0].split("==")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-    )
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split(" ;")[0].split("==") for line in lines)
     assert not [line for line in pinned.values() if "/" in line]
-    for requirement in requirements:
-        name, _, version = re.sub(r"\[.*\]", "", requirement.split(";")[0]).partition("==")
-        if version:
-            assert pinned[name] == version, requirement
+    for one in (pyproject, local, bench):
+        project = one["project"]
+        requirements = list(project["dependencies"])
+        if "optional-dependencies" in project:
+            requirements += optional(project)
+        for requirement in map(Requirement, requirements):
+            if requirement.name != "tableferry":
+                version = pinned[canonicalize_name(requirement.name)]
+                assert requirement.specifier.contains(version), f"{requirement}: {version}"
+
+
+def test_the_product_asks_for_ranges_that_its_plugins_share() -> None:
+    ours: dict[str, SpecifierSet] = {}
+    product = pyproject["project"]
+    extras = [
+        name for name in product["optional-dependencies"] if name not in ("dev", "docs", "test")
+    ]
+    for requirement in map(Requirement, [*product["dependencies"], *optional(product, *extras)]):
+        if requirement.name != "tableferry":
+            ours[requirement.name] = requirement.specifier
+            lower = [one for one in requirement.specifier if one.operator == ">="]
+            assert len(lower) == 1 and "==" not in str(requirement.specifier), requirement
+    for project in (local["project"], bench["project"]):
+        for requirement in map(Requirement, project["dependencies"]):
+            shared = ours.get(requirement.name, requirement.specifier)
+            assert requirement.specifier == shared, requirement
+
+
+def test_all_is_every_extra_that_users_want() -> None:
+    extras = pyproject["project"]["optional-dependencies"]
+    (requirement,) = map(Requirement, extras["all"])
+    assert requirement.extras == set(extras) - {"all", "dev", "docs", "test"}
+
+
+def test_the_metadata_name_the_licence() -> None:
+    assert pyproject["project"]["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
 
 
 def test_every_data_file_of_the_product_is_installed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -45,6 +46,29 @@ def install(step: str, folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with what somebody needs who moves from PostgreSQL to ClickHouse."""
+    programs = Path(sys.executable).parent
+    if not (programs / "uv").exists():
+        pytest.skip("needs uv, which `make install` installs")
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("base") / "venv"
+    for name in ("pyproject.toml", "LICENSE", "README.md", "__init__.py"):
+        shutil.copy(ROOT / name, source)
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for command in (
+        ["venv", folder],
+        ["pip", "install", "--python", folder / "bin/python"]
+        + ["--constraint", ROOT / "constraints.txt", f"{source}[clickhouse]"],
+    ):
+        done = subprocess.run(
+            [programs / "uv", *command], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    return folder
 
 
 def python(installed: Path, code: str) -> list[str]:
@@ -125,13 +149,51 @@ def test_without_servers_and_local_stack_it_says_what_to_do(
         assert "Traceback" not in done.stderr
 
 
-def test_a_transfer_is_validated_planned_and_run(
-    installed: Path, elsewhere: tuple[Path, dict[str, str]]
+def test_the_base_is_small_and_has_no_driver_of_others(base: Path) -> None:
+    files = (path for path in base.rglob("*") if path.is_file() and not path.is_symlink())
+    assert sum(path.stat().st_size for path in files) < 400e6
+    (packages,) = base.glob("lib/python3*/site-packages")
+    for name in ("mssql_python", "duckdb", "polars", "numpy", "dagster_webserver", "psycopg2"):
+        assert not (packages / name).exists()
+
+
+def test_without_a_driver_its_extra_is_named(
+    base: Path, elsewhere: tuple[Path, dict[str, str]]
 ) -> None:
     folder, environment = elsewhere
-    for command, expected in (("validate", "ok"), ("plan t", "missing"), ("run t", "committed")):
+    declared = (folder / "transfers/t.yaml").read_text()
+    declared = declared.replace("transfer: t\n", "transfer: u\n")
+    (folder / "transfers/u.yaml").write_text(
+        declared.replace("clickhouse://warehouse.", "sqlserver://dbo.")
+    )
+    for command, code in (("validate", 2), ("run u", 2), ("doctor", 1)):
         done = subprocess.run(
-            [installed / "bin/ferry", *command.split()],
+            [base / "bin/ferry", *command.split()],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == code, said
+        assert "transfer u: sqlserver://dbo." in said
+        assert "needs the package mssql-python: pip install 'tableferry[sqlserver]'" in said
+        assert "Traceback" not in said
+
+
+def test_a_transfer_is_validated_planned_and_run(
+    base: Path, elsewhere: tuple[Path, dict[str, str]]
+) -> None:
+    folder, environment = elsewhere
+    for command, expected in (
+        ("validate", "ok"),
+        ("plan t", "missing"),
+        ("run t", "committed"),
+        ("check t --level full_hash", "full_hash"),
+    ):
+        done = subprocess.run(
+            [base / "bin/ferry", *command.split()],
             cwd=folder,
             env=environment,
             capture_output=True,
