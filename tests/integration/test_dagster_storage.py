@@ -122,6 +122,11 @@ def test_events_are_kept_in_postgresql_and_restored_from_a_backup(
     storage.run("pg_dump", "--format=custom", f"--file={dump}", DATABASE)
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("DROP TABLE event_logs CASCADE")
+        # Dagster before 1.13.27 keeps some when its instance is disposed of
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
     storage.run("pg_restore", "--clean", "--if-exists", "--create", "--dbname=postgres", dump)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.get_latest_materialization_event(something.key) == before

@@ -147,6 +147,8 @@ def conditions(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 def test_both_readers_give_what_was_written(tmp_path: Path, conditions: str | None) -> None:
     for name, (array, values) in PARQUET.items():
+        if name == "fixed_list" and int(pa.__version__.split(".")[0]) < 26:
+            continue  # older ones refuse to read lists of one length that are NULL
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table({"x": array}), path, row_group_size=2)
         reader = Reader(path)
