@@ -217,9 +217,7 @@ def _before(frame: pa.RecordBatch, order: Sequence[str], bound: tuple[int, ...])
     return low
 
 
-def _chunks(
-    left: _Stream, right: _Stream
-) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
+def _chunks(left: _Stream, right: _Stream) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
     """Rows of the same keys from both sides, as early as neither can have more of those keys."""
     left.read()
     right.read()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import IO, Any, Literal, cast
+from typing import IO, Literal, cast
 
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.extras import zstd
