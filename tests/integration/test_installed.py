@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {"assets", "checks", "pipelines", "resources", "sensors"}
-DATA = {".yaml", ".json", ".css", ".j2"}
+DATA = {".yaml", ".json", ".css", ".j2", ".typed"}
 """What the packages hold besides Python."""
 
 
@@ -55,7 +55,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (programs / "uv").exists():
         pytest.skip("needs uv, which `make install` installs")
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("base") / "venv"
-    for name in ("pyproject.toml", "LICENSE", "README.md", "__init__.py"):
+    for name in ("pyproject.toml", "LICENSE", "README.md", "__init__.py", "py.typed"):
         shutil.copy(ROOT / name, source)
     for room in ROOMS:
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
@@ -93,7 +93,7 @@ def test_the_wheel_has_the_product_and_no_leftovers(installed: Path) -> None:
     ours = [Path(name) for name in listed if ".dist-info/" not in name and "/bin/" not in name]
     assert {path.parts[0] for path in ours} == {"tableferry"}
     assert not [path for path in ours if path.suffix not in {".py", *DATA}]
-    wanted = {Path("tableferry/__init__.py")} | {
+    wanted = {Path("tableferry/__init__.py"), Path("tableferry/py.typed")} | {
         Path("tableferry", path.relative_to(ROOT))
         for room in ROOMS
         for path in (ROOT / room).rglob("*")
