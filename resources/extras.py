@@ -19,6 +19,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "expectations": ("great_expectations", "pandas"),
     "files": ("duckdb",),
     "gcs": ("gcsfs",),
+    "postgres-storage": ("dagster_postgres",),
     "s3": ("s3fs",),
     "sqlserver": ("mssql_python",),
     "webserver": ("dagster_webserver",),

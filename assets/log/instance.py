@@ -11,6 +11,7 @@ from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._serdes import ConfigurableClassData
 
 from tableferry.assets.log.sqlite_home import STORAGE_CLASS, STORAGE_MODULE
+from tableferry.resources.extras import require
 
 POSTGRES_MODULE = "tableferry.assets.log.postgres_storage"
 NO_OUTPUT = ConfigurableClassData(
@@ -27,6 +28,7 @@ def open_instance(home: Path) -> dg.DagsterInstance:
 
     Raises:
         DagsterInvalidConfigError: dagster.yaml is wrong.
+        InputError: it names PostgreSQL, and the extra for that is not installed.
     """
     ref = InstanceRef.from_dir(str(home))
     defaults = InstanceRef.config_defaults(str(home))
@@ -34,6 +36,8 @@ def open_instance(home: Path) -> dg.DagsterInstance:
         ref = ref._replace(compute_logs_data=NO_OUTPUT)
     storage = ref.storage_data
     named = storage and (storage.module_name, storage.class_name)
+    if storage and storage.module_name in ("dagster_postgres", POSTGRES_MODULE):
+        require("postgres-storage", f"the storage that {home / 'dagster.yaml'} names")
     if storage == defaults["storage"] or named == (STORAGE_MODULE, STORAGE_CLASS):
         files = ConfigurableClassData(
             STORAGE_MODULE, STORAGE_CLASS, yaml.safe_dump({"base_dir": str(home)})

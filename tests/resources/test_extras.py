@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.assets.log.instance import open_instance
 from tableferry.assets.planning.resolve import Servers, require_servers
 from tableferry.pipelines.cli import main
 from tableferry.resources import extras
@@ -100,6 +101,15 @@ def test_the_user_interface_names_its_extra(tmp_path: Path) -> None:
     assert "pip install 'tableferry[webserver]'" in done.output
 
 
+@pytest.mark.usefixtures("base_install")
+def test_a_storage_that_dagster_has_not_names_its_extra(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text(
+        "storage: {postgres: {postgres_url: 'postgresql://127.0.0.1/dagster'}}\n"
+    )
+    with pytest.raises(InputError, match=r"dagster-postgres: pip .*\[postgres-storage\]"):
+        open_instance(tmp_path)
+
+
 def test_all_modules_are_imported_without_the_optional_packages() -> None:
     """What a PostgreSQL user imports, and all that merely knows of the other systems."""
     names = [
@@ -108,12 +118,16 @@ def test_all_modules_are_imported_without_the_optional_packages() -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         if path.stem not in ("__init__", "__main__")
     ]
-    need_digest = {"tableferry.resources.digest.client", "tableferry.resources.digest.text_rows"}
+    need_extras = {
+        "tableferry.assets.log.postgres_storage",
+        "tableferry.resources.digest.client",
+        "tableferry.resources.digest.text_rows",
+    }
     code = f"""
 import sys
 from importlib import import_module
-{LACKING.format(modules=[*OPTIONAL, "dagster_postgres", "psycopg2"])}
-for name in {sorted({*names} - need_digest)!r}:
+{LACKING.format(modules=OPTIONAL)}
+for name in {sorted({*names} - need_extras)!r}:
     import_module(name)
 """
     done = subprocess.run(
