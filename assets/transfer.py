@@ -10,6 +10,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.code_references import code_reference
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import Location, YamlFile
 from tableferry.assets.planning.resolve import Servers, checks_of, resolve_hops, resources_of
@@ -149,7 +150,7 @@ def transfer_assets(
     check_specs += whole_table_specs(transfer)
 
     @dg.multi_asset(
-        name=transfer.transfer,
+        name=move_op_name(transfer.transfer),
         specs=specs,
         check_specs=check_specs,
         can_subset=True,

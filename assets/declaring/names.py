@@ -1,4 +1,4 @@
-"""What a transfer's jobs, op and schedules are called in Dagster."""
+"""What a transfer's jobs, ops and schedules are called in Dagster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ def about(transfer: str, text: str) -> str:
     return text if text.startswith(f"{transfer}: ") else f"{transfer}: {text}"
 
 
+def move_op_name(transfer: str) -> str:
+    """Name of the op that moves a transfer; an asset of the project may have the transfer's own."""
+    return f"transfer_{transfer}"
+
+
 def move_job_name(transfer: str) -> str:
-    """Name of the job that moves a transfer; its op already has the transfer's own name."""
+    """Name of the job that moves a transfer."""
     return f"move_{transfer}"
 
 

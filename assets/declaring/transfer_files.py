@@ -17,13 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tableferry.assets.declaring.manifest import LENIENT, Transfer
-from tableferry.assets.declaring.names import (
-    check_job_name,
-    check_schedule_name,
-    compare_op_name,
-    move_job_name,
-    schedule_name,
-)
+from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.rules import Several
 from tableferry.assets.declaring.sections import CONNECTIONS
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
@@ -332,8 +326,6 @@ def _claims(transfer: Transfer) -> Iterator[tuple[str, Location]]:
     yield f"transfer {name!r}", ("transfer",)
     for number, hop in enumerate(transfer.hops):
         yield f"the target {hop.to}", ("hops", number)
-    for taken in (name, move_job_name(name), check_job_name(name), compare_op_name(name)):
-        yield f"the name {taken!r} in Dagster", ("transfer",)
     if transfer.schedule:
         yield f"the name {schedule_name(name)!r} in Dagster", ("schedule",)
     if transfer.check_schedule:

@@ -11,7 +11,6 @@ from re import ASCII, findall, sub
 from typing import Any
 
 from tableferry.assets.declaring.dagster_rules import op_name
-from tableferry.assets.declaring.names import check_job_name, compare_op_name, move_job_name
 from tableferry.assets.declaring.schema import transfer_schema
 from tableferry.assets.declaring.transfer_files import DEFAULTS, TransferFolder, load_transfers
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
@@ -178,7 +177,7 @@ def _declare(
     proposal = propose(table, hops, servers)
     path = output / f"{name}.yaml"
     _write_new(path, transfer_text(name, proposal))
-    taken |= _names_of(name)
+    taken.add(name.casefold())
     return Declared(name, str(table), path, written=True, open=proposal.open)
 
 
@@ -239,25 +238,20 @@ def _fits(table: TableRef, pattern: str) -> bool:
 
 
 def _name(table: TableRef, output: Path, taken: set[str]) -> str:
-    """A name for the transfer that no other has, in the folder or in Dagster."""
+    """A name for the transfer that no other in the folder has."""
     candidates = [identifier(table.name), identifier(f"{table.schema}_{table.name}")]
     candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
     for name in candidates:
-        free = not _names_of(name) & taken and not (output / f"{name}.yaml").exists()
+        free = name.casefold() not in taken and not (output / f"{name}.yaml").exists()
         if free and _possible(name):
             return name
     raise InputError(f"{table}: there is no name left for its transfer")
 
 
-def _names_of(name: str) -> set[str]:
-    """What a transfer of that name is called in Dagster; file systems may not tell case apart."""
-    made = (name, move_job_name(name), check_job_name(name), compare_op_name(name))
-    return {one.casefold() for one in made}
-
-
 def _taken(known: TransferFolder) -> set[str]:
+    """The names of transfers, in small letters: file systems may not tell case apart."""
     names = [*known.transfers, *(one.transfer or one.path.stem for one in known.invalid)]
-    return {taken for name in names for taken in _names_of(name)}
+    return {name.casefold() for name in names}
 
 
 def identifier(text: str) -> str:

@@ -44,6 +44,21 @@ def test_a_code_location_has_what_files_would_give(monkeypatch: pytest.MonkeyPat
     assert found.resources is not None and found.resources["lake"] is SERVERS["lake"]
 
 
+def test_an_asset_of_the_project_may_have_the_name_of_a_transfer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ELSEWHERE", "postgresql://u:p@h/db")
+
+    @dg.asset(deps=[dg.AssetKey(["lake", "warehouse", "orders"])])
+    def orders() -> None: ...
+
+    ours = api.definitions([transfer("orders", "orders")], SERVERS)
+    both = dg.Definitions.merge(ours, dg.Definitions(assets=[orders]))
+    dg.Definitions.validate_loadable(both)
+    graph = both.resolve_asset_graph()
+    assert graph.get(orders.key).parent_keys == {dg.AssetKey(["lake", "warehouse", "orders"])}
+
+
 def test_two_of_a_name_or_a_target_are_refused() -> None:
     with pytest.raises(InputError, match=r"transfer 'orders' .* is taken"):
         api.definitions([transfer("orders", "a"), transfer("orders", "b")], SERVERS)
