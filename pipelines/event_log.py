@@ -41,9 +41,10 @@ def exists() -> bool:
 
 
 def make() -> Path:
-    """Make what is missing of the place, and point `DAGSTER_HOME` to it.
+    """Make the place if there is none, and point `DAGSTER_HOME` to it.
 
-    A new place that nobody named is told on stderr.
+    A new one has the shipped settings; one that a project's Dagster has used already stays as it
+    is. A new place that nobody named is told on stderr.
 
     Raises:
         InputError: it cannot be made.
@@ -56,9 +57,8 @@ def make() -> Path:
         raise InputError(
             f"{home} cannot be made for Dagster's event log: {error.strerror}"
         ) from None
-    config = home / "dagster.yaml"
-    if not config.exists():
-        shutil.copyfile(Path(__file__).parent / "dagster.yaml", config)
+    if new:
+        shutil.copyfile(Path(__file__).parent / "dagster.yaml", home / "dagster.yaml")
     if new and not os.environ.get(DAGSTER_HOME):
         click.echo(f"ferry: Dagster's event log is in {home}; {ELSEWHERE}", err=True)
     os.environ[DAGSTER_HOME] = str(home)

@@ -67,7 +67,8 @@ def _index(home: Path) -> Path:
 def _open(home: Path) -> dg.DagsterInstance:
     """The instance of a home, which is a copy if it is new and of the usual configuration."""
     with _copying:
-        usual = filecmp.cmp(home / "dagster.yaml", _template() / "dagster.yaml", shallow=False)
+        config = home / "dagster.yaml"
+        usual = config.exists() and filecmp.cmp(config, _template() / config.name, shallow=False)
         if usual and not (home / "history").exists():
             copy(home)
     return _open_as_it_is(home)

@@ -296,6 +296,17 @@ def test_the_event_log_is_one_per_user_and_named_when_it_is_made(
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_the_home_of_a_projects_dagster_keeps_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "theirs"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    (home / "schedules").mkdir(parents=True)
+    ferry("run", "orders")
+    assert (home / "history").is_dir(), "it is their event log that is written to"
+    assert not (home / "dagster.yaml").exists()
+
+
 def test_a_relative_state_home_counts_as_none(
     homeless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
