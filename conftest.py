@@ -30,6 +30,7 @@ BUILT = ("__pycache__", "build", "dist", "tableferry.egg-info")
 
 LONGEST = (
     "test_crash_matrix",
+    "test_in_a_project",
     "test_ui",
     "test_random_kills",
     "test_wide_tables",

@@ -25,7 +25,7 @@ from tests.servers import own
 
 BIN = Path(sys.executable).parent
 OURS = re.compile(r"(ferry|python) [^|;<>&$`]*")
-NAMES = re.compile(r"\b(shop|orders)(?=_|\b)")
+NAMES = re.compile(r"(\b|(?<=\bmove_)|(?<=\bcheck_))(shop|orders)(?=_|\b)")
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Shell:
 
     def named(self, text: str) -> str:
         """A text of the guide with the tables' names as they are here."""
-        return NAMES.sub(lambda found: own(found[1]), text) if self.shared else text
+        return NAMES.sub(lambda found: own(found[2]), text) if self.shared else text
 
     def do(self, block: Block) -> str:
         """Do what a reader does with a block: save it, send it to a server, or type it.
@@ -115,7 +115,7 @@ class Shell:
             text=True,
             check=False,
         )
-        self.environment = variables(left.read_text())
+        self.environment, self.folder = variables(left.read_text())
         return done.returncode, done.stdout
 
 
@@ -132,10 +132,11 @@ def fits(wanted: str, printed: str) -> bool:
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in lines)) is not None
 
 
-def variables(text: str) -> dict[str, str]:
-    """The environment as `env -0` prints it, without what is bash's own."""
+def variables(text: str) -> tuple[dict[str, str], Path]:
+    """The environment as `env -0` prints it, without what is bash's own, and the folder."""
     found = dict(one.split("=", 1) for one in text.split("\0") if one)
-    return {name: value for name, value in found.items() if name not in ("_", "PWD", "SHLVL")}
+    own = ("_", "PWD", "OLDPWD", "SHLVL")
+    return {name: value for name, value in found.items() if name not in own}, Path(found["PWD"])
 
 
 def environment(**more: Any) -> dict[str, str]:
