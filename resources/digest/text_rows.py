@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from tableferry.resources.delimited import END, END_BYTE, Framing
@@ -66,6 +66,8 @@ def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list
         framing: their terminators.
         kinds: the kind of each column; None where its values are not needed.
     """
+    import polars as pl
+
     rows = pl.Series("row", [chunk.decode()]).str.strip_suffix(framing.row)
     rows = rows.str.split(framing.row).explode()
     fields = rows.str.split_exact(framing.field, len(kinds) - 1).struct.unnest()
@@ -82,10 +84,8 @@ def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list
 
 
 def _unescaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    texts = pl.Series("x", column)
-    if not texts.str.contains("\\", literal=True).any():
+    if not pc.any(pc.match_substring(column, "\\")).as_py():
         return column
-    expression = pl.col("x")
     for escape, character in ESCAPES.items():
-        expression = expression.str.replace_all(escape, character, literal=True)
-    return pa.chunked_array([texts.to_frame().select(expression)["x"].to_arrow()])
+        column = pc.replace_substring(column, escape, character)
+    return column

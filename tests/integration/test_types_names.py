@@ -63,7 +63,7 @@ def copy(source, target, name, names):
     found = [column.name for column in target.resource.columns(into)]
     name_there = ".".join(quote(into.system, part) for part in (into.schema, into.name))
     rows = target.resource.query(f"SELECT * FROM {name_there}")
-    target.resource.execute(f"DROP TABLE {name_there}")
+    target.drop(into)
     return found, rows
 
 

@@ -195,11 +195,15 @@ class SqlServerEnd:
         sql = f"SELECT {expression.format('x')} FROM {qualified(table)} ORDER BY id"
         return [row[0] for row in self.resource.query(sql)]
 
+    def drop(self, table: TableRef) -> None:
+        """Drop what `load` has made."""
+        self.resource.execute(STATEMENTS.drop_staging(table))
+
     def close(self) -> None:
         """Drop all that was made."""
         self.resource.execute(f"DROP TABLE IF EXISTS {qualified(self.table)}")
         for staged in (self.into("arrow"), self.into("text")):
-            self.resource.execute(STATEMENTS.drop_staging(staged))
+            self.drop(staged)
 
 
 class ClickHouseEnd:
@@ -276,10 +280,14 @@ class ClickHouseEnd:
         rows = [line.split("\t", 1) for line in answer.split("\n")[:-1]]
         return [None if null == "1" else value for null, value in rows]
 
+    def drop(self, table: TableRef) -> None:
+        """Drop what `load` has made."""
+        self.query(f"DROP TABLE IF EXISTS {qualified(table)}")
+
     def close(self) -> None:
         """Drop all that was made."""
         for wire in ("arrow", "text", "source"):
-            self.query(f"DROP TABLE IF EXISTS {qualified(self.into(wire))}")
+            self.drop(self.into(wire))
 
 
 Source = PostgresEnd | SqlServerEnd | ClickHouseEnd
