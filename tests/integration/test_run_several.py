@@ -130,6 +130,8 @@ def test_a_dry_run_shows_what_a_run_sends_and_sends_nothing(
     ferry: Make, sent: list[str], mode: str
 ) -> None:
     one = ferry(CHAIN, *TABLE, ranges="{bounds: [1, 301]}", write=mode)
+    one.plan()  # a process tries the bulk copy of a server once, in a table of its own
+    sent.clear()
     result = command("run", one.table, "--dry-run", "--range", "1", "--json")
     assert result.exit_code == 0, result.output
     hops = json.loads(result.stdout)["hops"]
