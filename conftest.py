@@ -64,7 +64,6 @@ LONGEST = (
     "test_move_objects",
     "test_move_chain",
     "test_move_postgres_to_postgres",
-    "test_daemon",
     "test_reconcile_no_false_alarm",
     "test_types_postgres_clickhouse",
     "test_guide",

@@ -11,16 +11,14 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
-from tableferry.assets.planning.resolve import Servers, resolve_hops
-from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.planning.resolve import Servers
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.running import meant_ranges
+from tableferry.pipelines.command.running import hops_and_range
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.errors import InputError
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
@@ -51,19 +49,13 @@ def compare(
     Raises:
         InputError: there is no such transfer or range.
     """
-    transfer = session.transfer(name)
-    servers = session.servers_of(transfer)
-    hops = resolve_hops(transfer, servers)
-    known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
-    meant = meant_ranges(name, [range_name], known)
-    if len(meant) > 1:
-        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(meant)}")
+    servers, hops, key_range = hops_and_range(session, name, range_name)
     return {
         str(hop.plan.target): reconcile(
             hop.found_plan,
             servers.endpoint(hop.plan.source),
             servers.endpoint(hop.plan.target),
-            known[meant[0]],
+            key_range,
             level,
         )
         for hop in hops

@@ -24,11 +24,18 @@ from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Differences, Level
 from tableferry.pipelines.command.differences import difference_file
 from tableferry.pipelines.command.launching import built, failures, logging_config
-from tableferry.pipelines.command.running import chosen_hops, meant_ranges, notes_of, run, waits_for
+from tableferry.pipelines.command.running import (
+    chosen_hops,
+    hops_and_range,
+    meant_ranges,
+    notes_of,
+    run,
+    waits_for,
+)
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
 from tableferry.pipelines.command.views import CheckView, PlannedRange, PlanView
-from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.errors import TableferryError
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 
@@ -171,31 +178,24 @@ def differences(
     Raises:
         InputError: the transfer, hop or range does not exist.
     """
-    transfer = session.transfer(name)
-    servers = session.servers_of(transfer)
-    hops = resolve_hops(transfer, servers)
-    known = {one.name: one for one in known_ranges(transfer, hops, session.instance)}
-    meant = meant_ranges(name, [range_name], known)
-    if len(meant) > 1:
-        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(meant)}")
-    (range_name,) = meant
+    servers, hops, key_range = hops_and_range(session, name, range_name)
     found: dict[str, Differences] = {}
     with difference_file(parquet) as write:
         for one in chosen_hops(name, hops, hop):
             plan, table = one.plan, str(one.plan.target)
             target = servers.target(plan.target)
-            rejected = target.rejected_table(plan, known[range_name])
+            rejected = target.rejected_table(plan, key_range)
             if rejected and not published:
                 plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
             rows = drill_down(
                 plan,
                 servers.endpoint(plan.source),
                 servers.endpoint(plan.target),
-                known[range_name],
+                key_range,
                 limit=limit,
                 sink=write(table),
             )
-            found[table] = replace(rows, range=range_name)
+            found[table] = replace(rows, range=key_range.name)
     return found
 
 

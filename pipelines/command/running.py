@@ -17,9 +17,14 @@ from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
 from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import (
+    TransferPlan,
+    apply_growth,
+    known_ranges,
+    plan_transfer,
+)
 from tableferry.assets.running.caller import Caller, Prepared, moved_along
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
 from tableferry.assets.running.source_state import read_under, shared_snapshot
@@ -304,6 +309,26 @@ def meant_ranges(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]
             f"`ferry plan {name}` lists all of them ({len(known)})"
         )
     return [one for names in found for one in names]
+
+
+def hops_and_range(
+    session: Session, name: str, range_name: str
+) -> tuple[Servers, tuple[Hop, ...], KeyRange]:
+    """The servers and hops of a transfer, and the one range of it that a user asks for.
+
+    Raises:
+        InputError: there is no such transfer or range, or there are several of that name.
+    """
+    transfer = session.transfer(name)
+    servers = session.servers_of(transfer)
+    hops = resolve_hops(transfer, servers)
+    known = {
+        key_range.name: key_range for key_range in known_ranges(transfer, hops, session.instance)
+    }
+    meant = meant_ranges(name, [range_name], known)
+    if len(meant) > 1:
+        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(meant)}")
+    return servers, hops, known[meant[0]]
 
 
 def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:

@@ -128,6 +128,20 @@ def elsewhere(stack: Servers, tmp_path: Path) -> Iterator[tuple[Path, dict[str, 
         connection.execute(f"DROP TABLE {table}")
 
 
+def ferry(
+    venv: Path, command: str, folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """A command of the `ferry` of a virtual environment, from a working folder."""
+    return subprocess.run(
+        [venv / "bin/ferry", *command.split()],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_without_servers_and_local_stack_it_says_what_to_do(
     installed: Path, elsewhere: tuple[Path, dict[str, str]]
 ) -> None:
@@ -138,14 +152,7 @@ def test_without_servers_and_local_stack_it_says_what_to_do(
         ("local up", "comes with tableferry-local"),
         ("bench run", "comes with tableferry-bench"),
     ):
-        done = subprocess.run(
-            [installed / "bin/ferry", *command.split()],
-            cwd=folder,
-            env=nowhere,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ferry(installed, command, folder, nowhere)
         assert done.returncode == 2
         assert part in done.stderr
         assert "Traceback" not in done.stderr
@@ -169,14 +176,7 @@ def test_without_a_driver_its_extra_is_named(
         declared.replace("clickhouse://warehouse.", "sqlserver://dbo.")
     )
     for command, code in (("validate", 2), ("doctor", 1)):
-        done = subprocess.run(
-            [base / "bin/ferry", *command.split()],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ferry(base, command, folder, environment)
         said = done.stdout + done.stderr
         assert done.returncode == code, said
         assert "transfer u: sqlserver://dbo." in said
@@ -194,14 +194,7 @@ def test_a_transfer_is_validated_planned_and_run(
         ("run t", "committed"),
         ("check t --level full_hash", "full_hash"),
     ):
-        done = subprocess.run(
-            [base / "bin/ferry", *command.split()],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ferry(base, command, folder, environment)
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
     assert (folder / "dagster" / "dagster.yaml").exists(), "the shipped settings came along"

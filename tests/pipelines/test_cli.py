@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import plugins, runner
+from tableferry.pipelines.command import plugins, running
 from tableferry.pipelines.command.launching import failures
 from tableferry.resources.keys.range import KeyRange
 
@@ -94,8 +94,8 @@ def test_a_file_that_cannot_be_written_is_named(
     arguments: list[str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {"..": KeyRange("integer")}
-    monkeypatch.setattr(runner, "resolve_hops", lambda *_: ())
-    monkeypatch.setattr(runner, "known_ranges", lambda *_: found.values())
+    monkeypatch.setattr(running, "resolve_hops", lambda *_: ())
+    monkeypatch.setattr(running, "known_ranges", lambda *_: found.values())
     result = ferry(*(one.format(tmp_path) for one in arguments))
     assert_one_clear_line(result, 2, f"{tmp_path}/{file}: No such file or directory")
 

@@ -14,7 +14,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,26 +33,29 @@ ROOT = Path(__file__).resolve().parents[4]
 PARTS = ["clickhouse", "postgres", "sqlserver"]
 
 
-@pytest.fixture
-def another() -> Iterator[Stack]:
-    """A second stack, not started yet."""
-    folder = Path(tempfile.mkdtemp(prefix="tableferry-another-"))
+@contextmanager
+def stack_beside(name: str) -> Iterator[Stack]:
+    """A stack in a folder of its own, not started yet, that goes with its folder."""
+    folder = Path(tempfile.mkdtemp(prefix=f"tableferry-{name}-"))
     folder.chmod(0o711)
     stack = Stack(folder)
     yield stack
     stack.remove()
     assert not folder.exists()
+
+
+@pytest.fixture
+def another() -> Iterator[Stack]:
+    """A second stack, not started yet."""
+    with stack_beside("another") as stack:
+        yield stack
 
 
 @pytest.fixture(scope="module")
 def second() -> Iterator[Stack]:
     """A second stack, which each of its tests finds as the one before has left it."""
-    folder = Path(tempfile.mkdtemp(prefix="tableferry-second-"))
-    folder.chmod(0o711)
-    stack = Stack(folder)
-    yield stack
-    stack.remove()
-    assert not folder.exists()
+    with stack_beside("second") as stack:
+        yield stack
 
 
 def states(stack: Stack) -> dict[str, object]:
