@@ -13,7 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from tableferry.resources.connections import system_of
+from tableferry.resources.connecting.names import system_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 

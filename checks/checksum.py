@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import Field, Side, fields, identity_fields, relaxed_fields
 from tableferry.resources.digest.measure import Figures, Grouped, measure
 from tableferry.resources.digest.probe import shared
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.plan import CopyPlan
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.limits import limits
 from tableferry.checks.rowhash import compare_rows
 from tableferry.checks.verdict import Differences, Sink, Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.fields import Side, observed
 from tableferry.resources.digest.measure import Grouped
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 
 BUCKETS = 1024
 """A range is bisected into this many at once: of a million rows, about a thousand are read."""

@@ -24,14 +24,14 @@ import pyarrow as pa
 
 from tableferry.checks.checksum import in_sample
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.dialects import predicate, qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import predicate, qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from tableferry.checks.checksum import Digests
-from tableferry.resources.delimited import Framing
+from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.extras import require
-from tableferry.resources.plan import CopyPlan, WireFormat
+from tableferry.resources.wires.delimited import Framing
 
 STREAMED = "the rows as they streamed"
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
-from tableferry.resources.plan import CopyPlan
 
 NAMED = 6
 """Columns that one line names; the metadata has all."""

@@ -12,6 +12,8 @@ from tableferry.checks.drilldown import rows_that_differ
 from tableferry.checks.limits import with_limits
 from tableferry.checks.rowhash import compare_rows
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.fields import Field, Side, fields, observed
 from tableferry.resources.digest.measure import (
     CHANGED,
@@ -22,10 +24,8 @@ from tableferry.resources.digest.measure import (
     empty,
     measure,
 )
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.sql import MOST_RANGES
-from tableferry.resources.plan import CopyPlan
 
 DIGESTED = ("in_flight", "checksum")
 """Levels that compare sums of digests."""

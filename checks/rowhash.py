@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from tableferry.checks.checksum import Digests
 from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.expressions import key_number
 from tableferry.resources.digest.fields import Field, Side, fields, key_field
 from tableferry.resources.digest.values import shown
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import CopyPlan
 
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger ones were no faster in tableferry_bench.reconcile."""

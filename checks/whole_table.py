@@ -9,14 +9,14 @@ from tableferry.checks.checksum import both_sides
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.dialects import filtered, qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import filtered, qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.fields import Side
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.sql import MOST_RANGES, range_number
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column
 from tableferry.resources.types.planner import compatible

@@ -18,7 +18,7 @@ from tableferry.pipelines import event_log
 from tableferry.pipelines.command.running import hops_and_range
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.definitions import build
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.endpoint import Endpoint
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:

@@ -6,13 +6,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tableferry.resources.connections import connection_names, names_file, set_variable, system_of
+from tableferry.resources.connecting.names import (
+    connection_names,
+    names_file,
+    set_variable,
+    system_of,
+)
 from tableferry.resources.registry import system
 
 if TYPE_CHECKING:
     import dagster as dg
 
-    from tableferry.resources.endpoint import Endpoint
+    from tableferry.resources.contract.endpoint import Endpoint
 
 TRANSFERS = "TABLEFERRY_TRANSFERS"
 TRANSFERS_LINK = "TABLEFERRY_TRANSFERS_LINK"
@@ -55,7 +60,7 @@ def server(connection: str) -> Endpoint:
     Raises:
         InputError: the environment has no connection of that name.
     """
-    from tableferry.resources.server import Variable
+    from tableferry.resources.connecting.address import Variable
 
     given = {field: Variable(variable) for field, variable in _address(connection).items()}
     return cast(Any, system(system_of(connection)).resource(**given))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:  # what a system is made of looks other systems up here
-    from tableferry.resources.system import System
+    from tableferry.resources.contract.system import System
 
 FOLDERS = {
     "postgres": "tableferry.resources.postgres.system",

@@ -14,8 +14,8 @@ from email.message import EmailMessage
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tableferry.resources import secret_files
-from tableferry.resources.connections import connection_names, connection_url, system_of
+from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting.names import connection_names, connection_url, system_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.registry import system
 

@@ -87,7 +87,7 @@ def drop_leftovers() -> None:
     if not named():
         return
     from tableferry.resources.clickhouse.resource import ClickHouseResource
-    from tableferry.resources.dialects import drop_table, quote
+    from tableferry.resources.contract.dialects import drop_table, quote
     from tableferry.resources.errors import TableferryError
     from tableferry.resources.postgres.resource import PostgresResource
     from tableferry.resources.sqlserver.resource import SqlServerResource

@@ -11,9 +11,9 @@ from typing import get_args
 
 import pytest
 
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fields import Kind
 from tableferry.resources.registry import system
-from tableferry.resources.write_modes import WriteMode
 from tests.sources import imported, imports
 
 ROOT = Path(__file__).parent.parent
@@ -61,13 +61,13 @@ def test_systems_are_named_in_their_own_folders_only() -> None:
     assert len(named) <= MOST_NAMED, "\n".join(named)
 
 
-MODES_DEFINED = ROOT / "resources" / "write_modes.py"
+MODES_DEFINED = ROOT / "resources/contract/write_modes.py"
 MODE = re.compile(rf"""WriteMode|["'](?:{"|".join(WriteMode)})["']""")
 MODES_NAMED = {
     "assets/declaring/manifest.py": "the default",
     "assets/log/records.py": "a state that is called so",
     "resources/files/system.py": "the one that the system has",
-    "resources/target.py": "the default",
+    "resources/contract/target.py": "the default",
 }
 
 

@@ -69,9 +69,9 @@ def test_what_a_service_waits_for_is_there_with_and_without_the_servers(
 def test_compose_uses_the_names_that_the_product_reads() -> None:
     from tableferry.pipelines import settings
     from tableferry.resources.artifacts import FOLDER
-    from tableferry.resources.connections import url_variable
+    from tableferry.resources.connecting.names import url_variable
+    from tableferry.resources.connecting.secret_files import SUFFIX
     from tableferry.resources.registry import systems
-    from tableferry.resources.secret_files import SUFFIX
     from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL
 
     given = compose["services"]["code-server"]["environment"]

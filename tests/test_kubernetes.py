@@ -20,8 +20,8 @@ from kubernetes.client import ApiClient
 
 from tableferry.assets.running.processes import POD
 from tableferry.pipelines import settings
-from tableferry.resources.connections import url_variable
-from tableferry.resources.secret_files import SUFFIX
+from tableferry.resources.connecting.names import url_variable
+from tableferry.resources.connecting.secret_files import SUFFIX
 from tableferry.sensors.channels import ALERT_URL, DAGSTER_URL, EMAIL, SLACK_URL
 from tests.integration import homes
 

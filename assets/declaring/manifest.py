@@ -38,12 +38,12 @@ from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.expectations import ExpectationSpec
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.contract.hazards import PublishAudit
+from tableferry.resources.contract.source import Place
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
-from tableferry.resources.hazards import PublishAudit
 from tableferry.resources.registry import system, systems
-from tableferry.resources.source import Place
 from tableferry.resources.tables import TableRef
-from tableferry.resources.write_modes import WriteMode
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 OF_PLACES = ("content", "row_version")

@@ -18,9 +18,9 @@ from tableferry.assets.declaring.freshness import AGE, age
 from tableferry.assets.declaring.rules import Several
 from tableferry.assets.planning.boundaries import MAX_RANGES, bounds_problems
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
-from tableferry.resources.connections import NONE_BESIDES, table_of
+from tableferry.resources.connecting.names import NONE_BESIDES, table_of
+from tableferry.resources.contract.copy_plan import OverflowPolicy, WireChoice
 from tableferry.resources.errors import InputError
-from tableferry.resources.plan import OverflowPolicy, WireChoice
 from tableferry.resources.registry import system, systems
 from tableferry.resources.tables import TableRef
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tableferry.resources.fingerprint import HISTORY
+from tableferry.resources.contract.fingerprint import HISTORY
 
 if TYPE_CHECKING:
     import dagster as dg

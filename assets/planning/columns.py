@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.plan import CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column
 from tableferry.resources.types.conversions import source_export

@@ -8,10 +8,10 @@ from dataclasses import replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges import RangeGrowth
 from tableferry.assets.planning.resolve import Hop
+from tableferry.resources.contract.markers import Marker, Published, cover_all, parsed
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Marker, Published, cover_all, parsed
 from tableferry.resources.registry import system
 
 

@@ -13,9 +13,9 @@ from tableferry.assets.planning.increments import increment, intact, now
 from tableferry.assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.counts import count_by_range
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.errors import concerning
-from tableferry.resources.markers import Marker, Published
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)

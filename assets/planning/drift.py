@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy
 from tableferry.assets.log.ledger import WrittenColumn
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import SchemaDrift, StatementFailed, TableMissing
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.planner import compatible

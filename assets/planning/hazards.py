@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tableferry.assets.planning.resolve import Hop, Servers
-from tableferry.resources.hazards import Hazard, require_publishable
+from tableferry.resources.contract.hazards import Hazard, require_publishable
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Proven, RangeRecord, Reason
-from tableferry.resources.dialects import filtered, predicate, quote
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.dialects import filtered, predicate, quote
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.kind import key_kind, to_bound
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 
 KINDS = ("integer", "date", "timestamp")
 """Kinds of columns that can be watermarks."""

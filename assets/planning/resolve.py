@@ -22,18 +22,18 @@ from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
 from tableferry.checks.verdict import CHECK_NAMES, Level
-from tableferry.resources.connections import url_variable
-from tableferry.resources.dialects import filtered, qualified
+from tableferry.resources.connecting.names import url_variable
+from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.dialects import filtered, qualified
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import Target, TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError, RowsHidden, StatementFailed, concerning
 from tableferry.resources.extras import missing
 from tableferry.resources.keys.range import ROW
-from tableferry.resources.plan import CopyPlan, WireFormat
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import Target, TargetOptions, written_to
 from tableferry.resources.types.kinds import Integer
 from tableferry.resources.types.planner import plan_copy
 

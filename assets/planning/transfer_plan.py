@@ -23,13 +23,13 @@ from tableferry.assets.planning.ranges import (
     top_bound,
 )
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.markers import Published
+from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, TableMissing, concerning
-from tableferry.resources.fingerprint import SourceFingerprint
-from tableferry.resources.fingerprints import fingerprints
 from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
-from tableferry.resources.markers import Published
 from tableferry.resources.registry import system
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError
-from tableferry.resources.formats import UNREAD, WIRES, format_of, formats_between
-from tableferry.resources.plan import CopyPlan, WireChoice, WireFormat
-from tableferry.resources.probe import Wrong
 from tableferry.resources.registry import system
-from tableferry.resources.wire_loads import wrong_loads
-from tableferry.resources.wires import wrong_values
+from tableferry.resources.wires.exports import wrong_values
+from tableferry.resources.wires.formats import UNREAD, WIRES, format_of, formats_between
+from tableferry.resources.wires.loads import wrong_loads
+from tableferry.resources.wires.probe import Wrong
 
 
 def chosen_wire(
@@ -23,10 +23,10 @@ def chosen_wire(
     read: bool = False,
 ) -> WireFormat:
     """The wire format that a hop will use: the declared one, or the first of those that both ends
-    have, in the order of `resources.formats`.
+    have, in the order of `resources.wires.formats`.
 
     Servers are believed only after a probe of edge values, out of the source (see
-    `resources.wires`) and into the target (see `resources.wire_loads`).
+    `resources.wires.exports`) and into the target (see `resources.wires.loads`).
 
     Args:
         declared: the hop's.

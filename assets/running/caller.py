@@ -16,10 +16,10 @@ from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.running.progress import OnProgress, unwatched
 from tableferry.assets.running.source_state import read_under, shared_snapshot
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import Target
 
 if TYPE_CHECKING:
     from tableferry.assets.verifying.on_demand import Checked

@@ -39,9 +39,9 @@ from tableferry.assets.running.swap import promote
 from tableferry.assets.running.work import Earlier, Outcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
+from tableferry.resources.contract.snapshots import Snapshot
+from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
-from tableferry.resources.snapshots import Snapshot
-from tableferry.resources.target import Target
 from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)

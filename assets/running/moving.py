@@ -21,15 +21,15 @@ from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.audit import audit, settle
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.counted import CountedBytes
+from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.target import RangeLoad, TargetOptions, written_to
 from tableferry.resources.crash_points import reached
-from tableferry.resources.delimited import Framing, framed_rows
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
-from tableferry.resources.formats import format_of
 from tableferry.resources.registry import system
-from tableferry.resources.retry import is_transient
-from tableferry.resources.target import RangeLoad, TargetOptions, written_to
 from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.wires.counted import CountedBytes
+from tableferry.resources.wires.delimited import Framing, framed_rows
+from tableferry.resources.wires.formats import format_of
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from tableferry.assets.planning.drift import column_lineage, column_schema
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.running.source_state import Reading
 from tableferry.assets.running.work import Earlier, Work
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import Target
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.target import Target
 
 
 @dataclass(frozen=True)

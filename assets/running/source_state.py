@@ -11,12 +11,12 @@ from typing import TypeVar
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop, Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
+from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.digest.measure import KnownFigures
 from tableferry.resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
-from tableferry.resources.fingerprint import SourceFingerprint
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
-from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.tables import TableRef
 
 Found = TypeVar("Found")

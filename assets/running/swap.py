@@ -8,10 +8,10 @@ from dataclasses import replace
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.running.work import Outcome, Work
+from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.retry import retrying
-from tableferry.resources.target import TargetMoved
 
 
 class SwapIncomplete(TableferryError):

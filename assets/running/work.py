@@ -15,12 +15,12 @@ from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.assets.running.source_state import SourceState
 from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Published
+from tableferry.resources.contract.target import Target
 from tableferry.resources.digest.fields import observed, with_columns
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Published
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import Target
 
 
 @dataclass(frozen=True)

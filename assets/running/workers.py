@@ -24,13 +24,13 @@ from tableferry.assets.verifying.audit import (
     verdicts_of,
 )
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
-from tableferry.resources import outages
+from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.retry import is_transient, retrying
+from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import InputError, TableferryError, describe
-from tableferry.resources.retry import is_transient, retrying
-from tableferry.resources.target import TargetMoved
 
 M_ARENA_MAX, ARENAS = -8, 2
 """Of mallopt(3), glibc's."""

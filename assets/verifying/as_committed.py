@@ -8,9 +8,9 @@ from dataclasses import replace
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.digest.fields import Side
 from tableferry.resources.digest.measure import DIGEST, ROWS
-from tableferry.resources.target import keeps_rows
 
 UNKNOWN = (
     "whether the source has changed or the target cannot be told, as the event log has no digest "

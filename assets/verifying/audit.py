@@ -16,11 +16,11 @@ from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.reconcile import DIGESTED, proven_figures, reconcile
 from tableferry.checks.verdict import Level, Verdict
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import RangeLoad
 
 
 class CheckFailed(TableferryError):

@@ -20,10 +20,10 @@ from tableferry.assets.running.source_state import SourceState, read_under
 from tableferry.assets.verifying.on_demand import Checked
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
+from tableferry.resources.contract.snapshots import Snapshot
+from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
-from tableferry.resources.snapshots import Snapshot
-from tableferry.resources.target import keeps_rows
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",

@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import drop_table, qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified, quote
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform, schema

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.errors import InputError
 from tableferry_bench.contenders.base import Contender, Outcome, private
 from tableferry_bench.contenders.pipes import libpq

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.server import ConnectionSettings
 
 SAMPLE_SECONDS = 0.05
 SETTLE_SECONDS = 0.2

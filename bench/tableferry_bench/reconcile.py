@@ -25,16 +25,16 @@ from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields
+from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.digest.measure import Grouped, measuring
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.fingerprints import fingerprints
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.conform import conform, schema
 from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.guards import EVERYTHING

@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 
 from tableferry.pipelines.command.plugins import temporary_stack
-from tableferry.resources import secret_files
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import drop_table, qualified
+from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.errors import ConnectionFailed, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
-from tableferry.resources.server import ConnectionSettings
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock

@@ -15,7 +15,7 @@ from typing import IO
 
 import psycopg
 
-from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified, string_literal
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef

@@ -22,8 +22,8 @@ import psycopg
 from psycopg import sql
 
 from tableferry.pipelines.command.plugins import load_demo_data
-from tableferry.resources import secret_files
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.connecting import secret_files
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.sqlserver.resource import SqlServerResource
 

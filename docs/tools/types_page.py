@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from tableferry.resources.contract.copy_plan import ColumnPlan
 from tableferry.resources.errors import InputError, TypeRefused
-from tableferry.resources.plan import ColumnPlan
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import (
     Conversion,

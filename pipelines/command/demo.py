@@ -17,7 +17,7 @@ from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.plugins import load_demo_data
 from tableferry.pipelines.command.render import console, live_progress, show_ranges
 from tableferry.pipelines.command.session import Session, open_session
-from tableferry.resources.connections import connection_url
+from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef

@@ -13,16 +13,16 @@ from typing import Any
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.hazards import hazards_of
 from tableferry.assets.planning.resolve import Servers, resolve_hops
+from tableferry.resources.contract.copy_plan import WireFormat
+from tableferry.resources.contract.hazards import Effect
+from tableferry.resources.contract.health import Finding, State, Use
 from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.formats import WIRES, formats_between
-from tableferry.resources.hazards import Effect
-from tableferry.resources.health import Finding, State, Use
-from tableferry.resources.plan import WireFormat
 from tableferry.resources.registry import system, systems
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.wire_loads import wrong_loads
-from tableferry.resources.wires import wrong_values
+from tableferry.resources.wires.exports import wrong_values
+from tableferry.resources.wires.formats import WIRES, formats_between
+from tableferry.resources.wires.loads import wrong_loads
 
 NOT_AVAILABLE = "not available"
 UNREACHABLE = (

@@ -15,9 +15,9 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.running import chosen_hops, meant_ranges, unsettled
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.formats import format_of
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.registry import system
+from tableferry.resources.wires.formats import format_of
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ from tableferry.pipelines.command.range_views import (
     range_views,
 )
 from tableferry.pipelines.command.session import Session
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.launching import Carried

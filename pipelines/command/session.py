@@ -20,7 +20,7 @@ from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.plugins import start_local_stack
 from tableferry.pipelines.settings import configured, servers, transfers_folder
-from tableferry.resources.connections import is_path
+from tableferry.resources.connecting.names import is_path
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -13,8 +13,8 @@ from tableferry.assets.declaring.transfer_files import TransferFolder, load_tran
 from tableferry.assets.planning.resolve import Servers, require_servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.settings import transfers_folder
+from tableferry.resources.contract.health import Finding, disk_of
 from tableferry.resources.errors import InputError
-from tableferry.resources.health import Finding, disk_of
 
 MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster instance migrate"
 

@@ -9,7 +9,7 @@ from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.range_views import RangeView, document
-from tableferry.resources.hazards import Hazard
+from tableferry.resources.contract.hazards import Hazard
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from tableferry.pipelines.component.connections import (
 from tableferry.pipelines.component.scaffolder import TransfersScaffolder
 from tableferry.pipelines.definitions import of_transfers
 from tableferry.pipelines.settings import server
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.sensors.alerts import alert_sensors

@@ -8,10 +8,10 @@ from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.connecting.address import Variable
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import is_system, system, system_names
-from tableferry.resources.server import Variable
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ENV = re.compile(

@@ -15,7 +15,7 @@ from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines.onboarding.init import Result, identifier, init
 from tableferry.pipelines.settings import servers
-from tableferry.resources.connections import names_file, set_variable, system_of, url_variable
+from tableferry.resources.connecting.names import names_file, set_variable, system_of, url_variable
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.registry import is_system, system
 

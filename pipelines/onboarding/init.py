@@ -17,8 +17,8 @@ from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines.onboarding.proposal import Open, propose
 from tableferry.pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
-from tableferry.resources.catalog import Listed
-from tableferry.resources.connections import system_of, table_of, url_variable
+from tableferry.resources.connecting.names import system_of, table_of, url_variable
+from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from tableferry.assets.planning.columns import as_source
 from tableferry.assets.planning.resolve import Servers
-from tableferry.resources.catalog import TableSize
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
 from tableferry.resources.keys.kind import is_text_key, key_kind
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.advice import choices
 from tableferry.resources.types.planner import ColumnOverride, plan_copy, require_distinct
 from tableferry.resources.types.scan import Fitting, decimal_types

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
-from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions, appends, row_identity
 
 MARK = "tableferry:"
 

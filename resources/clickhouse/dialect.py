@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.types import MOST_DIGITS, read
+from tableferry.resources.contract.system import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.system import Dialect
 from tableferry.resources.tables import Column
 from tableferry.resources.types.kinds import Decimal
 

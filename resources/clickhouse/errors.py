@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.errors import StatementFailed, TableferryError, causes
-from tableferry.resources.server import ConnectionSettings
 
 MISSING_DATABASE, EXISTS = 81, 57
 LOGIN_REFUSED = {192, 193, 194, 516}

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.ddl import without_texts
-from tableferry.resources.dialects import string_literal
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.target import TargetOptions, row_identity
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.target import TargetOptions, row_identity
 
 HAZARDS_SQL = (
     "SELECT engine, create_table_query, sorting_key, "

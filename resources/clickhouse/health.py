@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.dialects import quote, string_literal
-from tableferry.resources.health import Finding, Use, asked, clock, disk, encryption, privileges
-from tableferry.resources.tls import look
+from tableferry.resources.connecting.tls import look
+from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.contract.health import (
+    Finding,
+    Use,
+    asked,
+    clock,
+    disk,
+    encryption,
+    privileges,
+)
 
 ON_DATABASE = (
     *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tableferry.resources.clickhouse.ddl import Owner
 from tableferry.resources.clickhouse.load import read_owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
-from tableferry.resources.dialects import drop_table, qualified, string_literal
-from tableferry.resources.plan import CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified, string_literal
+from tableferry.resources.contract.target import shadow_of
+from tableferry.resources.contract.target_columns import verify_columns
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import shadow_of
-from tableferry.resources.target_columns import verify_columns
 from tableferry.resources.types.planner import compatible
 
 

@@ -24,14 +24,11 @@ from tableferry.resources.clickhouse.ddl import (
 from tableferry.resources.clickhouse.markers import RangeMarker
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
-from tableferry.resources.dialects import drop_table, qualified, string_literal
-from tableferry.resources.errors import RangeBusy, ReceiptMismatch
-from tableferry.resources.hazards import Look
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.retry import retrying
-from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.target import (
+from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified, string_literal
+from tableferry.resources.contract.hazards import Look
+from tableferry.resources.contract.target import (
     LoadReceipt,
     TargetMoved,
     TargetOptions,
@@ -40,6 +37,9 @@ from tableferry.resources.target import (
     rejected_of,
     require_staged,
 )
+from tableferry.resources.errors import RangeBusy, ReceiptMismatch
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import TableRef, staging_prefix
 
 UNDIVIDED: Mapping[str, str | int] = {
     "insert_deduplicate": 0,

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.dialects import qualified, string_literal
-from tableferry.resources.errors import InputError, StatementFailed
-from tableferry.resources.markers import (
+from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.markers import (
     Marker,
     Publication,
     Published,
@@ -22,8 +21,9 @@ from tableferry.resources.markers import (
     now,
     parsed,
 )
+from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetMoved, TargetOptions, shadow_of
 
 STEP = 1 << 20
 """Of numbers: below it they are random, so that no two markers of a range have the same."""

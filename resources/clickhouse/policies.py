@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
 

@@ -17,12 +17,10 @@ from tableferry.resources.clickhouse.ddl import (
 )
 from tableferry.resources.clickhouse.markers import MarkerTable
 from tableferry.resources.clickhouse.staging import Image, plain_staging_table, staging_table
-from tableferry.resources.dialects import drop_table, qualified
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication, Published
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.tables import staging_name
-from tableferry.resources.target import (
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.target import (
     ATTEMPT,
     TargetOptions,
     appends,
@@ -30,6 +28,8 @@ from tableferry.resources.target import (
     shadow_of,
     written_to,
 )
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import staging_name
 
 
 def creation(

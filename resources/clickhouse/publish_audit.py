@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.same_rows import SameRows, Summed, differs
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.same_rows import SameRows, Summed, differs
 
 if TYPE_CHECKING:
     from tableferry.resources.clickhouse.load import ClickHouseLoad

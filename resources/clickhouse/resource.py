@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.connection import ServerResource
+from tableferry.resources.connecting.resource import ServerResource
 
 
 class ClickHouseResource(ClickHouseServer, ServerResource):

@@ -18,14 +18,14 @@ from pydantic import Field
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.nullable import split_type
 from tableferry.resources.clickhouse.settings import INSERT, pin
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.connecting.address import ConnectionSettings, Server
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import (
     InputError,
     TableMissing,
 )
 from tableferry.resources.extras import require, zstd
-from tableferry.resources.server import ConnectionSettings, Server
 from tableferry.resources.tables import Column, TableRef
 
 Compression = Literal["none", "lz4", "zstd"]

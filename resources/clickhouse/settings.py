@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tableferry.resources.dialects import string_literal
+from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.errors import InputError
 
 SESSION: Mapping[str, str | int] = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.catalog import Listed, TableSize
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.catalog import Listed, TableSize
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.source import Source
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.keys.statistics import BUCKETS
 from tableferry.resources.own_names import own_prefix
 from tableferry.resources.registry import system
-from tableferry.resources.source import Source
 from tableferry.resources.tables import Column, TableRef
 
 SAMPLE_ROWS = 1_000_000

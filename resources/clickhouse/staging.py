@@ -6,11 +6,11 @@ import re
 
 from tableferry.resources.clickhouse.ddl import Owner, range_hash, shape
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
 
 DEDUP_WINDOW = 1000
 """Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""

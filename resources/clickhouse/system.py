@@ -13,8 +13,8 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.clickhouse.types import TYPES
-from tableferry.resources.server import Scheme
-from tableferry.resources.system import Loader, System
+from tableferry.resources.connecting.address import Scheme
+from tableferry.resources.contract.system import Loader, System
 
 
 def _fine(value: object) -> None:

@@ -35,20 +35,11 @@ from tableferry.resources.clickhouse.staging import (
     planned_image,
     staging_table,
 )
-from tableferry.resources.dialects import drop_table, qualified, quote, string_literal
-from tableferry.resources.errors import (
-    InputError,
-    RangeBusy,
-    StatementFailed,
-    TableferryError,
-    TableMissing,
-)
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication, Published, beside
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.target import (
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.markers import Publication, Published, beside
+from tableferry.resources.contract.target import (
     Alive,
     Target,
     TargetOptions,
@@ -61,7 +52,16 @@ from tableferry.resources.target import (
     shadow_of,
     written_to,
 )
-from tableferry.resources.target_columns import unfilled, verify_columns
+from tableferry.resources.contract.target_columns import unfilled, verify_columns
+from tableferry.resources.errors import (
+    InputError,
+    RangeBusy,
+    StatementFailed,
+    TableferryError,
+    TableMissing,
+)
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
 from tableferry.resources.types.planner import compatible
 
 SYSTEM_DATABASES = ("information_schema", "system")

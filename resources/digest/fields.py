@@ -9,11 +9,11 @@ from typing import Literal
 import pyarrow as pa
 
 from tableferry.resources import registry
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.overflow import Overflow, integer_type
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import SchemaDrift
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column
 from tableferry.resources.types import kinds
 from tableferry.resources.types.conversions import conversion_of, source_export

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tableferry.resources.dialects import filtered, qualified
+from tableferry.resources.contract.dialects import filtered, qualified
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import Field, Side
 from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.digest.values import shown
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.sql import range_number, within

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.definition import RECORD
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.probe import DigestRefused, require_client
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.registry import system as _system
 
 logger = logging.getLogger(__name__)

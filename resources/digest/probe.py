@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.definition import (
     ALGORITHMS,
     CONVERTED,
@@ -24,12 +25,11 @@ from tableferry.resources.digest.definition import (
 )
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import Field, Kind
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.extras import missing
-from tableferry.resources.probe import Constant, probed
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column
+from tableferry.resources.wires.probe import Constant, probed
 
 SHOWN = 3
 """Maximum number of wrong results that a message names."""

@@ -10,13 +10,13 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.files.database import opened as database_of
 from tableferry.resources.files.folder import File, FileUnreadable, header, opened
 from tableferry.resources.files.reading import LONGEST, reading
 from tableferry.resources.files.store import Folder
 from tableferry.resources.keys.range import ROW
-from tableferry.resources.refusals import SHOWN
 
 
 def batches(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.dialects import quote
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
@@ -27,7 +28,6 @@ from tableferry.resources.files.inference import WIDTH, Shape, inferred, shape, 
 from tableferry.resources.files.notations import INSTANT
 from tableferry.resources.files.reading import KINDS, member, members, objects, parquet, reading
 from tableferry.resources.files.types import INSTANT_NS, NOTHING, TEXT, UNREADABLE
-from tableferry.resources.retry import is_transient
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.system import Dialect
+from tableferry.resources.contract.system import Dialect
 from tableferry.resources.tables import Column
 
 OF_FILE = "ferry_of_file"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tableferry.resources.contract.refusals import refused_in_query
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.refusals import refused_in_query
 
 _ERRNO = re.compile(r"\A\[Errno \d+\] ")
 """What Python puts before the system's words."""

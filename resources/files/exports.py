@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
 
 STAGING = ".ferry"

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import IO, Literal, cast
 
+from tableferry.resources.connecting.facts import Answer, facts_of
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.extras import zstd
-from tableferry.resources.facts import Answer, facts_of
 from tableferry.resources.files.store import Store
 from tableferry.resources.files.types import FILE, LONGEST_NAME
 from tableferry.resources.keys.range import ROW

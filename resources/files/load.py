@@ -14,7 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tableferry.resources import crash_points
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.target import LoadReceipt, make_room, rejected_of, require_staged
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableMissing
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
@@ -22,10 +25,7 @@ from tableferry.resources.files.markers import marks, require_unpublished
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.types import read
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.target import LoadReceipt, make_room, rejected_of, require_staged
 from tableferry.resources.types.kinds import Uuid
 
 ROW_GROUP_BYTES = 64 << 20

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import quote
 from tableferry.resources.files import parquet
 from tableferry.resources.files.folder import File
 from tableferry.resources.files.types import FILE, FROM_TEXT, export
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.types.export import Export
 
 

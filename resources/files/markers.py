@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Marker, Publication, Published, now
+from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.files.exports import ExportFolder, file_name
-from tableferry.resources.markers import Marker, Publication, Published, now
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.target import TargetMoved
 
 FOLDER = "folder"
 """The identity of any folder: what was put there is known by its files alone."""

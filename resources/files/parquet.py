@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.files.folder import File, FileUnreadable, known
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.refusals import SHOWN
-from tableferry.resources.retry import is_transient
 
 BATCH_ROWS, BATCH_BYTES = 65_536, 32 << 20
 """Most of a batch, as the footer tells the bytes of a row."""

@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.contract.dialects import quote, string_literal
 from tableferry.resources.files.folder import File, header
 from tableferry.resources.files.object_store import ObjectStore
 

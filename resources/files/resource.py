@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.connection import ServerResource
+from tableferry.resources.connecting.resource import ServerResource
 from tableferry.resources.files.server import FilesServer
 
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.connecting.address import ConnectionSettings, Server
+from tableferry.resources.connecting.facts import facts_of
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.extras import require
-from tableferry.resources.facts import facts_of
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
 from tableferry.resources.files.database import opened
@@ -31,8 +33,6 @@ from tableferry.resources.files.reading import reading, row_number
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.server import ConnectionSettings, Server
 from tableferry.resources.tables import Column, TableRef
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import

@@ -10,9 +10,14 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from tableferry.resources.connections import connection_url
-from tableferry.resources.dialects import filtered, predicate, qualified, string_literal
-from tableferry.resources.endpoint import Endpoint, refuse_snapshot
+from tableferry.resources.connecting.names import connection_url
+from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import filtered, predicate, qualified, string_literal
+from tableferry.resources.contract.endpoint import Endpoint, refuse_snapshot
+from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.refusals import MARK, SHOWN, Where
+from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.files.described import row_groups, text_shapes
 from tableferry.resources.files.folder import (
@@ -34,12 +39,7 @@ from tableferry.resources.files.types import (
     read,
     text_type,
 )
-from tableferry.resources.fingerprint import SourceFingerprint
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.refusals import MARK, SHOWN, Where
-from tableferry.resources.retry import is_transient
-from tableferry.resources.source import Source
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import holds
 from tableferry.resources.types.kinds import Decimal, Integer, Kind, Timestamp

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tableferry.resources.connecting.address import Scheme
+from tableferry.resources.contract.system import Loader, System
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.files import digest
 from tableferry.resources.files.dialect import FilesDialect
 from tableferry.resources.files.errors import verdict
@@ -12,9 +15,6 @@ from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.files.target import FilesTarget, folder_problem
 from tableferry.resources.files.types import TYPES
-from tableferry.resources.server import Scheme
-from tableferry.resources.system import Loader, System
-from tableferry.resources.write_modes import WriteMode
 
 SYSTEM = System(
     name="files",

@@ -10,7 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NoReturn
 
-from tableferry.resources.connections import connection_url
+from tableferry.resources.connecting.names import connection_url
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.target import (
+    ATTEMPT,
+    Alive,
+    Target,
+    TargetOptions,
+    is_rejected,
+    nobody_else,
+)
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from tableferry.resources.files import markers
 from tableferry.resources.files.errors import translated
@@ -20,19 +31,8 @@ from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE
-from tableferry.resources.hazards import Hazard
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.markers import Publication, Published
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.target import (
-    ATTEMPT,
-    Alive,
-    Target,
-    TargetOptions,
-    is_rejected,
-    nobody_else,
-)
 from tableferry.resources.types.planner import compatible
 
 

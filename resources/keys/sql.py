@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.dialects import predicate, quote
+from tableferry.resources.contract.dialects import predicate, quote
 from tableferry.resources.keys.range import Bound, KeyRange
 from tableferry.resources.tables import Column
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tableferry.resources import registry
-from tableferry.resources.dialects import filtered, predicate, qualified, quote
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import filtered, predicate, qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.kind import key_kind, to_bound, to_number
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
 from tableferry.resources.own_names import own_prefix

@@ -13,7 +13,7 @@ import adbc_driver_postgresql
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
 
-from tableferry.resources.connection_pool import ConnectionPool
+from tableferry.resources.connecting.pool import ConnectionPool
 
 BATCH_BYTES = 4 << 20
 """Size hint for ADBC's batches, whose default of 16 MiB takes more memory and is no faster."""

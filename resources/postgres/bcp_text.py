@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tableferry.resources.delimited import END, END_BYTE
-from tableferry.resources.dialects import quote
-from tableferry.resources.plan import OverflowPolicy
+from tableferry.resources.contract.copy_plan import OverflowPolicy
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.refusals import Where
 from tableferry.resources.postgres.copy_text import condition_of, guarded
-from tableferry.resources.refusals import Where
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion
 from tableferry.resources.types.decimals import Scaled, ToDecimal
@@ -24,6 +23,7 @@ from tableferry.resources.types.kinds import (
     Uuid,
 )
 from tableferry.resources.types.steps import Cast, Finite, Length, Step, Units, Whole, Within
+from tableferry.resources.wires.delimited import END, END_BYTE
 
 
 def bcp_expression(

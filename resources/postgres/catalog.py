@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.catalog import Listed, TableSize
-from tableferry.resources.dialects import qualified, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.catalog import Listed, TableSize
+from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.postgres.dialect import PostgresDialect
 from tableferry.resources.postgres.errors import rows_hidden
 from tableferry.resources.tables import Column, TableRef

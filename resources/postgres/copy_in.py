@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.counted import Counted
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import InputError, ReceiptMismatch
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.types import read
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import LoadReceipt
 from tableferry.resources.types.kinds import Uuid
+from tableferry.resources.wires.counted import Counted
 
 UUID_BYTES = 16
 

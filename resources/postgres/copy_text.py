@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tableferry.resources.dialects import quote, string_literal
-from tableferry.resources.plan import OverflowPolicy
-from tableferry.resources.refusals import MARK, SHOWN, Where
+from tableferry.resources.contract.copy_plan import OverflowPolicy
+from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.contract.refusals import MARK, SHOWN, Where
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion
 from tableferry.resources.types.decimals import ToDecimal

@@ -6,15 +6,15 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.dialect import has_own_order
 from tableferry.resources.postgres.errors import broke
 from tableferry.resources.postgres.types import read
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import row_identity
 from tableferry.resources.transactional.statements import Session, Statements, aliases
 from tableferry.resources.types.kinds import Text
 

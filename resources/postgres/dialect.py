@@ -6,13 +6,13 @@ import datetime as dt
 import uuid
 from collections.abc import Sequence
 
-from tableferry.resources.delimited import FIELD, ROW
+from tableferry.resources.contract.system import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.postgres.places import CTID
 from tableferry.resources.postgres.places import bound as tid
 from tableferry.resources.postgres.types import read
-from tableferry.resources.system import Dialect
 from tableferry.resources.tables import Column
+from tableferry.resources.wires.delimited import FIELD, ROW
 
 
 class PostgresDialect(Dialect):

@@ -6,7 +6,9 @@ import re
 
 import psycopg
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.refusals import refused_in_query
 from tableferry.resources.errors import (
     ConnectionFailed,
     RowsHidden,
@@ -14,8 +16,6 @@ from tableferry.resources.errors import (
     StatementFailed,
     TableferryError,
 )
-from tableferry.resources.refusals import refused_in_query
-from tableferry.resources.server import ConnectionSettings
 
 DRIVERS = ("psycopg", "adbc_driver_manager")
 TRANSIENT = (

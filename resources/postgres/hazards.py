@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tableferry.resources.dialects import string_literal
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.target import TargetOptions, replaces, row_identity
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.target import TargetOptions, replaces, row_identity
 
 INSERT, DELETE, UPDATE = 4, 8, 16
 """Events, as pg_trigger.tgtype has them (catalog/pg_trigger.h)."""

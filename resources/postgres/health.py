@@ -6,10 +6,10 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.health import Finding, Use, asked, clock, encryption, privileges
+from tableferry.resources.connecting.tls import look
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.health import Finding, Use, asked, clock, encryption, privileges
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.tls import look
 
 OLDEST = 140000
 """As server_version_num has it; see docs/types.md for what we tested."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
-from tableferry.resources.target import LoadReceipt
 from tableferry.resources.transactional.load import TransactionalLoad
 
 

@@ -7,10 +7,10 @@ number, `block * 10000 + number`: a block of the largest size, 32 kB, has at mos
 
 from __future__ import annotations
 
-from tableferry.resources.dialects import qualified, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.source import Place
 from tableferry.resources.errors import InputError
-from tableferry.resources.source import Place
 from tableferry.resources.tables import Column, TableRef
 
 CTID = "ctid"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.dialects import string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.system import Dialect
 from tableferry.resources.errors import InputError
-from tableferry.resources.system import Dialect
 from tableferry.resources.tables import TableRef
 
 KIND_SQL = """

@@ -15,10 +15,11 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import make_conninfo
 
-from tableferry.resources.connection_pool import ConnectionPool
-from tableferry.resources.counted import CountedBytes
-from tableferry.resources.dialects import string_literal
-from tableferry.resources.endpoint import BATCH_ROWS
+from tableferry.resources.connecting.address import ConnectionSettings, Server
+from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.endpoint import BATCH_ROWS
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.postgres import arrow_session
 from tableferry.resources.postgres.arrow_session import ArrowSession
@@ -38,9 +39,8 @@ from tableferry.resources.postgres.settings import (
 )
 from tableferry.resources.postgres.snapshots import ExportedSnapshot
 from tableferry.resources.postgres.storage import storage
-from tableferry.resources.server import ConnectionSettings, Server
-from tableferry.resources.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.wires.counted import CountedBytes
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 
+from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.errors import statement_failed
-from tableferry.resources.server import ConnectionSettings
 
 
 class PostgresSession:

@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import psycopg
 
+from tableferry.resources.contract.snapshots import Snapshot
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.errors import snapshot_lost
 from tableferry.resources.postgres.position import Position
 from tableferry.resources.postgres.storage import Storage, moved
-from tableferry.resources.snapshots import Snapshot
 
 
 class ExportedSnapshot(Snapshot):

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.catalog import Listed, TableSize
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.catalog import Listed, TableSize
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, OverflowPolicy
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.refusals import Where
+from tableferry.resources.contract.snapshots import SharedSnapshot
+from tableferry.resources.contract.source import Source
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy
 from tableferry.resources.postgres import catalog, places, row_version
 from tableferry.resources.postgres.bcp_text import bcp_expression
 from tableferry.resources.postgres.copy_text import guarded, text_expression
@@ -18,10 +21,7 @@ from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.statistics import quantiles
 from tableferry.resources.postgres.types import binary_safe
-from tableferry.resources.refusals import Where
 from tableferry.resources.registry import system
-from tableferry.resources.snapshots import SharedSnapshot
-from tableferry.resources.source import Source
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion
 from tableferry.resources.types.kinds import Decimal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.keys.statistics import BUCKETS
 from tableferry.resources.keys.text import LONGEST

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tableferry.resources.dialects import string_literal
+from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.tables import TableRef
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tableferry.resources.connecting.address import Scheme
+from tableferry.resources.contract.system import Loader, System
 from tableferry.resources.postgres import digest, record_digest
 from tableferry.resources.postgres.catalog import hidden, unique_by
 from tableferry.resources.postgres.ddl import STATEMENTS
@@ -13,8 +15,6 @@ from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.source import PostgresSource
 from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.postgres.types import TYPES
-from tableferry.resources.server import Scheme
-from tableferry.resources.system import Loader, System
 
 SYSTEM = System(
     name="postgres",

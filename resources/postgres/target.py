@@ -6,9 +6,10 @@ import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres import hazards as found_hazards
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.load import PostgresLoad
@@ -16,7 +17,6 @@ from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.postgres.types import binary_safe
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.transactional.target import TransactionalTarget
 
 

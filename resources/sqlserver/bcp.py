@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Literal
 
 from tableferry.resources.artifacts import Artifact, ArtifactWriter, workspace
-from tableferry.resources.delimited import Framing
-from tableferry.resources.dialects import drop_table, qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.sqlserver.bcp_tool import LOOK_SECONDS, Running, require_rows, running
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
@@ -34,9 +34,9 @@ from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import EMPTY
 from tableferry.resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import LoadReceipt
 from tableferry.resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
 from tableferry.resources.types.steps import REPLACEMENT, Unreplaced
+from tableferry.resources.wires.delimited import Framing
 
 logger = logging.getLogger(__name__)
 

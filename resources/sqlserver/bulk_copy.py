@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from tableferry.resources.counted import Counted
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import loaded, rows_of
 from tableferry.resources.sqlserver.errors import translate
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import LoadReceipt
+from tableferry.resources.wires.counted import Counted
 
 
 def bulk_copy(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tableferry.resources.catalog import TableSize
-from tableferry.resources.dialects import quote, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.tables import TableRef
 
 ROWS_SQL = """

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tableferry.resources.connection_pool import ConnectionPool
+from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.extras import require
-from tableferry.resources.server import ConnectionSettings
 from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
 from tableferry.resources.sqlserver.settings import SESSION, statements
 

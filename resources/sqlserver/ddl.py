@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.sqlserver.dialect import BINARY, KEY_ORDER
 from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import row_identity
 from tableferry.resources.transactional.statements import Session, Statements, aliases
 from tableferry.resources.types.kinds import Decimal, Text
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 
+from tableferry.resources.contract.system import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.keys.sql import MOST_RANGES
 from tableferry.resources.sqlserver.types import MAX_UNITS, read
-from tableferry.resources.system import Dialect
 from tableferry.resources.tables import Column
 from tableferry.resources.types.kinds import Text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.errors import InputError, StatementFailed, TableferryError
-from tableferry.resources.server import ConnectionSettings
 
 STATES = {
     "Base table or view not found": "42S02",

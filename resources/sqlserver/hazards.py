@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tableferry.resources.dialects import string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.target import TargetOptions, replaces
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.target import TargetOptions, replaces
 
 TABLE = (
     "sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "

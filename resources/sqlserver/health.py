@@ -7,9 +7,9 @@ import ssl
 import struct
 from collections.abc import Iterator
 
-from tableferry.resources.dialects import qualified, quote, string_literal
-from tableferry.resources.errors import InputError
-from tableferry.resources.health import (
+from tableferry.resources.connecting.tls import look
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.health import (
     Finding,
     Use,
     asked,
@@ -19,11 +19,11 @@ from tableferry.resources.health import (
     encryption,
     privileges,
 )
+from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.catalog import hidden, is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.trial import trial
 from tableferry.resources.tables import TableRef
-from tableferry.resources.tls import look
 
 OLDEST = 15
 """SQL Server 2019."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tableferry.resources.artifacts import workspace
+from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.bcp import load_files
 from tableferry.resources.sqlserver.bulk_copy import bulk_copy
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.target import LoadReceipt
 from tableferry.resources.transactional.load import TransactionalLoad
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from tableferry.resources.artifacts import artifact_folder, most_bytes
-from tableferry.resources.dialects import string_literal
-from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.connecting.address import DigestsBy, Server
+from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import InputError, TableMissing
-from tableferry.resources.server import DigestsBy, Server
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
 from tableferry.resources.tables import Column, TableRef

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.catalog import TableSize
-from tableferry.resources.dialects import quote, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
 from tableferry.resources.registry import system
-from tableferry.resources.source import Source
 from tableferry.resources.sqlserver import catalog
 from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.resources.server import Scheme
+from tableferry.resources.connecting.address import Scheme
+from tableferry.resources.contract.system import Loader, System
 from tableferry.resources.sqlserver import digest
 from tableferry.resources.sqlserver.catalog import hidden
 from tableferry.resources.sqlserver.ddl import indexable
@@ -15,7 +16,6 @@ from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.sqlserver.trial import rehearsal, trial
 from tableferry.resources.sqlserver.types import TYPES
-from tableferry.resources.system import Loader, System
 
 SYSTEM = System(
     name="sqlserver",

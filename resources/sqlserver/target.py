@@ -6,9 +6,10 @@ import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.sqlserver import hazards as found_hazards
 from tableferry.resources.sqlserver.catalog import is_babelfish
 from tableferry.resources.sqlserver.connection import SqlServerConnection
@@ -22,7 +23,6 @@ from tableferry.resources.sqlserver.ddl import (
 from tableferry.resources.sqlserver.load import SqlServerLoad
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.transactional.target import TransactionalTarget
 
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
+from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import RangeLoad, TargetOptions
 
 REHEARSALS = 16
 """Names that a rehearsal's staging table may have: few, so that each drops what a dead process has

@@ -7,17 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from tableferry.resources import crash_points
-from tableferry.resources.dialects import drop_table
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
-from tableferry.resources.hazards import Look
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.retry import retrying
-from tableferry.resources.same_rows import SameRows
-from tableferry.resources.tables import Column, TableRef, staging_prefix
-from tableferry.resources.target import (
+from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Look
+from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.same_rows import SameRows
+from tableferry.resources.contract.target import (
     TargetMoved,
     TargetOptions,
     appends,
@@ -26,6 +23,9 @@ from tableferry.resources.target import (
     replaces,
     require_staged,
 )
+from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import Column, TableRef, staging_prefix
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.publish_audit import (
     PublishAudit,

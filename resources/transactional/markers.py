@@ -6,13 +6,20 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.markers import (
+    Marker,
+    Publication,
+    Published,
+    beside,
+    now,
+    range_key,
+)
+from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Marker, Publication, Published, beside, now, range_key
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.transactional.statements import Session, Statements
 
 HEAD = "head"

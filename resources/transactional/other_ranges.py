@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tableferry.resources.contract.same_rows import SameRows, Summed
 from tableferry.resources.errors import RangeBusy
-from tableferry.resources.same_rows import SameRows, Summed
 from tableferry.resources.tables import staging_prefix
 
 if TYPE_CHECKING:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.tables import staging_name
-from tableferry.resources.target import (
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.target import (
     ATTEMPT,
     TargetOptions,
     appends,
@@ -17,6 +15,8 @@ from tableferry.resources.target import (
     shadow_of,
     written_to,
 )
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import staging_name
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.statements import Statements
 

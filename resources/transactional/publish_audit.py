@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tableferry.resources.contract.hazards import Hazard, Look, ShownDiffers, having, told
+from tableferry.resources.contract.same_rows import Ask, SameRows, Summed, differs
+from tableferry.resources.contract.target import replaces
 from tableferry.resources.errors import InputError, StatementFailed, TableferryError
-from tableferry.resources.hazards import Hazard, Look, ShownDiffers, having, told
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import replaces
 from tableferry.resources.transactional.other_ranges import OtherRanges, other_ranges
 from tableferry.resources.transactional.statements import Statements
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tableferry.resources.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.keys.kind import is_text_key
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import TargetOptions, appends, row_identity
 
 
 class Session(Protocol):

@@ -11,20 +11,11 @@ from dataclasses import replace
 from typing import Any, Generic, cast
 
 from tableferry.resources import crash_points
-from tableferry.resources.dialects import drop_table, qualified
-from tableferry.resources.errors import (
-    InputError,
-    RangeBusy,
-    SchemaDrift,
-    StatementFailed,
-    TableferryError,
-)
-from tableferry.resources.hazards import Hazard, having
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication, Published
-from tableferry.resources.plan import CopyPlan, Format
-from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.target import (
+from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.hazards import Hazard, having
+from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.target import (
     Alive,
     Target,
     TargetOptions,
@@ -37,7 +28,16 @@ from tableferry.resources.target import (
     shadow_of,
     written_to,
 )
-from tableferry.resources.target_columns import converted, unfilled, verify_columns
+from tableferry.resources.contract.target_columns import converted, unfilled, verify_columns
+from tableferry.resources.errors import (
+    InputError,
+    RangeBusy,
+    SchemaDrift,
+    StatementFailed,
+    TableferryError,
+)
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
 from tableferry.resources.transactional import preview
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
 from tableferry.resources.transactional.markers import MarkerTable

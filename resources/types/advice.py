@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.dialects import quote
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column
 from tableferry.resources.types.conversions import default_type, source_export

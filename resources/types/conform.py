@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableferry.resources import registry
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.errors import SchemaDrift, ValueRefused
-from tableferry.resources.plan import ColumnPlan, CopyPlan
-from tableferry.resources.refusals import SHOWN
 from tableferry.resources.types.conversions import conversion_of
 from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
 from tableferry.resources.types.steps import Violation, plain, relax

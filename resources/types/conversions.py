@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from tableferry.resources.plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.registry import system as _system
 from tableferry.resources.types.decimals import DecimalCast, Scaled, ToDecimal
 from tableferry.resources.types.export import Export, Refusal

@@ -9,11 +9,10 @@ from itertools import count
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.refusals import Where
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
-from tableferry.resources.formats import format_of
-from tableferry.resources.plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
-from tableferry.resources.refusals import Where
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.advice import alternative, no_decimal, text_type
@@ -29,6 +28,7 @@ from tableferry.resources.types.conversions import (
 )
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.types.kinds import Array, Float
+from tableferry.resources.wires.formats import format_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column, TableRef
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.plan import OverflowPolicy
+from tableferry.resources.contract.copy_plan import OverflowPolicy
 
 REPLACEMENT = "\ufffd"
 

@@ -22,7 +22,7 @@ from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.markers import Marker, Published
+from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.tables import TableRef
 from tests.integration import homes
 

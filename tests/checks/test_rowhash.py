@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tableferry.checks.checksum import Digests
 from tableferry.checks.rowhash import Compared, Layout, merge_rows
 from tableferry.checks.verdict import Difference
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.digest.fields import Side, fields
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
 
 Row = tuple[int, str | None, bytes | None]

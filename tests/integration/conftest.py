@@ -16,7 +16,7 @@ from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.command.views import PlannedRange, PlanView
-from tableferry.resources import facts
+from tableferry.resources.connecting import facts
 from tableferry.resources.registry import registered, system
 from tests.integration import looking
 from tests.servers import SQLSERVER, Servers, named, own

@@ -18,7 +18,7 @@ from unittest import mock
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
-from tableferry.resources.connections import system_of
+from tableferry.resources.connecting.names import system_of
 from tableferry.resources.registry import system
 from tests.guide import Block
 from tests.servers import own

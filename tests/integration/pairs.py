@@ -16,26 +16,26 @@ from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import LEVELS, Level, Verdict
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.digest.measure import KnownFigures
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import TableMissing, TypeRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.target import FilesTarget
 from tableferry.resources.files.types import FILE
-from tableferry.resources.formats import formats_between
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.types.conform import conform, schema
 from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.wires.formats import formats_between
 from tests.servers import Servers
 
 PAIRS = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import TypeRefused
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.planner import ColumnOverride, plan_copy
 

@@ -8,16 +8,16 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef, staging_prefix
-from tableferry.resources.target import TargetOptions
-from tableferry.resources.write_modes import WriteMode
 from tests.integration import looking
 
 Row = tuple[int | None, str | None]

@@ -21,16 +21,16 @@ from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.markers import beside
+from tableferry.resources.contract.target import Target, TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import beside
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import Target, TargetOptions
 from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.write_modes import WriteMode
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration

@@ -11,17 +11,17 @@ import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.health import Use
+from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, RowsHidden, StatementFailed
-from tableferry.resources.fingerprints import fingerprints
-from tableferry.resources.health import Use
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.write_modes import WriteMode
 from tests.integration.conftest import Ferry
 from tests.servers import CLICKHOUSE, named
 

@@ -13,6 +13,15 @@ import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.markers import MARKERS
+from tableferry.resources.contract.target import (
+    MOST_REJECTED,
+    TargetMoved,
+    TargetOptions,
+    shadow_of,
+)
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.errors import (
     ConnectionFailed,
@@ -23,11 +32,7 @@ from tableferry.resources.errors import (
     StatementFailed,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import MARKERS
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef, staging_prefix
-from tableferry.resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
-from tableferry.resources.write_modes import WriteMode
 from tableferry_local.stack import Stack
 from tests.integration import looking
 from tests.integration.proxy import LosesAnswer

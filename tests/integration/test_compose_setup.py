@@ -20,7 +20,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import Session, open_session
-from tableferry.resources.markers import MARKERS
+from tableferry.resources.contract.markers import MARKERS
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
 from tests.integration.containers import ROOT, SERVICES, new_secrets, settings, warehouse

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.definition import ALGORITHMS
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import Field, declared, fields, observed
 from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.digest.probe import DigestRefused, dialect, shared
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.digest import VARIANTS

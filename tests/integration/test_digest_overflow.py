@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan, OverflowPolicy
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields, not_compared
 from tableferry.resources.digest.probe import dialect
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.files.resource import FilesResource
-from tableferry.resources.plan import CopyPlan, OverflowPolicy
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform
 from tableferry.resources.types.planner import ColumnOverride, plan_copy

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tableferry.checks.reconcile import reconcile
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import own_field
 from tableferry.resources.digest.measure import Figures, Grouped, measure
@@ -19,7 +20,6 @@ from tableferry.resources.registry import registered, system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.conform import conform, schema
 from tableferry.resources.types.planner import plan_copy
 from tests.integration import looking

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.definition import RECORD
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import Field, Side, fields
 from tableferry.resources.digest.measure import Grouped, measuring
 from tableferry.resources.digest.probe import dialect
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.planner import plan_copy

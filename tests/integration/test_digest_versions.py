@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.log.ledger import evaluations
-from tableferry.resources import fingerprints
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.digest import definition
+from tableferry.resources.digest import fingerprinting as fingerprints
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.server import SqlServerServer

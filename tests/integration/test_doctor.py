@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from psycopg import sql
 
 from tableferry.pipelines.cli import main
-from tableferry.resources import health
+from tableferry.resources.contract import health
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.resource import SqlServerResource

@@ -11,9 +11,9 @@ import pytest
 
 from tableferry.checks.expectations import ExpectationSpec, run_suite, validate_suite
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
 from tests.servers import own
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tableferry.assets.planning.ranges import plan_ranges
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.digest.fingerprinting import METHODS, fingerprints
 from tableferry.resources.errors import InputError
-from tableferry.resources.fingerprint import SourceFingerprint
-from tableferry.resources.fingerprints import METHODS, fingerprints
 from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import KeyStatistics, key_statistics

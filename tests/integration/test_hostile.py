@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tests.integration import looking

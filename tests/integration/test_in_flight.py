@@ -18,19 +18,19 @@ from tableferry.checks.reconcile import COMPARED, PROVEN
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
-from tableferry.resources.delimited import Framing, framed_rows
+from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest import measure as measuring
 from tableferry.resources.digest.measure import Figures, Grouped, KnownFigures, measure
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan, WireFormat
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.conform import conform
 from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.wires.delimited import Framing, framed_rows
 from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import rows_of

@@ -15,7 +15,7 @@ from psycopg import sql
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.onboarding.proposal import choose_key, range_rows
-from tableferry.resources.catalog import TableSize
+from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import Column
 from tests.servers import Servers, own

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tableferry.assets.planning.ranges import extend_ranges, plan_ranges, top_bound
-from tableferry.resources.dialects import predicate
+from tableferry.resources.contract.dialects import predicate
 from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import KeyStatistics, key_statistics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import quote, string_literal
+from tableferry.resources.contract.dialects import quote, string_literal
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef, staging_name

@@ -18,8 +18,8 @@ from tableferry.assets.running import moving
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
+from tableferry.resources.contract.markers import MARKERS
 from tableferry.resources.errors import InputError, RangeBusy, TableferryError
-from tableferry.resources.markers import MARKERS
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 from tests.servers import Servers

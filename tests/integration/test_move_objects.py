@@ -20,13 +20,13 @@ from backports import zstd
 from moto.server import ThreadedMotoServer
 
 from tableferry.pipelines.definitions import build
-from tableferry.resources.connections import table_of
-from tableferry.resources.dialects import predicate, qualified
+from tableferry.resources.connecting.names import table_of
+from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.contract.dialects import predicate, qualified
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.object_store import store_at
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import KEY, FilesSource
-from tableferry.resources.retry import retrying
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry, table_name
 from tests.integration.proxy import Counts, CutsAnswers

@@ -10,8 +10,8 @@ import pytest
 
 from tableferry.checks.verdict import LEVELS
 from tableferry.pipelines.command import runner
-from tableferry.resources.dialects import predicate, qualified, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import predicate, qualified, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry

@@ -119,7 +119,7 @@ def test_a_source_under_constant_change_never_leaves_a_lie(
     ferry: Ferry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is recorded as committed is what the next plan finds, or it is run again."""
-    monkeypatch.setattr("tableferry.resources.retry.FIRST_SECONDS", 0.05)
+    monkeypatch.setattr("tableferry.resources.connecting.retry.FIRST_SECONDS", 0.05)
     server = SqlServerResource(url=ferry.stack.sqlserver_url)
     stop = threading.Event()
 

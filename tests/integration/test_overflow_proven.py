@@ -18,9 +18,9 @@ from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render
 from tableferry.pipelines.reporting.markdown import to_markdown
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tests.integration import looking
 from tests.integration.conftest import Ferry
 

@@ -13,13 +13,13 @@ import pytest
 from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Level
 from tableferry.checks.whole_table import repeated_keys
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.fingerprints import fingerprints
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import key_statistics
-from tableferry.resources.target import TargetOptions
 from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.write_modes import WriteMode
 from tests.integration import looking
 from tests.integration.pairs import Hop, graph
 from tests.servers import SQLSERVER, Servers, named, own

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tableferry.resources.connection_pool import TRUSTED_SECONDS
+from tableferry.resources.connecting.pool import TRUSTED_SECONDS
+from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.errors import (
     ConnectionFailed,
     SnapshotLost,
@@ -20,7 +21,6 @@ from tableferry.resources.errors import (
     TableMissing,
 )
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.retry import is_transient
 from tableferry.resources.tables import Column, TableRef
 from tests.servers import Servers, own
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connection import ServerResource
+from tableferry.resources.connecting.resource import ServerResource
 from tableferry.resources.errors import ConnectionFailed
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.probe import Constant, probed, wrong_answers
 from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.wires.probe import Constant, probed, wrong_answers
 from tests.servers import Servers
 
 INTEGER = {"postgres": "bigint", "sqlserver": "bigint", "clickhouse": "Nullable(Int64)"}

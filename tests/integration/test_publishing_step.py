@@ -18,14 +18,14 @@ from tableferry.pipelines.command.dry_run import dry_run
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.contract.hazards import ShownDiffers, require_publishable
+from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.hazards import ShownDiffers, require_publishable
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.tables import TableRef
-from tableferry.resources.target import TargetOptions
-from tableferry.resources.write_modes import WriteMode
 from tableferry_local import postgres as local_postgres
 from tests.integration import looking
 from tests.integration.conftest import Ferry, by_range

@@ -17,16 +17,16 @@ from tableferry.checks.reconcile import reconcile, reconcile_all
 from tableferry.checks.verdict import LEVELS, Difference
 from tableferry.checks.whole_table import whole_table
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connection import ConnectionSettings
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.endpoint import BATCH_ROWS, Endpoint
+from tableferry.resources.connecting.resource import ConnectionSettings
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint
 from tableferry.resources.errors import SchemaDrift, TableMissing
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.probe import NUMBER
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.wires.probe import NUMBER
 from tests.integration import looking
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ from tableferry.checks.drilldown import drill_down
 from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED
 from tableferry.checks.verdict import Difference, Differences, Level, Verdict
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.digest.client import digests, totals
 from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
 from tableferry.resources.keys.range import KeyRange

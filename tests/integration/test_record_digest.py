@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import string_literal
+from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import fields, observed
 from tableferry.resources.digest.probe import dialect, preferred, shared

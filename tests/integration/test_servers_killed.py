@@ -33,7 +33,7 @@ def ferry(own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     folder.mkdir()
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    monkeypatch.setattr("tableferry.resources.retry.FIRST_SECONDS", 0.25)
+    monkeypatch.setattr("tableferry.resources.connecting.retry.FIRST_SECONDS", 0.25)
     one = Ferry(own_stack, folder, f"killed_{time.monotonic_ns()}", open_session())
     one.source(
         "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2) NOT NULL)",
@@ -119,7 +119,7 @@ def test_a_swap_survives_the_restart_of_the_server(ferry: Ferry, server: str, ho
 def test_a_server_that_stays_away_fails_the_run_clearly(
     ferry: Ferry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tableferry.resources.retry.FIRST_SECONDS", 0.01)
+    monkeypatch.setattr("tableferry.resources.connecting.retry.FIRST_SECONDS", 0.01)
     monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "3")
     killed = threading.Event()
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tableferry.resources.dialects import string_literal
+from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.errors import ConnectionFailed
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.settings import SESSION

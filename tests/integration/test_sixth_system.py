@@ -18,14 +18,14 @@ from click.testing import CliRunner
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
-from tableferry.resources.connection import Scheme, ServerResource
+from tableferry.resources.connecting.resource import Scheme, ServerResource
+from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.system import Dialect, System
 from tableferry.resources.digest.definition import NULL, Algorithm
 from tableferry.resources.digest.fields import Field, Valued
-from tableferry.resources.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.registry import registered, system
-from tableferry.resources.source import Source
-from tableferry.resources.system import Dialect, System
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import Float, Kind, Text, signed

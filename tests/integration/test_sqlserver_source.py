@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tableferry.assets.planning.ranges import plan_ranges
-from tableferry.resources.dialects import predicate
+from tableferry.resources.contract.dialects import predicate
+from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError
-from tableferry.resources.fingerprints import fingerprints
 from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.statistics import key_statistics

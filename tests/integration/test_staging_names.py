@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.health import Use
+from tableferry.resources.contract.markers import beside
 from tableferry.resources.errors import InputError
-from tableferry.resources.health import Use
-from tableferry.resources.markers import beside
 from tableferry.resources.sqlserver.connection import (
     SqlServerConnection,
     close_pooled_connections,

@@ -10,11 +10,11 @@ import pytest
 from tableferry.assets.running import moving
 from tableferry.assets.verifying import audit
 from tableferry.pipelines.command import runner
+from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.load import PostgresLoad
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.snapshots import ExportedSnapshot
-from tableferry.resources.snapshots import SharedSnapshot
 from tableferry.resources.tables import TableRef
 from tests.integration import looking
 from tests.integration.conftest import Ferry

@@ -12,8 +12,8 @@ import pytest
 
 from tableferry.assets.planning.ranges import plan_ranges
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.dialects import predicate, qualified, quote, string_literal
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import predicate, qualified, quote, string_literal
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.sql import range_number, within
 from tableferry.resources.keys.statistics import key_statistics

@@ -12,10 +12,10 @@ import dagster as dg
 import pytest
 
 from tableferry.pipelines.command import runner
-from tableferry.resources import delimited
 from tableferry.resources.artifacts import BYTES, FOLDER
-from tableferry.resources.delimited import Framing
 from tableferry.resources.errors import InputError
+from tableferry.resources.wires import delimited
+from tableferry.resources.wires.delimited import Framing
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.crashing import Command, crash, reopen
 

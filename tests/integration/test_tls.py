@@ -18,9 +18,9 @@ import trustme
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
-from tableferry.resources import connection_pool
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connection import ServerResource
+from tableferry.resources.connecting import pool as connection_pool
+from tableferry.resources.connecting.resource import ServerResource
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import close_pooled_connections

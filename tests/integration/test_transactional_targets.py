@@ -14,6 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tableferry.resources.contract.markers import MARKERS, Publication
+from tableferry.resources.contract.target import (
+    MOST_REJECTED,
+    TargetMoved,
+    TargetOptions,
+    shadow_of,
+)
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
@@ -23,11 +31,8 @@ from tableferry.resources.errors import (
     StatementFailed,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import MARKERS, Publication
-from tableferry.resources.target import MOST_REJECTED, TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.transactional.load import StagingLost
 from tableferry.resources.transactional.markers import MarkerTable
-from tableferry.resources.write_modes import WriteMode
 from tableferry_local.stack import Stack
 from tests.integration.proxy import LosesAnswer
 from tests.integration.target_bench import (

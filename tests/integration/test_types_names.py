@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform
 from tableferry.resources.types.planner import plan_copy

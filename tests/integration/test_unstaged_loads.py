@@ -13,9 +13,9 @@ from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.resources.contract.target import RangeLoad, TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.target import RangeLoad, TargetOptions
-from tableferry.resources.write_modes import WriteMode
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.proxy import Corrupts, LosesAnswer
 from tests.integration.target_bench import HIGH, LOW, NEW, OLD, REPLACE, PostgresBench

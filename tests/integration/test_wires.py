@@ -16,11 +16,10 @@ from click.testing import CliRunner
 
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.pipelines.cli import main
-from tableferry.resources import wires
 from tableferry.resources.artifacts import BYTES
-from tableferry.resources.connection import parse_url
+from tableferry.resources.connecting.resource import parse_url
+from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.errors import InputError
-from tableferry.resources.plan import CopyPlan, WireFormat
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver import bcp, tsv_text
@@ -31,8 +30,9 @@ from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.trial import REHEARSALS
 from tableferry.resources.tables import Column, TableRef, staging_prefix
 from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.wire_loads import wrong_loads
-from tableferry.resources.wires import wrong_values
+from tableferry.resources.wires import exports as wires
+from tableferry.resources.wires.exports import wrong_values
+from tableferry.resources.wires.loads import wrong_loads
 from tests.servers import SQLSERVER, named
 
 pytestmark = pytest.mark.usefixtures("nothing_known")

@@ -24,11 +24,10 @@ from hypothesis import strategies as st
 from tableferry.resources.artifacts import workspace
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.delimited import Framing, framed_rows
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
 from tableferry.resources.postgres.resource import PostgresResource
@@ -40,6 +39,7 @@ from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform, schema
 from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.wires.delimited import Framing, framed_rows
 from tests.integration import looking
 
 REFUSED = object()

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.resources.connection import ConnectionSettings
-from tableferry.resources.delimited import Framing
+from tableferry.resources.connecting.resource import ConnectionSettings
+from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
-from tableferry.resources.retry import is_transient
 from tableferry.resources.sqlserver import bcp_tool
 from tableferry.resources.sqlserver.bcp_tool import (
     SILENT_SECONDS,
@@ -29,6 +28,7 @@ from tableferry.resources.sqlserver.bcp_tool import (
     running,
     silent_seconds,
 )
+from tableferry.resources.wires.delimited import Framing
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)

@@ -18,11 +18,11 @@ from tableferry.resources.clickhouse.ddl import (
 )
 from tableferry.resources.clickhouse.nullable import declared_type, split_type
 from tableferry.resources.clickhouse.staging import defined_image, planned_image, staging_table
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.target import TargetOptions, row_identity, shadow_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import TargetOptions, row_identity, shadow_of
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("clickhouse", "shop", "orders")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from tableferry.resources.connection import ConnectionSettings, parse_url
+from tableferry.resources.connecting.resource import ConnectionSettings, parse_url
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
 

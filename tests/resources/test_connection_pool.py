@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from tableferry.resources import connection_pool
-from tableferry.resources.connection_pool import MOST_IDLE, ConnectionPool
+from tableferry.resources.connecting import pool as connection_pool
+from tableferry.resources.connecting.pool import MOST_IDLE, ConnectionPool
 
 
 class Session:

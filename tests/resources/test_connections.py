@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.connections import (
+from tableferry.resources.connecting.names import (
     connection_names,
     set_variable,
     system_of,

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableferry.resources.delimited import (
+from tableferry.resources.registry import system
+from tableferry.resources.wires.delimited import (
     FIELD,
     ROW,
     Framing,
@@ -15,7 +16,6 @@ from tableferry.resources.delimited import (
     framed_rows,
     text_bytes,
 )
-from tableferry.resources.registry import system
 
 FRAMING = Framing("~abcdefghf", "~abcdefghr")
 PIECES = st.lists(

@@ -9,6 +9,7 @@ import pytest
 
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.digest.fields import (
     DigestedType,
     all_fields,
@@ -17,7 +18,6 @@ from tableferry.resources.digest.fields import (
     not_compared,
     relaxed_fields,
 )
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.planner import ColumnOverride, plan_copy
 

@@ -13,10 +13,10 @@ import urllib3.exceptions
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from tableferry.resources.clickhouse import errors as clickhouse_errors
-from tableferry.resources.connection import parse_url
+from tableferry.resources.connecting.resource import parse_url
+from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.errors import translated
-from tableferry.resources.retry import is_transient
 from tableferry.resources.sqlserver import errors as sqlserver_errors
 from tableferry.resources.sqlserver.resource import SqlServerResource
 

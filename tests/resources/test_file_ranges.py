@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.dialects import predicate
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.dialects import predicate
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.exports import covered, file_name, range_of
 from tableferry.resources.files.inference import WIDTH, inferred, shape_of, united
@@ -17,7 +18,6 @@ from tableferry.resources.files.source import stretches
 from tableferry.resources.files.types import from_text
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.sql import range_number
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
 
 NAMES = ["a.csv", "2024/01/a b.parquet", "a..b.csv", "a...b.csv", "50%.csv", "x\ny.csv", "é😀'.csv"]

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.markers import Marker, Published, cover_all, range_key
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.markers import Marker, Published, cover_all, range_key
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import Column, TableRef
 
 

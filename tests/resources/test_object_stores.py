@@ -14,7 +14,7 @@ from botocore.exceptions import (
 
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.resources import extras
-from tableferry.resources.connections import system_of
+from tableferry.resources.connecting.names import system_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.files import object_store
 from tableferry.resources.files.object_store import ObjectStore, store_at

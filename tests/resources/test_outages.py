@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources import outages, retry
+from tableferry.resources.connecting import outages, retry
+from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.errors import ConnectionFailed, InputError
-from tableferry.resources.retry import retrying
 
 ADDRESS = "postgres at db:5432"
 

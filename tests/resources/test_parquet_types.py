@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import InputError, TableferryError, TypeRefused, ValueRefused
 from tableferry.resources.files import described
 from tableferry.resources.files.folder import FileUnreadable
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.planner import plan_copy
 

@@ -11,7 +11,8 @@ from clickhouse_connect.driver.exceptions import OperationalError as ClickHouseE
 from mssql_python.exceptions import OperationalError as MssqlError
 from urllib3.exceptions import ProtocolError
 
-from tableferry.resources import retry
+from tableferry.resources.connecting import retry
+from tableferry.resources.connecting.retry import ATTEMPTS, backoff, is_transient, retrying
 from tableferry.resources.errors import (
     ConnectionFailed,
     SnapshotLost,
@@ -19,7 +20,6 @@ from tableferry.resources.errors import (
     TableferryError,
     ValueRefused,
 )
-from tableferry.resources.retry import ATTEMPTS, backoff, is_transient, retrying
 
 
 def adbc_error(message: str, sqlstate: str | None = None) -> adbc.Error:

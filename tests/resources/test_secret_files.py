@@ -12,9 +12,9 @@ import dagster as dg
 import pytest
 
 from tableferry.pipelines.settings import configured, resources
-from tableferry.resources import secret_files
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connections import (
+from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting.names import (
     connection_names,
     connection_url,
     set_variable,
@@ -90,7 +90,7 @@ def test_root_may_share_a_secret_with_a_group(
 
 READ = """
 import sys
-from tableferry.resources import secret_files
+from tableferry.resources.connecting import secret_files
 from tableferry.resources.errors import InputError
 try:
     print(secret_files.read(sys.argv[1], "X_FILE"))

@@ -9,15 +9,15 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.target import TargetOptions, shadow_of
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
-from tableferry.resources.plan import ColumnPlan, CopyPlan
 from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock, shown, staging_schema
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import TargetOptions, shadow_of
 from tableferry.resources.transactional.statements import Session
-from tableferry.resources.write_modes import WriteMode
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import TableferryError, TypeRefused, ValueRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.planner import plan_copy
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tableferry.resources.tls import Certificate, look
+from tableferry.resources.connecting.tls import Certificate, look
 
 Serve = Callable[[trustme.LeafCert], int]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tableferry.resources.clickhouse.nullable import declared_type
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.plan import CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.meter import Command, CommandFailed, Finished

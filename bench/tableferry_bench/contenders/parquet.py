@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tableferry.resources.dialects import qualified, quote
+from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.types import FILE
 from tableferry.resources.keys.range import ROW

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote as percent
 
-from tableferry.resources.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified, string_literal
 from tableferry.resources.tables import TableRef
 from tableferry_bench.contenders.base import (
     Contender,

@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from tableferry.resources.clickhouse.settings import INSERT
-from tableferry.resources.dialects import qualified, quote, string_literal
+from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified, quote, string_literal
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
-from tableferry.resources.server import ConnectionSettings
 from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry_bench.contenders.base import (

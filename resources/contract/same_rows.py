@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from tableferry.resources.dialects import qualified
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, told
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import Field, Side, all_fields
 from tableferry.resources.digest.probe import shared
-from tableferry.resources.endpoint import Endpoint
-from tableferry.resources.hazards import Hazard, ShownDiffers, having, told
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
 

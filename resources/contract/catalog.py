@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tableferry.resources import registry
-from tableferry.resources.dialects import qualified
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.tables import TableRef
 
 

@@ -7,7 +7,7 @@ import random
 
 import tenacity
 
-from tableferry.resources import outages
+from tableferry.resources.connecting import outages
 from tableferry.resources.errors import ConnectionFailed, TableferryError, causes, describe
 from tableferry.resources.registry import systems
 

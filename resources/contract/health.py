@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.connecting.tls import Certificate
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.tls import Certificate
 from tableferry.resources.words import counted
 
 State = Literal["ok", "note", "warning", "problem"]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tableferry.resources.dialects import filtered, predicate, qualified
+from tableferry.resources.contract.dialects import filtered, predicate, qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.own_names import own_prefix
 from tableferry.resources.registry import system
@@ -18,7 +18,7 @@ Format = Literal["pgcopy", "copy_text", "arrow", "tab_separated", "delimited"]
 """What rows are on the wire: record batches, or bytes. `pgcopy` is PostgreSQL's binary COPY, and
 `copy_text` its COPY text as PostgreSQL alone reads it, which both pass unparsed. `tab_separated` is
 what PostgreSQL's COPY text and ClickHouse's TabSeparated have in common; `delimited` has
-terminators of its own for each attempt, see `resources.delimited`."""
+terminators of its own for each attempt, see `resources.wires.delimited`."""
 
 WireChoice = Literal["auto", "arrow", "text", "pgcopy"]
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
@@ -88,7 +88,7 @@ class CopyPlan:
     def select(self, key_range: KeyRange, wire: WireFormat, *, rows_of: str | None = None) -> str:
         """The query, in the source's SQL, that exports a key range.
 
-        Delimited text is one column of framed rows, see `resources.delimited`.
+        Delimited text is one column of framed rows, see `resources.wires.delimited`.
 
         Args:
             key_range: the rows.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tableferry.resources.delimited import Framing, framed_rows
-from tableferry.resources.dialects import qualified, quote
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
+from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
@@ -15,15 +16,11 @@ from tableferry.resources.errors import (
     StatementFailed,
     ValueRefused,
 )
-from tableferry.resources.formats import format_of
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import ColumnPlan, CopyPlan, Format, WireFormat
-from tableferry.resources.probe import Wrong
 from tableferry.resources.registry import system
-from tableferry.resources.target import RangeLoad, TargetOptions
 from tableferry.resources.types.conversions import source_export
 from tableferry.resources.types.export import Refusal
-from tableferry.resources.wire_constants import (
+from tableferry.resources.wires.constants import (
     EVERYTHING,
     Arrivals,
     Misshapen,
@@ -38,6 +35,9 @@ from tableferry.resources.wire_constants import (
     written,
     wrong_arrivals,
 )
+from tableferry.resources.wires.delimited import Framing, framed_rows
+from tableferry.resources.wires.formats import format_of
+from tableferry.resources.wires.probe import Wrong
 
 
 class _Untried(Exception):
@@ -55,7 +55,7 @@ def wrong_loads(
     wrong: then the load itself tells.
 
     Args:
-        source: the server that the hop reads; what leaves it is believed, see `resources.wires`.
+        source: the server that the hop reads; what leaves it is believed, see `wires.exports`.
         target: the server that it writes.
         wire: the wire format.
         plan: the hop, all of whose columns can travel so.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.errors import SchemaDrift
-from tableferry.resources.hazards import Hazard
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp

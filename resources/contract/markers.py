@@ -13,9 +13,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.tables import TableRef
 
 MARKERS = "__ferry_ranges"

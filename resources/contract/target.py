@@ -12,16 +12,16 @@ from typing import Protocol
 import pyarrow as pa
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.delimited import Framing
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
+from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
-from tableferry.resources.hazards import Hazard, PublishAudit, having
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.markers import Publication, Published
-from tableferry.resources.plan import CopyPlan, Format
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.write_modes import WriteMode
+from tableferry.resources.wires.delimited import Framing
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""
@@ -220,7 +220,7 @@ class Target(Protocol):
     ) -> AbstractContextManager[RangeLoad]:
         """Hold the range and a fresh staging table for it; both are gone on exit.
 
-        `finalise` leaves a marker with the rows, see `resources.markers`.
+        `finalise` leaves a marker with the rows, see `resources.contract.markers`.
 
         Args:
             plan: the hop, as given to `prepare`.

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from tableferry.resources.connecting.address import ConnectionSettings, DigestsBy
 from tableferry.resources.errors import InputError
-from tableferry.resources.server import ConnectionSettings, DigestsBy
 from tableferry.resources.tables import Column, TableRef
 
 BATCH_ROWS = 65_536

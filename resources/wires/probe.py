@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.dialects import quote
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.registry import system as _system
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.plan import Format, WireFormat
+from tableferry.resources.contract.copy_plan import Format, WireFormat
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 

@@ -7,17 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tableferry.resources import catalog
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.catalog import Listed, TableSize
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract import catalog
+from tableferry.resources.contract.catalog import Listed, TableSize
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.refusals import Where
+from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.errors import InputError
-from tableferry.resources.fingerprint import SourceFingerprint
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.keys.statistics import numbered_quantiles
-from tableferry.resources.plan import CopyPlan, Format, OverflowPolicy, WireFormat
-from tableferry.resources.refusals import Where
-from tableferry.resources.snapshots import SharedSnapshot
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion
 from tableferry.resources.types.kinds import Kind
@@ -49,7 +49,7 @@ class Source:
     """The formats that rows leave it in."""
 
     probed: Sequence[WireFormat] = ()
-    """The wires that are believed only after edge values came out right, see `resources.wires`."""
+    """The wires that are believed only once edge values came out right: `wires.exports`."""
 
     style: ConstantStyle | None = None
     """How those values are written; needed for `probed` only."""
@@ -257,7 +257,7 @@ class Source:
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str
     ) -> str:
-        """An expression that fails with a message for `resources.refusals` where a condition holds.
+        """An expression that fails with a message for `contract.refusals` where a condition holds.
 
         Needed only by a system whose `Export` has one.
         """

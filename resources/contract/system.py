@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
+from tableferry.resources.connecting.address import Scheme, Server
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
+from tableferry.resources.contract.health import Finding, Use
+from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.definition import Algorithm
 from tableferry.resources.digest.fields import Field, Valued
 from tableferry.resources.digest.overflow_sql import OverflowSql
 from tableferry.resources.errors import InputError
-from tableferry.resources.health import Finding, Use
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.plan import CopyPlan, Format, WireFormat
-from tableferry.resources.server import Scheme, Server
-from tableferry.resources.source import Source
 from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.types.type_map import TypeMap
-from tableferry.resources.write_modes import WriteMode
 
 
 class Dialect:
@@ -148,7 +148,7 @@ class Dialect:
         return query
 
     def framed_row(self, fields: Sequence[str]) -> str:
-        """A text of a row, its fields (texts) ended by the terminators of `resources.delimited`,
+        """A text of a row, its fields (texts) ended by the terminators of `wires.delimited`,
         NULL as nothing; of a system whose source sends such."""
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class Loader:
     require_tools: Callable[[Any, WireFormat], None] = lambda resource, wire: None
     """Raises `InputError` if a tool that takes the wire format is not installed."""
     rehearsals: Mapping[Format, Rehearsal] = field(default_factory=dict)
-    """By format that is believed only after edge values arrived by it, see `resources.wire_loads`:
+    """By format that is believed only after edge values arrived by it, see `resources.wires.loads`:
     how a load is opened whose rows nobody gets to see, for a table that need not be there."""
     trial: Callable[[Any, TableRef, Format], str | None] = lambda resource, table, format: None
     """Why nothing gets into the server in a format, whatever its type, as a row has shown that was

@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.delimited import END, Framing
-from tableferry.resources.endpoint import Endpoint
+from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.refusals import refused_in_query
+from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
-from tableferry.resources.plan import CopyPlan, WireFormat
-from tableferry.resources.probe import Wrong, shown
-from tableferry.resources.refusals import refused_in_query
 from tableferry.resources.registry import system as _system
-from tableferry.resources.source import Source
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.conform import conform
 from tableferry.resources.types.conversions import conversion_of
 from tableferry.resources.types.kinds import Binary, Kind, Text
 from tableferry.resources.types.samples import REFUSED, Sample
-from tableferry.resources.wire_constants import (
+from tableferry.resources.wires.constants import (
     EVERYTHING,
     Arrivals,
     Misshapen,
@@ -36,6 +34,8 @@ from tableferry.resources.wire_constants import (
     written,
     wrong_arrivals,
 )
+from tableferry.resources.wires.delimited import END, Framing
+from tableferry.resources.wires.probe import Wrong, shown
 
 SILENT_SECONDS = 60.0
 """How long a tool may take for a few constants."""

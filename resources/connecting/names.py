@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tableferry.resources import secret_files
+from tableferry.resources.connecting import secret_files
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import is_system, system, system_names
 from tableferry.resources.tables import TableRef

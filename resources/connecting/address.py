@@ -11,9 +11,10 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from tableferry.resources import registry, secret_files
+from tableferry.resources import registry
+from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting.facts import Facts, facts_of
 from tableferry.resources.errors import ConnectionFailed, InputError
-from tableferry.resources.facts import Facts, facts_of
 from tableferry.resources.tables import TableRef
 
 DigestsBy = Literal["auto", "server", "client"]

@@ -1,10 +1,16 @@
-"""Servers as Dagster's resources; `resources.server` says the same without Dagster."""
+"""Servers as Dagster's resources; `resources.connecting.address` says the same without Dagster."""
 
 from __future__ import annotations
 
 import dagster as dg
 
-from tableferry.resources.server import ConnectionSettings, DigestsBy, Scheme, Server, parse_url
+from tableferry.resources.connecting.address import (
+    ConnectionSettings,
+    DigestsBy,
+    Scheme,
+    Server,
+    parse_url,
+)
 
 __all__ = ["ConnectionSettings", "DigestsBy", "Scheme", "ServerResource", "parse_url"]
 

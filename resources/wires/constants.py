@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tableferry.resources.dialects import quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import quote
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.plan import CopyPlan
-from tableferry.resources.probe import Wrong, shown
 from tableferry.resources.registry import system
 from tableferry.resources.tables import Column, TableRef
 from tableferry.resources.types.conversions import Conversion, conversion_of, plain_type
 from tableferry.resources.types.kinds import Text, signed
 from tableferry.resources.types.planner import ColumnOverride, plan_copy
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
+from tableferry.resources.wires.probe import Wrong, shown
 
 Row = tuple[Sample | None, ...]
 """One value per column; None is NULL."""

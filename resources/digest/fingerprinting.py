@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tableferry.resources.dialects import filtered, qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.dialects import filtered, qualified, quote
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fingerprint import HISTORY, LONGEST, SourceFingerprint
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
 from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, KnownFigures, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
-from tableferry.resources.endpoint import Endpoint
 from tableferry.resources.errors import InputError
-from tableferry.resources.fingerprint import HISTORY, LONGEST, SourceFingerprint
 from tableferry.resources.keys.kind import key_kind, to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.keys.sql import range_number, within
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.plan import CopyPlan
 from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import Column, TableRef
 

@@ -1,0 +1,1 @@
+"""Where servers are, and connections to them: names, secrets, TLS, retries."""

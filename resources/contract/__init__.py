@@ -1,0 +1,1 @@
+"""What a system offers, and what the rooms above ask of it."""
