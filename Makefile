@@ -49,7 +49,7 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 	@printf 'export DAGSTER_HOME=%q PATH=%q:"$$PATH"\n' "$(DAGSTER_HOME)" "$(CURDIR)/$(BIN)"
 
 screenshots: install system-packages ## Take the pictures of the documentation anew
-	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_ui.py $(ARGS)
+	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/operating/test_ui.py $(ARGS)
 
 # Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. Files go
 # in the order in which conftest.py puts them, each to one worker.

@@ -91,7 +91,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_homes() -> None:
     """Dagster's storage without what no test is about."""
-    from tests.integration import homes
+    from tests.integration.support import homes
 
     homes.make_quick()
 

@@ -23,7 +23,7 @@ from tableferry.pipelines import settings
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.connecting.secret_files import SUFFIX
 from tableferry.sensors.channels import ALERT_URL, DAGSTER_URL, EMAIL, SLACK_URL
-from tests.integration import homes
+from tests.integration.support import homes
 
 ROOT = Path(__file__).resolve().parents[1]
 KUBERNETES = ROOT / "deploy" / "kubernetes"

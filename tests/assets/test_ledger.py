@@ -24,7 +24,7 @@ from tableferry.assets.planning.decisions import Decision, decide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.tables import TableRef
-from tests.integration import homes
+from tests.integration.support import homes
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
 TABLE = TableRef.parse("clickhouse://warehouse.orders")

@@ -19,7 +19,7 @@ from sqlalchemy.engine import Engine
 
 from tableferry.assets.log.sqlite_files import MOST_FILES
 from tableferry.pipelines import event_log
-from tests.integration import homes
+from tests.integration.support import homes
 
 
 @pytest.fixture

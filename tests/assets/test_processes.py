@@ -26,7 +26,7 @@ from tableferry.assets.running.processes import (
     run_process,
     this_process,
 )
-from tests.integration.containers import UNSHARE, require_namespaces
+from tests.integration.support.containers import UNSHARE, require_namespaces
 
 ROOT = Path(__file__).resolve().parents[2]
 SAYS_WHO_IT_IS = """

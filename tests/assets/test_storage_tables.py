@@ -26,7 +26,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from tableferry.assets.log import ledger, sqlite_home
 from tableferry.assets.log.instance import open_instance
 from tableferry.assets.log.storage import SqliteEventLog, SqliteRuns
-from tests.integration import homes
+from tests.integration.support import homes
 
 ASSET = dg.AssetKey(["sqlserver", "dbo", "t"])
 RUN = "5b1c7b3e-0d0d-4f0e-9a55-0b1f3a8a2c11"

@@ -18,7 +18,7 @@ from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.command.views import PlannedRange, PlanView
 from tableferry.resources.connecting import facts
 from tableferry.resources.registry import registered, system
-from tests.integration import looking
+from tests.integration.support import looking
 from tests.servers import SQLSERVER, Servers, named, own
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

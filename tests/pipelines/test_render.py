@@ -33,7 +33,7 @@ from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import render
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.pipelines.command.views import PlannedRange, PlanView
-from tests.integration import homes
+from tests.integration.support import homes
 
 LONG = "-0000000000000250001..0000000000000500001"
 LONGER = "2024-01-01T00:00:00.000001..2024-02-01T00:00:00.000001"

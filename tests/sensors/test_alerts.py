@@ -28,7 +28,7 @@ from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.sensors.alerts import alert_sensors, check_alert, failure_alert
 from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL, Alert, Mailbox, channels, send
-from tests.integration import homes
+from tests.integration.support import homes
 
 
 @dataclass

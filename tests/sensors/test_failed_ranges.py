@@ -27,7 +27,7 @@ from tableferry.sensors import failed_ranges, new_ranges, tries
 from tableferry.sensors.channels import Alert
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
 from tableferry.sensors.tries import MOST_TRIES
-from tests.integration import homes
+from tests.integration.support import homes
 
 TRANSFER = Transfer.model_validate(
     {

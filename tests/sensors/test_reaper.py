@@ -13,7 +13,7 @@ import pytest
 
 from tableferry.assets.running.processes import PROCESS, Process, this_process
 from tableferry.sensors.reaper import reaper
-from tests.integration import homes
+from tests.integration.support import homes
 
 Status = dg.DagsterRunStatus
 

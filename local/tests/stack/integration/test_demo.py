@@ -17,7 +17,7 @@ from clickhouse_connect import get_client
 from tableferry.resources.connecting.resource import parse_url
 from tableferry_local.stack import Stack
 from tests.guide import blocks
-from tests.integration.guide_shell import Shell
+from tests.integration.support.guide_shell import Shell
 
 pytestmark = pytest.mark.integration
 

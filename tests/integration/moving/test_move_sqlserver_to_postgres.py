@@ -1,0 +1,114 @@
+"""SQL Server to PostgreSQL as a whole, and through it to ClickHouse."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tableferry.pipelines.command import runner
+from tests.integration.conftest import Ferry
+from tests.integration.support import looking
+from tests.servers import Servers, own
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
+CREATE = (
+    "CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY, name nvarchar(20) NULL, "
+    "price money NOT NULL, at datetime2(7) NULL, ref uniqueidentifier NULL)"
+)
+ROWS = [
+    f"({number}, N'name {number}', {number}.25, '2024-01-02T03:04:05.1234560', "
+    f"'{uuid.UUID(int=number)}')"
+    for number in range(1, 31)
+]
+SELECT = "SELECT id, name, price::text, at::text, ref::text FROM {t} ORDER BY id"
+EXPECTED = [
+    (
+        number,
+        f"name {number}",
+        f"{number}.2500",
+        "2024-01-02 03:04:05.123456",
+        str(uuid.UUID(int=number)),
+    )
+    for number in range(1, 31)
+]
+
+
+@pytest.fixture
+def copies(stack: Servers) -> Iterator[str]:
+    """A schema for the copies."""
+    schema = own("copied")
+    yield schema
+    looking.ask_postgres(stack.postgres_url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@pytest.fixture
+def sales(stack: Servers) -> Iterator[Callable[..., None]]:
+    """Runs T-SQL; the tables that it makes are dropped at the end."""
+    made: list[str] = []
+
+    def run(table: str, *statements: str) -> None:
+        made.append(table)
+        for statement in statements:
+            looking.ask_sqlserver(stack.sqlserver_url, statement.format(t=table))
+
+    yield run
+    for table in dict.fromkeys(made):
+        run(table, "DROP TABLE IF EXISTS dbo.{t}")
+
+
+def test_a_table_arrives_is_skipped_follows_and_is_proven(
+    ferry: Make, sales: Callable[..., None], copies: str
+) -> None:
+    hops = f"['postgres://{copies}.{{t}}', 'clickhouse://warehouse.{{t}}']"
+    one = ferry(hops, ranges="{rows: 10}")
+    sales(one.table, CREATE, "INSERT INTO dbo.{t} VALUES " + ", ".join(ROWS))
+    one.declare(hops, source=f"sqlserver://dbo.{one.table}", ranges="{rows: 10}")
+    there = SELECT.replace("{t}", f"{copies}.{{t}}")
+    first = one.run()
+    assert first.good, first.errors
+    assert one.rows(there) == EXPECTED
+    found = one.session.servers.endpoints["clickhouse"].query(
+        f"SELECT count(), toString(max(at)) FROM warehouse.{one.table}"
+    )
+    assert [tuple(row) for row in found] == [(30, "2024-01-02 03:04:05.123456")]
+    assert one.moved(one.run()) == []
+
+    sales(one.table, "UPDATE dbo.{t} SET name = N'ž 😀' WHERE id = 15")
+    changed = one.run()
+    assert changed.good and len(one.moved(changed)) == 1
+    assert one.rows(there)[14][1] == "ž 😀"
+
+    one.source(f"UPDATE {copies}.{{t}} SET price = price + 0.0001 WHERE id = 2")
+    checked = runner.check(one.session, one.table)
+    ranges = [each for each in checked.checks if each.range and not each.verdict.passed]
+    assert [each.hop.number for each in ranges if each.failed] == [1]
+    assert {each.hop.number for each in ranges if each.verdict.source_newer} == {2}, (
+        "the warehouse holds what was committed, and the copy that it was made of has changed"
+    )
+
+    sales(one.table, "UPDATE dbo.{t} SET at = '2024-01-02T03:04:05.1234567' WHERE id = 25")
+    if one.session.servers.endpoints["sqlserver"].query(
+        f"SELECT 1 FROM dbo.{one.table} WHERE DATEPART(nanosecond, at) % 1000 <> 0"
+    ):
+        refused = one.run()
+        assert not refused.good
+        assert any("'at'" in error and "6 decimals" in error for error in refused.errors)
+
+
+def test_between_two_sql_servers(ferry: Make, sales: Callable[..., None], stack: Servers) -> None:
+    one = ferry("['sqlserver://dbo.{t}_copy']")
+    sales(one.table, CREATE, "INSERT INTO dbo.{t} VALUES " + ", ".join(ROWS))
+    sales(f"{one.table}_copy")
+    one.declare("['sqlserver://dbo.{t}_copy']", source=f"sqlserver://dbo.{one.table}")
+    view = one.run()
+    assert view.good, view.errors
+    select = "SELECT id, name, price, at, ref FROM dbo.{t} ORDER BY id"
+    first, second = (
+        looking.ask_sqlserver(stack.sqlserver_url, select.format(t=name))
+        for name in (one.table, f"{one.table}_copy")
+    )
+    assert first == second and len(first) == 30

@@ -1,0 +1,135 @@
+"""The real Dagster daemon: its sensors find work, its runs do it, its alert is heard."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tableferry.assets.running.runs import RANGE_START
+from tableferry.sensors.channels import ALERT_URL
+from tableferry.sensors.tries import FIRST_PAUSE
+from tests.integration.conftest import Ferry
+from tests.integration.support import dagster_process
+from tests.integration.support.crashing import rows_of
+from tests.integration.support.dagster_process import Forked
+
+pytestmark = pytest.mark.timeout(900)
+
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount date NOT NULL)",
+    "INSERT INTO {t} SELECT g, 'x', '2024-01-01' FROM generate_series(1, 50) g",
+    "UPDATE {t} SET amount = '0044-03-15 BC' WHERE id = 30",
+)
+FIRST, SECOND = "..0000000026", "0000000026..0000000051"
+Make = Callable[..., Ferry]
+
+
+@pytest.fixture
+def alerts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """What is POSTed to the alert's web hook."""
+    heard: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv(ALERT_URL, f"http://127.0.0.1:{server.server_port}/")
+        yield heard
+        server.shutdown()
+
+
+@contextmanager
+def daemon(log: Path) -> Iterator[None]:
+    process = Forked(dagster_process.daemon, ["run", "-w", "workspace.yaml"], {**os.environ}, log)
+    try:
+        yield
+        assert process.poll() is None, log.read_text()
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def make_older(one: Ferry, seconds: float) -> None:
+    """Repeat the record of the failure with an older time, as if it had failed long ago."""
+    instance = one.session.instance
+    asset = dg.AssetKey(["clickhouse", "warehouse", one.table])
+    (stored,) = instance.fetch_observations(
+        dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[SECOND]), limit=1
+    ).records
+    entry = stored.event_log_entry
+    instance.handle_new_event(entry._replace(timestamp=entry.timestamp - seconds))
+
+
+def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
+    ferry: Make,
+    alerts: list[dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *TABLE, ranges="{rows: 25}")
+    failed = one.run()
+    assert [view.range for view in failed.ranges if view.state == "failed"] == [SECOND]
+    make_older(one, FIRST_PAUSE + 60)
+    one.source(
+        "UPDATE {t} SET amount = '2000-01-01' WHERE id = 30",
+        "INSERT INTO {t} SELECT g, 'y', '2024-01-01' FROM generate_series(51, 75) g",
+    )
+    before = one.materializations("clickhouse", "warehouse")
+    said = tmp_path / "started.log"
+    arguments = ["sensor", "start", "--start-all", "-w", "workspace.yaml"]
+    started = Forked(dagster_process.dagster, arguments, {**os.environ}, said)
+    assert started.wait(300) == 0, said.read_text()
+    log = tmp_path / "daemon.log"
+    with daemon(log):
+        until(log, "all rows", lambda: rows_of(one, "clickhouse") == rows_of(one, "postgres"))
+        ended(one, log)
+        assert alerts == []
+        moved = one.materializations("clickhouse", "warehouse")
+        assert moved.pop(SECOND) == 1
+        assert moved.pop(FIRST) == before[FIRST] == 1, "what was good was left alone"
+        # a failure of a run that the daemon started
+        one.source("INSERT INTO {t} VALUES (101, 'z', '0044-03-15 BC')")
+        until(log, "the alert", lambda: alerts)
+    (alert, *_) = alerts
+    assert alert["job"] == f"move_{one.table}"
+    assert "'amount'" in alert["errors"][0]
+    assert "101" in alert["errors"][0]
+    run = one.session.instance.get_run_by_id(alert["run_id"])
+    assert run is not None
+    assert run.status is dg.DagsterRunStatus.FAILURE
+    assert run.tags[RANGE_START] == alert["first_range"]
+    assert run.tags["dagster/sensor_name"] == f"{one.table}_new_ranges"
+
+
+def ended(one: Ferry, log: Path) -> None:
+    """Wait until no run is under way."""
+    instance = one.session.instance
+    until(log, "the runs' end", lambda: all(run.is_finished for run in instance.get_runs()))
+
+
+def until(log: Path, what: str, ask: Callable[[], Any], seconds: float = 400) -> None:
+    deadline = time.monotonic() + seconds
+    while not ask():
+        assert time.monotonic() < deadline, f"{what} did not come:\n{log.read_text()[-5000:]}"
+        time.sleep(0.2)

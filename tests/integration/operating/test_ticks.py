@@ -1,0 +1,304 @@
+"""Ticks of the sensors and schedules that look at the servers, and the runs that they lead to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tableferry.assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.planning.transfer_plan import apply_growth
+from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.pipelines.definitions import build
+from tableferry.sensors import new_ranges, tries
+from tableferry.sensors.channels import Alert
+from tests.integration.conftest import Ferry
+from tests.integration.support.crashing import rows_of
+
+HOPS = "['clickhouse://warehouse.{t}']"
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount date NOT NULL)",
+    "INSERT INTO {t} SELECT g, 'x', '2024-01-01' FROM generate_series(1, 50) g",
+)
+MORE = "INSERT INTO {t} SELECT g, 'y', '2024-01-01' FROM generate_series(51, 100) g"
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+Make = Callable[..., Ferry]
+
+
+def tick(one: Ferry, which: str, cursor: str | None = None) -> Any:
+    """One tick of a sensor of the transfer, as the daemon evaluates it."""
+    return evaluate(one, f"{one.table}_{which}", cursor)
+
+
+def evaluate(one: Ferry, sensor: str, cursor: str | None = None) -> Any:
+    """One tick of any sensor of the code location."""
+    repository = build().get_repository_def()
+    with dg.build_sensor_context(
+        one.session.instance,
+        cursor=cursor,
+        repository_def=repository,
+        resources=repository.get_top_level_resources(),
+    ) as context:
+        return repository.get_sensor_def(sensor).evaluate_tick(context)
+
+
+def schedule_tick(one: Ferry, which: str) -> Any:
+    repository = build().get_repository_def()
+    with dg.build_schedule_context(
+        one.session.instance,
+        scheduled_execution_time=dt.datetime(2025, 1, 2, 3, 0, tzinfo=dt.UTC),
+        repository_def=repository,
+        resources=repository.get_top_level_resources(),
+    ) as context:
+        return repository.get_schedule_def(f"{one.table}_{which}").evaluate_tick(context)
+
+
+def spans(found: Any) -> list[tuple[str, str]]:
+    return [(one.tags[RANGE_START], one.tags[RANGE_END]) for one in found.run_requests]
+
+
+def launch(one: Ferry, found: Any, job: str) -> None:
+    """What the daemon does with a tick's requests."""
+    for request in found.run_requests:
+        result = (
+            build()
+            .resolve_job_def(job)
+            .execute_in_process(
+                instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
+            )
+        )
+        assert result.success
+
+
+def test_new_keys_become_ranges_and_are_moved_once(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    nothing = tick(one, "new_ranges")
+    assert not nothing.run_requests
+    assert "no keys of" in nothing.skip_message
+    one.source(MORE)
+    known = set(one.session.instance.get_dynamic_partitions(f"{one.table}_ranges"))
+    found = tick(one, "new_ranges")
+    now = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    new = [name for name in now if name not in known]
+    assert len(new) >= 2
+    assert spans(found) == [(new[0], new[-1])]
+    again = tick(one, "new_ranges")
+    assert [request.run_key for request in again.run_requests] == [
+        request.run_key for request in found.run_requests
+    ], "of a daemon that died in between: Dagster launches each key once"
+    launch(one, found, move_job_name(one.table))
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert not tick(one, "new_ranges").run_requests
+
+
+def test_new_files_become_ranges_and_are_moved(ferry: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n1\n", encoding="utf-8")
+    one = ferry(HOPS, source=f"files://{folder}/*.csv", key="_file")
+    assert one.run().good
+    assert not tick(one, "new_ranges").run_requests
+    (folder / "b.csv").write_text("id\n2\n", encoding="utf-8")
+    found = tick(one, "new_ranges")
+    assert spans(found) == [("b.csv", "b.csv")]
+    launch(one, found, move_job_name(one.table))
+    assert not tick(one, "new_ranges").run_requests
+    assert not one.run().run_ids
+
+
+def test_new_ranges_wait_for_a_run_that_is_under_way(
+    ferry: Make,
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source(MORE)
+    instance, partitions = one.session.instance, f"{one.table}_ranges"
+    known = instance.get_dynamic_partitions(partitions)
+    run = instance.add_run(
+        dg.DagsterRun(job_name=move_job_name(one.table), status=dg.DagsterRunStatus.STARTED)
+    )
+    assert run.run_id in tick(one, "new_ranges").skip_message
+    assert instance.get_dynamic_partitions(partitions) == known
+    instance.report_run_failed(run)
+    assert tick(one, "new_ranges").run_requests
+
+
+def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed, or failed, before it came to them."""
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source(MORE)
+    job, clock, alerts = move_job_name(one.table), [1_000_000.0], list[Alert]()
+    monkeypatch.setattr(new_ranges, "time", lambda: clock[0])
+    monkeypatch.setattr(tries, "send", alerts.append)
+    cursor, keys, asked = None, list[str](), list[tuple[str, str]]()
+    for number in range(tries.MOST_TRIES):
+        found = tick(one, "new_ranges", cursor)
+        keys += [request.run_key for request in found.run_requests]
+        asked += spans(found)
+        cursor = found.cursor
+        one.session.instance.add_run(
+            dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.FAILURE)
+        )
+        clock[0] += 10
+        found = tick(one, "new_ranges", cursor)
+        assert not found.run_requests
+        assert "wait for a new try" in found.skip_message
+        cursor = found.cursor
+        clock[0] += tries.FIRST_PAUSE * 2 ** (number + 1)
+    assert len(keys) == len(set(keys)) == tries.MOST_TRIES, "Dagster launches each run key once"
+    assert len(set(asked)) == 1
+    clock[0] += tries.FIRST_PAUSE * 2**tries.MOST_TRIES
+    for _ in range(2):
+        found = tick(one, "new_ranges", cursor)
+        assert not found.run_requests
+        assert "given up after 3 tries" in found.skip_message
+        cursor = found.cursor
+    assert [alert.kind for alert in alerts] == ["ranges_given_up"]
+    assert one.run().good
+    assert tick(one, "new_ranges", cursor).cursor == "{}"
+
+
+def test_two_ticks_at_once_add_each_range_once(
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source(MORE)
+    together = threading.Barrier(2, timeout=60)
+
+    def apply(*arguments: Any) -> None:
+        together.wait()
+        apply_growth(*arguments)
+
+    monkeypatch.setattr(new_ranges, "apply_growth", apply)
+    found: list[Any] = []
+    ticks = [
+        threading.Thread(target=lambda: found.append(tick(one, "new_ranges"))) for _ in range(2)
+    ]
+    for thread in ticks:
+        thread.start()
+    for thread in ticks:
+        thread.join()
+    first, second = ({one.run_key for one in data.run_requests} for data in found)
+    assert first == second
+    names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    assert len(names) == len(set(names))
+
+
+def test_a_server_that_is_down_skips_the_tick_and_names_it(
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = ferry(HOPS, *TABLE)
+    monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", "postgresql://u:secret@127.0.0.1:1/db")
+    found = tick(one, "new_ranges")
+    assert not found.run_requests
+    assert "127.0.0.1:1" in found.skip_message
+    assert "secret" not in found.skip_message
+
+
+def test_a_table_that_never_changes_stays_fresh(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule='"0 3 * * *"', freshness="1h")
+    assert one.run().good
+    found = schedule_tick(one, "schedule")
+    instance = one.session.instance
+    last = instance.get_dynamic_partitions(f"{one.table}_ranges")[-1]
+    assert spans(found) == [(last, last)], (
+        "none has changed, but a day without an event is too long"
+    )
+    launch(one, found, move_job_name(one.table))
+    asset = dg.AssetKey(["clickhouse", "warehouse", one.table])
+    (newest,) = instance.fetch_materializations(asset, limit=1).records
+    event = newest.asset_materialization
+    assert event is not None
+    assert event.partition == last
+    assert event.metadata["tableferry/state"].value == "skipped_unchanged"
+    schema, lineage = (
+        event.metadata[f"dagster/column_{name}"].value for name in ("schema", "lineage")
+    )
+    source = dg.AssetKey(["postgres", "public", one.table])
+    assert [column.name for column in schema.columns] == ["id", "name", "amount"]
+    assert lineage.deps_by_column == {
+        name: [dg.TableColumnDep(source, name)] for name in ("id", "name", "amount")
+    }
+    one.declare(HOPS, ranges="{rows: 25}", schedule='"0 3 * * *"', freshness="none")
+    assert not schedule_tick(one, "schedule").run_requests
+
+
+def test_a_schedule_runs_what_changed_and_nothing_else(ferry: Make) -> None:
+    one = ferry(
+        HOPS, *TABLE, ranges="{rows: 25}", schedule='"0 3 * * *"', check_schedule='"0 5 * * 0"'
+    )
+    assert one.run().good
+    nothing = schedule_tick(one, "schedule")
+    assert not nothing.run_requests
+    assert "are unchanged" in nothing.skip_message
+    one.source("UPDATE {t} SET name = 'changed' WHERE id = 7", MORE)
+    found = schedule_tick(one, "schedule")
+    names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    assert spans(found)[0][0] == names[0]
+    assert names[1] not in {name for span in spans(found) for name in span}
+    assert all(request.run_key.startswith("20250102T0300:") for request in found.run_requests)
+    launch(one, found, move_job_name(one.table))
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert not schedule_tick(one, "schedule").run_requests
+    # the other schedule compares, and moves nothing
+    (request,) = schedule_tick(one, "check_schedule").run_requests
+    before = one.materializations("clickhouse", "warehouse")
+    result = (
+        build()
+        .resolve_job_def(check_job_name(one.table))
+        .execute_in_process(
+            instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
+        )
+    )
+    assert result.success
+    assert one.materializations("clickhouse", "warehouse") == before
+
+
+def test_a_new_table_gets_ranges_before_anybody_moves_it(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    partitions = f"{one.table}_ranges"
+    assert not one.session.instance.get_dynamic_partitions(partitions)
+    found = evaluate(one, "first_ranges")
+    assert not found.run_requests, "it cuts, and moves nothing"
+    assert one.table in found.skip_message
+    known = one.session.instance.get_dynamic_partitions(partitions)
+    assert len(known) >= 3
+    one.source("DROP TABLE {t}")
+    assert "all transfers have" in evaluate(one, "first_ranges").skip_message, "it is asked no more"
+
+
+def test_a_table_that_cannot_be_cut_is_named_and_stops_no_other(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE)
+    text = (one.folder / "t.yaml").read_text(encoding="utf-8")
+    for name in ("aaa_missing", "zzz_missing"):
+        other = text.replace(one.table, name)
+        (one.folder / f"{name}.yaml").write_text(other, encoding="utf-8")
+    message = evaluate(one, "first_ranges").skip_message
+    assert f"{one.table} has" in message
+    for name in ("aaa_missing", "zzz_missing"):
+        assert f"{name} cannot be cut yet" in message and "does not exist" in message
+
+
+def test_a_run_without_a_partition_moves_all_that_is_missing(ferry: Make) -> None:
+    """As Dagster's Launchpad starts it."""
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
+    job = build().resolve_job_def(move_job_name(one.table))
+    assert job.execute_in_process(instance=one.session.instance, run_config=QUIET).success
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    one.source(MORE)
+    assert job.execute_in_process(instance=one.session.instance, run_config=QUIET).success
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres"), "also of keys that are new"
+    view = one.run()
+    assert view.good and not one.moved(view)

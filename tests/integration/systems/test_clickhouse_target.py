@@ -1,0 +1,705 @@
+"""The ClickHouse target on a real server: what is visible when, and what a crash leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.markers import MARKERS
+from tableferry.resources.contract.target import (
+    MOST_REJECTED,
+    TargetMoved,
+    TargetOptions,
+    shadow_of,
+)
+from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.crash_points import CRASH_AT
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    InputError,
+    RangeBusy,
+    ReceiptMismatch,
+    SchemaDrift,
+    StatementFailed,
+)
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry_local.stack import Stack
+from tests.integration.support import looking
+from tests.integration.support.proxy import LosesAnswer
+
+pytestmark = pytest.mark.integration
+
+Row = tuple[int | None, str | None]
+LOW = KeyRange("integer", None, 10)
+HIGH = KeyRange("integer", 10, None)
+
+REPLACE = TargetOptions()
+FOREIGN = TargetOptions(partition_by="id % 3")
+"""A table that is partitioned otherwise, as somebody else's would be."""
+
+
+class Bench:
+    """A target with a plan for one small table, and a client of its own to look at it."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url = url
+        self.target = ClickHouseTarget(ClickHouseResource(url=url))
+        self.client = looking.clickhouse(url)
+        self.table = TableRef("clickhouse", "warehouse", name)
+        self.plan = self.make_plan()
+
+    def make_plan(
+        self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
+    ) -> CopyPlan:
+        key = _column("id", "Int64", pa.int64(), nullable_key)
+        text = _column("note", "String", pa.string(), True)
+        source = TableRef("postgres", "public", "numbers")
+        return CopyPlan(source, self.table, (key, text), key, primary_key)
+
+    def load(
+        self,
+        rows: Sequence[Row],
+        key_range: KeyRange = LOW,
+        options: TargetOptions = REPLACE,
+        *,
+        owner: str = "run-1",
+        text: bool = False,
+        target: ClickHouseTarget | None = None,
+    ) -> None:
+        with (target or self.target).attempt(
+            self.plan, key_range, options, owner=owner, data_version="v1"
+        ) as load:
+            if text:
+                receipt = load.load_bytes(iter([_tsv(rows[:1]), _tsv(rows[1:])]))
+            else:
+                receipt = load.load_arrow([_batch(rows[:1]), _batch(rows[1:])])
+            assert receipt.rows == load.staged_rows() == len(rows)
+            load.finalise()
+
+    def rows(self, table: TableRef | None = None) -> list[Row]:
+        name = (table or self.table).name.replace("\\", "\\\\").replace("`", "\\`")
+        query = f"SELECT * FROM warehouse.`{name}` ORDER BY 1 NULLS LAST, 2"
+        return [tuple(row) for row in self.client.query(query).result_rows]
+
+    def left_over(self) -> list[str]:
+        """Tables of this target that should not be there after an attempt."""
+        query = "SELECT name FROM system.tables WHERE startsWith(name, {prefix:String})"
+        prefix = {"prefix": staging_prefix(self.table)}
+        return [row[0] for row in self.client.query(query, parameters=prefix).result_rows]
+
+    def in_process_that_dies(self, point: str, work: Callable[[], None]) -> None:
+        """Run in a child process that is killed when it reaches the point."""
+        child = os.fork()
+        if child == 0:
+            try:
+                os.environ[CRASH_AT] = point
+                self.target = ClickHouseTarget(ClickHouseResource(url=self.url))
+                work()
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 9
+
+
+@pytest.fixture
+def bench(ch_url: str) -> Iterator[Bench]:
+    yield from _bench(ch_url, f"t_{uuid.uuid4().hex[:8]}")
+
+
+def _bench(url: str, name: str) -> Iterator[Bench]:
+    bench = Bench(url, name)
+    yield bench
+    prefix = staging_prefix(bench.table)
+    for (table,) in bench.client.query("SHOW TABLES FROM warehouse").result_rows:
+        if name in table or table.startswith(prefix):
+            quoted = table.replace("\\", "\\\\").replace("`", "\\`")
+            bench.client.command(f"DROP TABLE warehouse.`{quoted}` SYNC")
+
+
+@pytest.fixture
+def own_bench(own_stack: Stack) -> Iterator[Bench]:
+    """On servers that may be killed."""
+    yield from _bench(own_stack.clickhouse_url, f"t_{uuid.uuid4().hex[:8]}")
+
+
+def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
+    return ColumnPlan(
+        source=Column(name, type_, nullable=nullable),
+        target=Column(name, type_, nullable=nullable),
+        arrow_sql=name,
+        arrow_type=arrow,
+    )
+
+
+def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    ids, notes = [row[0] for row in rows], [row[1] for row in rows]
+    return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
+
+
+def _tsv(rows: Sequence[Row]) -> bytes:
+    def cell(value: object) -> str:
+        if value is None:
+            return "\\N"
+        return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+    return "".join("\t".join(map(cell, row)) + "\n" for row in rows).encode()
+
+
+OLD: list[Row] = [(1, "old"), (2, "old"), (3, "old")]
+NEW: list[Row] = [(2, "new"), (4, "new\t\n\\ '' 😀"), (5, ""), (6, None)]
+AFTER: dict[WriteMode, list[Row]] = {
+    WriteMode.REPLACE: NEW,
+    WriteMode.APPEND: [*OLD, *NEW[1:]],
+    WriteMode.UPSERT: [OLD[0], NEW[0], OLD[2], *NEW[1:]],
+    WriteMode.SWAP: NEW,
+}
+"""What a target with the rows OLD shows after NEW was loaded into it."""
+ELSEWHERE: list[Row] = [(10, "other range")]
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["arrow", "text"])
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("mode", WriteMode)
+def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text: bool) -> None:
+    base = FOREIGN if foreign else TargetOptions()
+    options = replace(base, mode=mode)
+    notes = bench.target.prepare(bench.plan, options)
+    assert bool(notes) == (foreign and mode != "swap")
+    bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
+    bench.load(ELSEWHERE, HIGH, options=replace(base, mode=WriteMode.REPLACE))
+    if mode == "swap":
+        bench.target.promote(bench.plan, options)
+        bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
+        bench.load(ELSEWHERE, HIGH, options=replace(base, mode=WriteMode.REPLACE))
+        bench.target.prepare(bench.plan, options)
+    for _ in range(2):
+        bench.load(NEW, options=options, text=text)
+        if mode == "swap":
+            assert bench.rows() == [*OLD, *ELSEWHERE]
+            assert bench.rows(shadow_of(bench.table)) == [*NEW, *ELSEWHERE]
+    bench.target.promote(bench.plan, options)
+    assert bench.rows() == [*AFTER[mode], *ELSEWHERE]
+    assert bench.target.range_rows(bench.plan, LOW, TargetOptions()) == len(AFTER[mode])
+    assert not bench.left_over()
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize("mode", WriteMode)
+def test_killed_inside_finalise(bench: Bench, mode: WriteMode, foreign: bool) -> None:
+    base = FOREIGN if foreign else TargetOptions()
+    options = replace(base, mode=mode)
+    bench.target.prepare(bench.plan, replace(base, mode=WriteMode.REPLACE))
+    bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
+    bench.target.prepare(bench.plan, options)
+    bench.in_process_that_dies("inside_finalise", lambda: bench.load(NEW, options=options))
+    assert bench.rows() == OLD
+    assert len(bench.left_over()) == 2
+
+    bench.load(NEW, options=options, owner="run-2")
+    bench.target.promote(bench.plan, options)
+    assert bench.rows() == AFTER[mode]
+    assert not bench.left_over()
+
+
+def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield _batch(NEW)
+        raise ValueError("the source went away")
+
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.load(OLD)
+    with (
+        pytest.raises(ValueError, match="the source went away"),
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+        ) as load,
+    ):
+        load.load_arrow(broken())
+    assert bench.rows() == OLD
+    assert not bench.left_over()
+
+
+def test_refused_row_names_the_reason(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with (
+        pytest.raises(StatementFailed, match="Cannot parse input") as caught,
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+        ) as load,
+    ):
+        load.load_bytes(iter([b"1\tfine\n", b"one\tnot a number\n"]))
+    assert not caught.value.transient
+    assert not bench.left_over()
+
+
+def test_null_into_not_null_is_refused(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with pytest.raises(StatementFailed, match="NULL"):
+        bench.load([(None, "no key")])
+
+
+def test_live_run_keeps_its_range(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([_batch(OLD)])
+        with (
+            pytest.raises(RangeBusy, match="run-1"),
+            bench.target.attempt(
+                bench.plan,
+                LOW,
+                TargetOptions(),
+                owner="run-2",
+                data_version="v",
+                alive=lambda run: run == "run-1",
+            ),
+        ):
+            pytest.fail("two runs hold one range")
+        bench.load(ELSEWHERE, HIGH, owner="run-2")
+        load.finalise()
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_run_that_lost_its_range_cannot_publish(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with (
+        pytest.raises(RangeBusy),
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="thought dead", data_version="v"
+        ) as slow,
+    ):
+        slow.load_arrow([_batch(OLD)])
+        with bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-2", data_version="v"
+        ) as load:
+            load.load_arrow([_batch(NEW)])
+            with pytest.raises((RangeBusy, StatementFailed)):
+                slow.finalise()
+            load.finalise()
+            assert bench.rows() == NEW
+        raise RangeBusy("left with the error of finalise")
+    assert bench.rows() == NEW
+    assert not bench.left_over()
+
+
+def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with (
+        pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
+        bench.target.attempt(
+            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+        ) as load,
+    ):
+        load.load_arrow([_batch(OLD)])
+        bench.client.command(f"INSERT INTO warehouse.{load.staging} (id) VALUES (7)")
+        load.finalise()
+    assert bench.rows() == []
+
+
+@pytest.mark.parametrize("statement", ["REPLACE PARTITION", "DROP PARTITION"])
+def test_lost_acknowledgement(bench: Bench, statement: str) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.load(OLD)
+    new = NEW if statement.startswith("REPLACE") else []
+    with LosesAnswer(bench.url, statement.encode()) as proxy:
+        bench.load(new, target=ClickHouseTarget(ClickHouseResource(url=proxy.url)))
+        assert proxy.lost == 1
+    assert bench.rows() == new
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["stays down", "comes back"])
+def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench, restarted: bool) -> None:
+    own_bench.target.prepare(own_bench.plan, REPLACE)
+    own_bench.load(OLD)
+    try:
+        with contextlib.ExitStack() as outcome:
+            if not restarted:
+                outcome.enter_context(pytest.raises((ConnectionFailed, StatementFailed)))
+            load = outcome.enter_context(
+                own_bench.target.attempt(
+                    own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
+                )
+            )
+            load.load_arrow([_batch(NEW)])
+            own_stack.kill("clickhouse")
+            if restarted:
+                own_stack.restart("clickhouse")
+            load.finalise()
+    finally:
+        if not restarted:
+            own_stack.restart("clickhouse")
+    assert own_bench.rows() == (NEW if restarted else OLD)
+    own_bench.load(NEW, owner="run-2")
+    assert own_bench.rows() == NEW
+    assert not own_bench.left_over()
+
+
+def test_same_block_sent_twice_counts_once(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([_batch(OLD)])
+        load._blocks = 0  # as if a proxy on the way had sent the request again
+        load.load_arrow([_batch(OLD)])
+        assert load.staged_rows() == len(OLD)
+
+
+def test_equal_blocks_of_one_range_all_count(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([_batch([(1, "same")] * 70_000)] * 40)
+        load.load_arrow([_batch([(1, "same")])])
+        load.finalise()
+    assert bench.target.range_rows(bench.plan, LOW, TargetOptions()) == 70_000 * 40 + 1
+
+
+def test_empty_range_empties_its_partition_only(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.load(OLD)
+    bench.load(ELSEWHERE, HIGH)
+    bench.load([])
+    bench.load([])
+    assert bench.rows() == ELSEWHERE
+
+
+def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
+    bench.plan = bench.make_plan(nullable_key=True, primary_key=())
+    bench.target.prepare(bench.plan, TargetOptions())
+    null = KeyRange("integer", null=True)
+    bench.load(OLD)
+    bench.load([(None, "a"), (None, "b")], null)
+    bench.load([(None, "c")], null)
+    assert bench.rows() == [*OLD, (None, "c")]
+    assert bench.target.range_rows(bench.plan, null, TargetOptions()) == 1
+
+
+def test_rows_of_ranges_that_were_cut_otherwise_are_removed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load([(10, "kept until its range is loaded"), (30, "old")], HIGH)
+    bench.load([(31, "new")], KeyRange("integer", 30, 40))
+    assert bench.rows() == [(10, "kept until its range is loaded"), (31, "new")]
+
+
+@pytest.mark.parametrize("mode", [WriteMode.REPLACE, WriteMode.APPEND, WriteMode.UPSERT])
+def test_retired_range(bench: Bench, mode: WriteMode) -> None:
+    options = TargetOptions(mode=mode)
+    bench.target.prepare(bench.plan, options)
+    bench.load([(10, "old"), (25, "old")], HIGH, options)
+    first, rest = KeyRange("integer", 10, 20), KeyRange("integer", 20, None)
+    for _ in range(2):
+        bench.target.retire(bench.plan, [HIGH], [first, rest], options)
+    kept = [] if mode == "replace" else [(10, "old"), (25, "old")]
+    assert bench.rows() == kept
+    bench.load([(11, "new")], first, options)
+    bench.load([(25, "new")], rest, options)
+    expected = {
+        WriteMode.REPLACE: [(11, "new"), (25, "new")],
+        WriteMode.APPEND: [(10, "old"), (11, "new"), (25, "old")],
+        WriteMode.UPSERT: [(10, "old"), (11, "new"), (25, "new")],
+    }
+    assert bench.rows() == expected[mode]
+
+
+def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
+    swap = TargetOptions(mode=WriteMode.SWAP)
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    shadow = shadow_of(bench.table).name
+    bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
+    bench.target.promote(bench.plan, swap)  # must not exchange back
+    assert bench.rows() == OLD
+
+    bench.target.prepare(bench.plan, swap)
+    bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
+    bench.target.prepare(bench.plan, swap)  # the outdated shadow is made anew
+    bench.load(ELSEWHERE, HIGH, swap)
+    bench.target.promote(bench.plan, swap)
+    bench.target.promote(bench.plan, swap)
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
+    swap = TargetOptions(mode=WriteMode.SWAP)
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    bench.target.prepare(bench.plan, swap)  # the next run
+    assert bench.target.clean(bench.table) == []
+    bench.load(ELSEWHERE, HIGH, swap)
+    assert bench.rows() == []
+    bench.target.promote(bench.plan, swap)
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_clean_spares_the_living(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, TargetOptions())
+    bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD, owner="dead"))
+    with bench.target.attempt(
+        bench.plan, HIGH, TargetOptions(), owner="living", data_version="v"
+    ) as load:
+        load.load_arrow([_batch(ELSEWHERE)])
+        dropped = bench.target.clean(bench.table, lambda run: run == "living")
+        assert len(dropped) == 2
+        load.finalise()
+    assert bench.target.clean(bench.table) == []
+    assert bench.rows() == ELSEWHERE
+
+
+def test_existing_table_is_verified(bench: Bench) -> None:
+    bench.client.command(
+        f"CREATE TABLE warehouse.{bench.table.name} (id Int32, more String) "
+        "ENGINE = MergeTree ORDER BY id"
+    )
+    with pytest.raises(SchemaDrift, match=r"'id'.*Int32.*'note' \(String\) is missing"):
+        bench.target.prepare(bench.plan, TargetOptions())
+
+
+def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
+    bench.client.command(
+        f"CREATE TABLE warehouse.{bench.table.name} (id Int64, note Nullable(String)) ENGINE = Log"
+    )
+    with pytest.raises(InputError, match="it has Log"):
+        bench.target.prepare(bench.plan, TargetOptions())
+
+
+def test_columns_that_the_transfer_does_not_write_are_kept(bench: Bench) -> None:
+    upsert = TargetOptions(mode=WriteMode.UPSERT)
+    bench.target.prepare(bench.plan, upsert)
+    bench.load(OLD, options=upsert)
+    bench.client.command(f"ALTER TABLE warehouse.{bench.table.name} ADD COLUMN extra Int8")
+    bench.client.command(
+        f"ALTER TABLE warehouse.{bench.table.name} UPDATE extra = 7 WHERE 1",
+        settings={"mutations_sync": 2},
+    )
+    (note,) = bench.target.prepare(bench.plan, upsert)
+    assert "'extra'" in note
+    bench.load(NEW, options=upsert)
+    found = bench.client.query(f"SELECT id, extra FROM warehouse.{bench.table.name} ORDER BY id")
+    assert found.result_rows == [(1, 7), (2, 0), (3, 7), (4, 0), (5, 0), (6, 0)]
+
+
+def test_upsert_needs_the_key_in_the_primary_key(bench: Bench) -> None:
+    with pytest.raises(InputError, match="needs a primary key"):
+        bench.target.prepare(bench.make_plan(primary_key=()), TargetOptions(mode=WriteMode.UPSERT))
+    with pytest.raises(InputError, match="'id' to be part of the primary key"):
+        bench.target.prepare(
+            bench.make_plan(primary_key=("note",)), TargetOptions(mode=WriteMode.UPSERT)
+        )
+
+
+@pytest.mark.parametrize("name", ["select", "with space", "quote`'\"\\", "Žluť.ý 😀"])
+def test_any_name(ch_url: str, name: str) -> None:
+    name = f"{name} {uuid.uuid4().hex[:8]}"
+    for bench in _bench(ch_url, name):
+        bench.target.prepare(bench.plan, TargetOptions(mode=WriteMode.SWAP))
+        bench.load(OLD, options=TargetOptions(mode=WriteMode.SWAP))
+        bench.target.promote(bench.plan, TargetOptions(mode=WriteMode.SWAP))
+        bench.load(NEW, text=True)
+        assert bench.rows() == NEW
+
+
+def test_rows_of_text_that_look_like_a_header_are_rows(bench: Bench) -> None:
+    key, note = _column("id", "String", pa.string(), False), bench.plan.columns[1]
+    bench.plan = CopyPlan(bench.plan.source, bench.table, (key, note), key, ("id",))
+    bench.target.prepare(bench.plan, TargetOptions())
+    with bench.target.attempt(
+        bench.plan, KeyRange("text"), TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        receipt = load.load_bytes(iter([b"id\tnote\nString\tNullable(String)\n"]))
+        assert receipt.rows == load.staged_rows() == 2
+        load.finalise()
+    assert bench.rows() == [("String", "Nullable(String)"), ("id", "note")]
+
+
+def test_five_hundred_columns(bench: Bench) -> None:
+    key = bench.plan.key
+    others = tuple(
+        _column(f"column number {number}", "String", pa.string(), True) for number in range(500)
+    )
+    bench.plan = CopyPlan(bench.plan.source, bench.table, (key, *others), key, ("id",))
+    bench.target.prepare(bench.plan, TargetOptions())
+    row = {"id": [1]} | {column.target.name: [column.target.name] for column in others}
+    with bench.target.attempt(
+        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
+    ) as load:
+        load.load_arrow([pa.record_batch(row)])
+        load.finalise()
+    (found,) = bench.rows()
+    assert list(found) == [1, *(column.target.name for column in others)]
+
+
+def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    ranges = [KeyRange("integer", low, low + 1) for low in range(MOST_REJECTED + 2)]
+    for key_range in ranges:
+        row = [(key_range.lower, "rejected")]
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner="run-1", data_version="v1"
+        ) as load:
+            load.load_arrow([_batch(row)])
+            load.audited_table()
+            kept = load.keep_rejected()
+        assert bench.rows(kept) == row, "the newest is there"
+        assert bench.target.rejected_table(bench.plan, key_range) == kept
+    assert len(bench.left_over()) == MOST_REJECTED
+    assert bench.rows() == []
+
+    assert bench.target.clean(bench.table, rejected=False) == []
+    assert len(bench.target.clean(bench.table)) == MOST_REJECTED
+    assert bench.left_over() == []
+
+
+def test_a_rejected_staging_table_goes_when_its_range_is_visible(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    for name in ("first", "second"):
+        with bench.target.attempt(
+            bench.plan, LOW, REPLACE, owner="run-1", data_version="v1"
+        ) as load:
+            load.load_arrow([_batch([(1, name)])])
+            load.audited_table()
+            kept = load.keep_rejected()
+        assert bench.rows(kept) == [(1, name)]
+    bench.load(NEW)
+    assert bench.rows() == NEW
+    assert bench.left_over() == []
+
+
+def test_the_staging_table_has_all_that_the_target_has(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    for change in (
+        "MODIFY COMMENT 'of\n    `_range` UInt64 MATERIALIZED 0\n''the'' shop'",
+        "ADD INDEX small note TYPE bloom_filter GRANULARITY 1",
+        "ADD PROJECTION sums (SELECT note, count() GROUP BY note)",
+        "MODIFY COLUMN note CODEC(ZSTD(3))",
+        "MODIFY SETTING min_bytes_for_wide_part = 0",
+    ):
+        bench.target.resource.execute(
+            f"ALTER TABLE {bench.table.schema}.{bench.table.name} {change}"
+        )
+    bench.load(NEW)
+    assert bench.rows() == NEW
+
+
+def test_a_table_that_is_altered_between_two_attempts_is_read_again(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    table = f"{bench.table.schema}.{bench.table.name}"
+    bench.target.resource.execute(f"ALTER TABLE {table} ADD COLUMN more Int8 DEFAULT 7")
+    with pytest.raises(StatementFailed):
+        bench.load(NEW)
+    bench.load(NEW)
+    assert bench.rows() == [(*row, 7) for row in NEW]
+
+
+def published_by(bench: Bench, home: str, own: KeyRange) -> dict[str, object]:
+    """What an attempt of a home goes by that cuts the keys its own way."""
+    known = bench.target.published(bench.plan, REPLACE)
+    return {"home": home, "known": replace(known, own=frozenset([own.name]))}
+
+
+@pytest.mark.parametrize("pauses", [None, "after_marker", "inside_finalise"])
+def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, pauses: str | None
+) -> None:
+    """Both have planned before either published: at most one gets through, with all of its rows."""
+    bench.target.prepare(bench.plan, REPLACE)
+    one, other = KeyRange("integer", None, 10), KeyRange("integer", 5, 20)
+    rows: list[list[Row]] = [[(n, "one") for n in range(10)], [(n, "two") for n in range(5, 20)]]
+    plans = [published_by(bench, home, own) for home, own in (("h1", one), ("h2", other))]
+    failed: list[TargetMoved] = []
+
+    def attempt(number: int, key_range: KeyRange) -> None:
+        owner, known = f"run-{number}", plans[number]
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner=owner, data_version=f"v{number}", **known
+        ) as load:
+            load.load_arrow([_batch(rows[number])])
+            try:
+                load.finalise()
+            except TargetMoved as error:
+                failed.append(error)
+
+    meanwhile = [lambda: attempt(1, other)]
+
+    def reached(point: str) -> None:
+        if point == pauses and meanwhile:
+            meanwhile.pop()()
+
+    monkeypatch.setattr("tableferry.resources.crash_points.reached", reached)
+    attempt(0, one)
+    while meanwhile:
+        meanwhile.pop()()
+    assert failed, "they cannot both stand"
+    found = bench.rows()
+    assert found in (rows[0], rows[1], []), "nothing is doubled, and what stands is whole"
+    markers = bench.target.published(bench.plan, REPLACE).of_target
+    assert len(markers) == 2 - len(failed) and bool(found) == bool(markers)
+
+
+@pytest.mark.parametrize("point", ["after_marker", "inside_finalise"])
+def test_a_marker_without_its_rows_is_one_that_no_event_log_has(bench: Bench, point: str) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    ((before, marker),) = bench.target.published(bench.plan, REPLACE).of_target.items()
+    assert (before, marker.version) == (LOW.name, "v1")
+
+    def work() -> None:
+        with bench.target.attempt(
+            bench.plan, LOW, REPLACE, owner="dead", data_version="v2"
+        ) as load:
+            load.load_arrow([_batch(NEW)])
+            load.finalise()
+
+    bench.in_process_that_dies(point, work)
+    assert bench.rows() == OLD
+    assert bench.target.published(bench.plan, REPLACE).of_target[LOW.name].version == "v2"
+
+
+def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    known = bench.target.published(bench.plan, REPLACE)
+    bench.load(NEW, owner="run-2")
+    with (
+        bench.target.attempt(
+            bench.plan, LOW, REPLACE, owner="run-1", data_version="v0", known=known
+        ) as load,
+        pytest.raises(TargetMoved),
+    ):
+        load.load_arrow([_batch(OLD)])
+        load.finalise()
+    with (
+        pytest.raises(TargetMoved),
+        bench.target.marking(
+            bench.plan, LOW, REPLACE, owner="run-1", data_version="v0", known=known
+        ),
+    ):
+        pass
+    assert bench.rows() == NEW
+    assert bench.target.published(bench.plan, REPLACE).of_target[LOW.name].owner == "run-2"
+    bench.target.retire(bench.plan, [LOW], [], REPLACE)
+    assert bench.target.published(bench.plan, REPLACE).of_target == {}
+
+
+def test_replaced_markers_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tableferry.resources.clickhouse.markers.MOST_REPLACED", 1)
+    bench.target.prepare(bench.plan, REPLACE)
+    for rows in (OLD, NEW, OLD):
+        bench.load(rows)
+    rows = f"SELECT count() FROM warehouse.{MARKERS} WHERE `table` = '{bench.table.name}'"
+    assert bench.client.query(rows).result_rows == [(3,)]
+    before = bench.target.published(bench.plan, REPLACE)
+    bench.target.prepare(bench.plan, REPLACE)
+    assert bench.client.query(rows).result_rows == [(1,)]
+    assert bench.target.published(bench.plan, REPLACE) == before

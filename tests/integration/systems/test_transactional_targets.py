@@ -1,0 +1,506 @@
+"""Targets that publish by a transaction: what is visible when, and what a crash leaves."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tableferry.resources.contract.markers import MARKERS, Publication
+from tableferry.resources.contract.target import (
+    MOST_REJECTED,
+    TargetMoved,
+    TargetOptions,
+    shadow_of,
+)
+from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    InputError,
+    RangeBusy,
+    ReceiptMismatch,
+    SchemaDrift,
+    StatementFailed,
+)
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.transactional.load import StagingLost
+from tableferry.resources.transactional.markers import MarkerTable
+from tableferry_local.stack import Stack
+from tests.integration.support.proxy import LosesAnswer
+from tests.integration.support.target_bench import (
+    AFTER,
+    BENCHES,
+    ELSEWHERE,
+    HIGH,
+    LOW,
+    NEW,
+    OLD,
+    REPLACE,
+    Bench,
+    PostgresBench,
+    Row,
+    batch,
+)
+from tests.servers import Servers
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(params=BENCHES)
+def bench(request: pytest.FixtureRequest, stack: Servers) -> Iterator[Bench]:
+    url = getattr(stack, f"{request.param}_url")
+    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
+
+
+@pytest.fixture(params=BENCHES)
+def own_bench(request: pytest.FixtureRequest, own_stack: Stack) -> Iterator[Bench]:
+    """On servers that may be killed."""
+    url = getattr(own_stack, f"{request.param}_url")
+    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
+
+
+def test_of_several_runs_that_create_the_table_one_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if all of them have found that there is none yet."""
+    target, ready = bench.target, threading.Barrier(3, timeout=60)
+    create = type(target)._create
+
+    def created(self: Any, *arguments: Any) -> None:
+        ready.wait()
+        create(self, *arguments)
+
+    monkeypatch.setattr(type(target), "_create", created)
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(target.prepare, bench.plan, REPLACE) for _ in range(3)]:
+            done.result()
+    bench.load(OLD)
+    assert bench.rows() == OLD
+
+
+@pytest.mark.parametrize("mode", WriteMode)
+def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
+    options = TargetOptions(mode=mode)
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    bench.load(ELSEWHERE, HIGH)
+    bench.target.prepare(bench.plan, options)
+    for _ in range(2):
+        bench.load(NEW, options=options)
+        if mode == "swap":
+            assert bench.rows() == [*OLD, *ELSEWHERE]
+            assert bench.rows(shadow_of(bench.table)) == [*NEW, *ELSEWHERE]
+    for _ in range(2):
+        bench.target.promote(bench.plan, options)
+    assert bench.rows() == [*AFTER[mode], *ELSEWHERE]
+    assert bench.target.range_rows(bench.plan, LOW, REPLACE) == len(AFTER[mode])
+    assert not bench.left_over()
+
+
+@pytest.mark.parametrize("mode", WriteMode)
+def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
+    options = TargetOptions(mode=mode)
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    bench.target.prepare(bench.plan, options)
+    bench.in_process_that_dies("inside_finalise", lambda: bench.load(NEW, options=options))
+    assert bench.rows() == OLD
+    assert bench.left_over()
+
+    bench.load(NEW, options=options)
+    bench.target.promote(bench.plan, options)
+    assert bench.rows() == AFTER[mode]
+    assert not bench.left_over()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("mode", WriteMode)
+def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) -> None:
+    options = TargetOptions(mode=mode)
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    bench.target.prepare(bench.plan, options)
+    with LosesAnswer(bench.plain_url, bench.commit, deliver=committed) as proxy:
+        target = bench.at(proxy.url)
+        bench.load(NEW, options=options, target=target)
+        assert proxy.lost == 1
+    bench.target.promote(bench.plan, options)
+    assert bench.rows() == AFTER[mode]
+    assert not bench.left_over()
+
+
+def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> None:
+    own_bench.target.prepare(own_bench.plan, REPLACE)
+    own_bench.load(OLD)
+    try:
+        with (
+            pytest.raises((ConnectionFailed, StatementFailed)) as caught,
+            own_bench.target.attempt(
+                own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
+            ) as load,
+        ):
+            load.load_arrow([batch(NEW)])
+            own_stack.kill(own_bench.system)
+            load.finalise()
+        assert getattr(caught.value, "transient", False)
+    finally:
+        own_stack.restart(own_bench.system)
+    assert own_bench.rows() == OLD
+    own_bench.load(NEW)
+    assert own_bench.rows() == NEW
+    assert not own_bench.left_over()
+
+
+def test_a_crash_of_the_server_takes_unlogged_rows_with_it(own_stack: Stack) -> None:
+    with PostgresBench(own_stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        bench.target.prepare(bench.plan, REPLACE)
+        bench.load(OLD)
+        attempt = bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v")
+        with pytest.raises(StagingLost, match="nothing was committed") as lost, attempt as load:
+            load.load_arrow([batch(NEW)])
+            load.audited_table()
+            write = load._write
+
+            def late(rows: int) -> None:
+                own_stack.kill("postgres")
+                own_stack.restart("postgres")
+                load._write = write
+                write(rows)
+
+            load._write = late
+            load.finalise()
+        assert lost.value.transient, "the range is loaded anew"
+        assert bench.rows() == OLD
+        bench.load(NEW)
+        assert bench.rows() == NEW
+        assert not bench.left_over()
+
+
+def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    with LosesAnswer(bench.plain_url, bench.commit, deliver=False) as proxy:
+        slow = bench.at(proxy.url)
+        with (
+            pytest.raises(RangeBusy, match="taken over"),
+            slow.attempt(bench.plan, LOW, REPLACE, owner="slow", data_version="v") as load,
+        ):
+            load.load_arrow([batch(OLD)])
+            reconnect = load._reconnect
+
+            def late() -> object:
+                bench.load(NEW)
+                return reconnect()
+
+            load._reconnect = late  # type: ignore[method-assign,assignment]
+            load.finalise()
+    assert bench.rows() == NEW
+
+
+def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW)
+        raise ValueError("the source went away")
+
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    with (
+        pytest.raises(ValueError, match="the source went away"),
+        bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
+    ):
+        load.load_arrow(broken())
+    assert bench.rows() == OLD
+    assert not bench.left_over()
+
+
+def test_too_long_text_is_refused(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    with pytest.raises(StatementFailed) as caught:
+        bench.load([(1, "x" * 41)])
+    assert not caught.value.transient
+    assert bench.rows() == OLD
+    assert not bench.left_over()
+
+
+def test_null_into_not_null_is_refused(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    with pytest.raises(StatementFailed, match=r"(?i)null"):
+        bench.load([(None, "no key")])
+
+
+def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tableferry.resources.transactional.target.LOCK_SECONDS", 0)
+    bench.target.prepare(bench.plan, REPLACE)
+    with bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load:
+        load.load_arrow([batch(OLD)])
+        with (
+            pytest.raises(RangeBusy, match="another run"),
+            bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-2", data_version="v"),
+        ):
+            pytest.fail("two runs hold one range")
+        bench.load(ELSEWHERE, HIGH)
+        load.finalise()
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+
+
+def test_a_session_serves_the_next_attempt_unless_a_statement_failed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    seen: list[Any] = []
+
+    @contextmanager
+    def attempt(key_range: KeyRange) -> Iterator[Any]:
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner="run-1", data_version="v"
+        ) as load:
+            seen.append(load.session.raw)
+            yield load
+
+    with attempt(LOW) as load:
+        load.load_arrow([batch(OLD)])
+        load.finalise()
+    with attempt(HIGH) as load:
+        bench.load(NEW)  # it has given back the lock of its first range
+        with pytest.raises(StatementFailed):
+            load.session.query(f"SELECT 1 FROM {bench.named('missing')}")
+    with attempt(LOW):
+        pass
+    first, second, third = seen
+    assert second is first
+    assert first.closed
+    assert third is not first
+    assert bench.rows() == NEW
+
+
+def test_ranges_are_loaded_side_by_side(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    ranges = [KeyRange("integer", low, low + 100) for low in range(0, 400, 100)]
+    failures: list[BaseException] = []
+
+    def load(key_range: KeyRange) -> None:
+        try:
+            low = int(str(key_range.lower))
+            for _ in range(2):
+                bench.load([(number, "x") for number in range(low, low + 100)], key_range)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=load, args=(key_range,)) for key_range in ranges]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert bench.rows() == [(number, "x") for number in range(400)]
+
+
+def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    with (
+        pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
+        bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
+    ):
+        load.load_arrow([batch(OLD)])
+        bench.ask(f"INSERT INTO {bench.named(load.staging.name)} (id) VALUES (7)")
+        load.finalise()
+    assert bench.rows() == []
+
+
+def test_rows_of_another_range_are_noticed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(ELSEWHERE, HIGH)
+    with pytest.raises(ReceiptMismatch, match="rolled back"):
+        bench.load([(1, "mine"), (11, "not mine")])
+    assert bench.rows() == ELSEWHERE
+
+
+def test_empty_range_empties_itself_only(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    bench.load(ELSEWHERE, HIGH)
+    bench.load([])
+    assert bench.rows() == ELSEWHERE
+
+
+def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
+    bench.plan = bench.make_plan(nullable_key=True, primary_key=())
+    bench.target.prepare(bench.plan, REPLACE)
+    null = KeyRange("integer", null=True)
+    bench.load(OLD)
+    bench.load([(None, "a"), (None, "b")], null)
+    bench.load([(None, "c")], null)
+    assert bench.rows() == [*OLD, (None, "c")]
+
+
+def test_text_keys_differ_by_case_and_trailing_blanks(bench: Bench) -> None:
+    bench.plan = bench.make_plan(primary_key=("id", "note"))
+    upsert = TargetOptions(mode=WriteMode.UPSERT)
+    bench.target.prepare(bench.plan, upsert)
+    rows: list[Row] = [(1, "A"), (1, "a"), (1, "a ")]
+    bench.load(rows[:2], options=upsert)
+    bench.load(rows[1:], options=upsert)
+    assert sorted(bench.rows()) == rows
+
+
+def test_identity_column_of_an_existing_table(bench: Bench) -> None:
+    bench.ask(f"CREATE TABLE {bench.named()} (id {bench.identity}, note {bench.text} NULL)")
+    assert bench.target.prepare(bench.plan, REPLACE) == []
+    bench.load(OLD)
+    assert bench.rows() == OLD
+
+
+def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
+    swap = TargetOptions(mode=WriteMode.SWAP)
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    bench.target.prepare(bench.plan, swap)  # the next run
+    assert bench.target.clean(bench.table) == []
+    bench.load(ELSEWHERE, HIGH, swap)
+    assert bench.rows() == []
+    bench.target.promote(bench.plan, swap)
+    assert bench.rows() == [*OLD, *ELSEWHERE]
+    assert [name for name in bench.tables() if bench.table.name in name] == [bench.table.name]
+
+
+def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
+    """One with an index, which keeps its name, and with the longest name of all servers."""
+    name = bench.table.name.ljust(63, "x")
+    table, swap = replace(bench.table, name=name), TargetOptions(mode=WriteMode.SWAP)
+    plan = replace(bench.plan, primary_key=(), target=table)
+    for _ in range(3):
+        bench.target.prepare(plan, swap)
+        bench.target.promote(plan, swap)
+    assert [one for one in bench.tables() if one.startswith(name[:20])] == [name]
+
+
+def test_clean_spares_the_living(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD))
+    with bench.target.attempt(bench.plan, HIGH, REPLACE, owner="living", data_version="v") as load:
+        load.load_arrow([batch(ELSEWHERE)])
+        assert len(bench.target.clean(bench.table)) == 1
+        load.finalise()
+    assert bench.target.clean(bench.table) == []
+    assert bench.rows() == ELSEWHERE
+
+
+def test_existing_table_is_verified(bench: Bench) -> None:
+    bench.ask(f"CREATE TABLE {bench.named()} (id int NOT NULL, more int NOT NULL)")
+    with pytest.raises(
+        SchemaDrift, match=rf"'id'.*int.*'note' \({re.escape(bench.text)}\) is missing"
+    ):
+        bench.target.prepare(bench.plan, REPLACE)
+
+
+def test_column_that_nobody_fills(bench: Bench) -> None:
+    bench.ask(
+        f"CREATE TABLE {bench.named()} "
+        f"(id bigint NOT NULL, note {bench.text} NULL, more int NOT NULL, less int NULL)"
+    )
+    with pytest.raises(SchemaDrift, match="must not be NULL: 'more'"):
+        bench.target.prepare(bench.plan, REPLACE)
+    bench.ask(f"ALTER TABLE {bench.named()} DROP COLUMN more")
+    (note,) = bench.target.prepare(bench.plan, REPLACE)
+    assert "'less'" in note
+    with pytest.raises(InputError, match="swap would lose"):
+        bench.target.prepare(bench.plan, TargetOptions(mode=WriteMode.SWAP))
+
+
+@pytest.mark.parametrize("name", ["select", "with space", "quote]'\"[", "Žluť.ý 😀"])
+@pytest.mark.parametrize("system", BENCHES)
+def test_any_name(stack: Servers, system: str, name: str) -> None:
+    name = f"{name} {uuid.uuid4().hex[:8]}"
+    with BENCHES[system](getattr(stack, f"{system}_url"), name) as bench:
+        bench.target.prepare(bench.plan, REPLACE)
+        bench.load(OLD)
+        bench.load(NEW)
+        assert bench.rows() == NEW
+
+
+def test_schema_is_created(bench: Bench) -> None:
+    schema = f"s_{uuid.uuid4().hex[:8]}"
+    bench.plan = replace(bench.plan, target=replace(bench.table, schema=schema))
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    assert bench.ask(f"SELECT COUNT(*) FROM {schema}.{bench.table.name}") == [(3,)]
+    for table in (bench.table.name, MARKERS):
+        bench.ask(f"DROP TABLE {schema}.{table}")
+    bench.ask(f"DROP SCHEMA {schema}")
+
+
+def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    ranges = [KeyRange("integer", low, low + 1) for low in range(MOST_REJECTED + 2)]
+    for key_range in ranges:
+        row = [(key_range.lower, "rejected")]
+        with bench.target.attempt(
+            bench.plan, key_range, REPLACE, owner="run-1", data_version="v1"
+        ) as load:
+            load.load_arrow([batch(row)])
+            load.audited_table()
+            kept = load.keep_rejected()
+        assert bench.rows(kept) == row, "the newest is there"
+        assert bench.target.rejected_table(bench.plan, key_range) == kept
+    assert len(bench.left_over()) == MOST_REJECTED
+    assert bench.rows() == []
+
+    assert bench.target.clean(bench.table, rejected=False) == []
+    assert len(bench.target.clean(bench.table)) == MOST_REJECTED
+    assert bench.left_over() == []
+
+
+def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
+    """Nor does who cuts otherwise: ranges that share rows count as one."""
+    bench.target.prepare(bench.plan, REPLACE)
+    known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
+    bench.load(NEW, KeyRange("integer", 2, 7))
+    older = {"owner": "run-0", "data_version": "v0", "home": "h0", "known": known}
+    with (
+        bench.target.attempt(bench.plan, LOW, REPLACE, **older) as load,
+        pytest.raises(TargetMoved, match=r"range 0000000002\.\.0000000007 by run run-1"),
+    ):
+        load.load_arrow([batch(OLD)])
+        load.finalise()
+    with pytest.raises(TargetMoved), bench.target.marking(bench.plan, LOW, REPLACE, **older):
+        pass
+    assert bench.rows() == NEW
+    (marker,) = bench.target.published(bench.plan, REPLACE).of_target.values()
+    assert (marker.version, marker.owner, marker.key) == ("v1", "run-1", "id")
+
+    known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
+    with bench.target.attempt(
+        bench.plan, LOW, REPLACE, owner="run-0", data_version="v0", known=known
+    ) as load:
+        load.load_arrow([batch(OLD)])
+        load.finalise()
+    found = bench.target.published(bench.plan, REPLACE).of_target
+    assert list(found) == [LOW.name], "what it has overwritten is not said to stand"
+    bench.target.retire(bench.plan, [LOW], [HIGH], REPLACE)
+    assert bench.target.published(bench.plan, REPLACE).of_target == {}
+
+
+def test_a_publication_waits_for_a_stopped_one_no_longer_than_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tableferry.resources.transactional.markers.TURN_SECONDS", 1)
+    bench.target.prepare(bench.plan, REPLACE)
+    identity = bench.target.identity(bench.table)
+    markers = MarkerTable(bench.target.sql, bench.table)
+    with bench.target._session() as stopped, bench.target._transaction(stopped):
+        markers.put(stopped, identity, Publication(bench.plan, LOW, "v1", "run-1"))
+        with (
+            pytest.raises(StatementFailed) as failed,
+            bench.target.marking(bench.plan, HIGH, REPLACE, owner="run-2", data_version="v2"),
+        ):
+            pass
+        assert failed.value.transient
+    assert list(bench.target.published(bench.plan, REPLACE).of_target) == [LOW.name]

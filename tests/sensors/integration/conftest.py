@@ -1,5 +1,0 @@
-"""The fixtures of the tests that move data."""
-
-from tests.integration.conftest import ferry
-
-__all__ = ["ferry"]
