@@ -15,7 +15,7 @@ from tableferry.assets.planning.resolve import Servers
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.running import hops_and_range
+from tableferry.pipelines.command.running import resolve_range
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.endpoint import Endpoint
@@ -49,7 +49,7 @@ def compare(
     Raises:
         InputError: there is no such transfer or range.
     """
-    servers, hops, key_range = hops_and_range(session, name, range_name)
+    servers, hops, key_range = resolve_range(session, name, range_name)
     return {
         str(hop.plan.target): reconcile(
             hop.found_plan,

@@ -1,9 +1,10 @@
-"""The code location: the only place where everything is put together."""
+"""Builds the Dagster code location from the declared transfers."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
@@ -30,16 +31,15 @@ def build(
     callers: Mapping[str, Caller] | None = None,
     servers: Mapping[str, object] | None = None,
 ) -> dg.Definitions:
-    """Everything that the declared transfers amount to.
+    """Build the definitions of a code location.
 
     Args:
-        declared: the transfers; those of the folder that the environment names, if not given.
-        callers: who runs a transfer in this process, by its name.
-        servers: the resources of the servers by their connections' names; those that the
-            environment names, if not given.
+        declared: the transfers; by default those in the configured folder.
+        callers: the callers in this process, by transfer.
+        servers: resources by connection name; by default those that the environment names.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: the folder does not exist.
     """
     declared = declared or load_transfers(transfers_folder())
     transfers = declared.transfers
@@ -47,11 +47,11 @@ def build(
     link = transfers_link()
     origins = {name: Origin(file, link) for name, file in declared.files.items()}
     assets = {
-        name: transfer_assets(one, callers.get(name), origins.get(name))
-        for name, one in transfers.items()
+        name: transfer_assets(transfer, callers.get(name), origins.get(name))
+        for name, transfer in transfers.items()
     }
-    good = of_transfers(transfers, assets, callers=callers, origins=origins)
-    around = dg.Definitions(
+    valid = transfer_definitions(transfers, assets, callers=callers, origins=origins)
+    shared = dg.Definitions(
         sensors=[
             *([first_ranges_sensor(transfers)] if transfers else []),
             reaper,
@@ -61,10 +61,10 @@ def build(
         resources=resources() if servers is None else servers,
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(good, around, invalid_definitions(declared.invalid, link))
+    return dg.Definitions.merge(valid, shared, invalid_definitions(declared.invalid, link))
 
 
-def of_transfers(
+def transfer_definitions(
     transfers: Mapping[str, Transfer],
     assets: Mapping[str, dg.AssetsDefinition],
     *,
@@ -73,42 +73,45 @@ def of_transfers(
     bound: Servers | None = None,
     sources: bool = True,
 ) -> dg.Definitions:
-    """The assets of transfers, and each one's jobs, schedules and sensors.
+    """Build the jobs, schedules and sensors of transfers, and add their assets.
 
     Args:
         transfers: the declarations by name.
-        assets: of their targets, by name.
-        callers: who runs a transfer in this process.
-        origins: where the transfers are declared.
-        bound: the servers of their connections, in place of resources.
-        sources: define their source tables as external assets, too.
+        assets: the assets of each transfer's targets, by its name.
+        callers: the callers in this process, by transfer.
+        origins: where each transfer is declared.
+        bound: the servers to use instead of Dagster resources.
+        sources: also define the source tables, as external assets.
     """
     callers, origins = callers or {}, origins or {}
     targets = {key for definition in assets.values() for key in definition.keys}
-    # a source of several transfers is shown in the group of the first
-    specs = [source_asset(one, origins.get(name)) for name, one in transfers.items() if sources]
-    read = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
-    every = transfers.values()
+    # a source that several transfers share appears in the group of the first
+    specs = [
+        source_asset(transfer, origins.get(name)) for name, transfer in transfers.items() if sources
+    ]
+    external = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
+    jobs: list[Any] = []
+    schedules: list[dg.ScheduleDefinition] = []
+    sensors: list[dg.SensorDefinition] = []
+    for name, transfer in transfers.items():
+        jobs.append(move_job(transfer, assets[name]))
+        jobs.append(check_job(transfer, callers.get(name), bound))
+        sensors += [new_ranges_sensor(transfer, bound), failed_ranges_sensor(transfer)]
+        if transfer.schedule:
+            schedules.append(transfer_schedule(transfer, transfer.schedule, bound))
+        if transfer.check_schedule:
+            schedules.append(check_schedule(transfer, transfer.check_schedule))
     return dg.Definitions(
-        assets=[*assets.values(), *read.values()],
-        jobs=[
-            *(move_job(transfers[name], definition) for name, definition in assets.items()),
-            *(check_job(one, callers.get(name), bound) for name, one in transfers.items()),
-        ],
-        schedules=[
-            *(transfer_schedule(one, one.schedule, bound) for one in every if one.schedule),
-            *(check_schedule(one, one.check_schedule) for one in every if one.check_schedule),
-        ],
-        sensors=[
-            *(new_ranges_sensor(one, bound) for one in every),
-            *(failed_ranges_sensor(one) for one in every),
-        ],
+        assets=[*assets.values(), *external.values()],
+        jobs=jobs,
+        schedules=schedules,
+        sensors=sensors,
     )
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The code location of the folder that the environment names, whatever its files hold."""
+    """Load the configured folder of transfers; invalid files are logged and left out."""
     declared = load_transfers(transfers_folder())
     for file in declared.invalid:
         logger.error("left out an invalid transfer file:\n%s", file)

@@ -1,4 +1,4 @@
-"""Alerts of failed runs, and of checks that failed in runs that did not."""
+"""The sensors that alert about failed runs, and about failed checks in successful runs."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -16,9 +16,9 @@ from tableferry.resources.words import counted
 from tableferry.sensors.channels import Alert, Kind, channels, send
 
 STATUS = dg.DefaultSensorStatus.RUNNING if channels() else dg.DefaultSensorStatus.STOPPED
-"""Naming a channel is enough to get alerts; the UI can switch them off."""
+"""Configuring a channel switches the sensors on; the UI can switch them off."""
 
-NOT_OURS = "a run of other assets"
+NOT_OURS = dg.SkipReason("a run of other assets")
 
 
 def alert_sensors(
@@ -26,23 +26,23 @@ def alert_sensors(
     transfers: Collection[Transfer] | None = None,
     bound: Servers | None = None,
 ) -> tuple[dg.SensorDefinition, dg.SensorDefinition]:
-    """Build the sensor of failed runs, and that of failed checks in other runs.
+    """Build the sensor of failed runs, and the sensor of failed checks in successful runs.
 
     Args:
-        prefix: of their names.
-        transfers: whose runs they tell of; all runs of the code location, if not given.
-        bound: servers whose passwords no alert shows, besides those that the environment names.
+        prefix: a prefix of the sensors' names.
+        transfers: the transfers whose runs to watch; by default all runs of the code location.
+        bound: servers whose passwords to redact, besides those that the environment names.
     """
 
     @dg.run_failure_sensor(
         name=f"{prefix}failure_alert",
-        description="Logs every failed run, and tells of it where the environment says.",
+        description="Logs every failed run, and alerts the configured channels.",
         default_status=STATUS,
     )
-    def of_runs(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    def failed_run(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if transfers is not None and not _concerns(run, transfers):
-            return dg.SkipReason(NOT_OURS)
+        if transfers is not None and not _belongs(run, transfers):
+            return NOT_OURS
         errors = [
             data.user_failure_data.description or ""
             for event in context.get_step_failure_events()
@@ -57,13 +57,13 @@ def alert_sensors(
     @dg.run_status_sensor(
         run_status=dg.DagsterRunStatus.SUCCESS,
         name=f"{prefix}check_alert",
-        description="Tells of checks that failed without failing their run: they do not block.",
+        description="Alerts about failed checks that did not fail their run.",
         default_status=STATUS,
     )
-    def of_checks(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
+    def failed_check(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if transfers is not None and not _concerns(run, transfers):
-            return dg.SkipReason(NOT_OURS)
+        if transfers is not None and not _belongs(run, transfers):
+            return NOT_OURS
         failed = failed_checks(context.instance, run.run_id)
         if failed:
             message = f"succeeded, but {counted(len(failed), 'check')} failed"
@@ -72,20 +72,20 @@ def alert_sensors(
             send(alert)
         return None
 
-    return of_runs, of_checks
+    return failed_run, failed_check
 
 
 failure_alert, check_alert = alert_sensors()
 
 
-def _concerns(run: dg.DagsterRun, transfers: Collection[Transfer]) -> bool:
-    """Whether a run is of one of the transfers' own jobs, or of assets or checks of theirs."""
-    names = [one.transfer for one in transfers]
+def _belongs(run: dg.DagsterRun, transfers: Collection[Transfer]) -> bool:
+    """Whether a run is of a job of the transfers, or selects their assets or checks."""
+    names = [transfer.transfer for transfer in transfers]
     if run.job_name in {job(name) for name in names for job in (move_job_name, check_job_name)}:
         return True
-    chosen = set(run.asset_selection or ())
-    chosen |= {key.asset_key for key in run.asset_check_selection or ()}
-    return any(asset_key(hop.to) in chosen for one in transfers for hop in one.hops)
+    selected = set(run.asset_selection or ())
+    selected |= {key.asset_key for key in run.asset_check_selection or ()}
+    return any(asset_key(hop.to) in selected for transfer in transfers for hop in transfer.hops)
 
 
 def _without_passwords(alert: Alert, bound: Servers | None) -> Alert:
@@ -99,10 +99,10 @@ def _without_passwords(alert: Alert, bound: Servers | None) -> Alert:
     return alert
 
 
-def _alert(run: dg.DagsterRun, kind: Kind, what: str, errors: list[str]) -> Alert:
+def _alert(run: dg.DagsterRun, kind: Kind, message: str, errors: list[str]) -> Alert:
     return Alert(
         kind,
-        f"{run.job_name} {what}",
+        f"{run.job_name} {message}",
         run.job_name,
         run.run_id,
         run.tags.get(RANGE_START),

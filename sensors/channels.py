@@ -1,4 +1,4 @@
-"""Where alerts go: a web hook, a chat, a mailbox, each by one variable of the environment."""
+"""Sends alerts to a web hook, a chat or a mailbox, each named by an environment variable."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tableferry.resources.errors import ConnectionFailed, InputError, Tableferry
 from tableferry.resources.registry import system
 
 ALERT_URL = "TABLEFERRY_ALERT_URL"
-"""Where each alert is POSTed as a JSON document."""
+"""A URL to which each alert is POSTed as a JSON document."""
 
 SLACK_URL = "TABLEFERRY_ALERT_SLACK_URL"
-"""An incoming web hook of Slack, or of what takes the same: Mattermost, Rocket.Chat, Zulip."""
+"""An incoming web hook of Slack, or of a compatible chat: Mattermost, Rocket.Chat, Zulip."""
 
 EMAIL = "TABLEFERRY_ALERT_EMAIL"
 """`smtp[s]://user:password@host:port/?to=a@b.c,d@e.f&from=g@h.i`."""
 
 DAGSTER_URL = "TABLEFERRY_DAGSTER_URL"
-"""Dagster's web UI, to which runs are linked."""
+"""The base URL of Dagster's web UI, for links to runs."""
 
-SECONDS = 10
+TIMEOUT_SECONDS = 10
 MOST_LINES = 20
-"""Of an alert's text; the run has them all."""
+"""Maximum lines of an alert's text; the run has all of them."""
 
 
 Kind = Literal["run_failed", "check_failed", "ranges_given_up"]
@@ -41,11 +41,11 @@ Kind = Literal["run_failed", "check_failed", "ranges_given_up"]
 
 @dataclass(frozen=True)
 class Alert:
-    """Something that somebody should see."""
+    """An event that needs attention."""
 
     kind: Kind
     text: str
-    """One line."""
+    """A one-line summary."""
     job: str
     run_id: str | None = None
     first_range: str | None = None
@@ -53,13 +53,13 @@ class Alert:
     errors: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it, without the passwords of any server."""
-        found = {name: value for name, value in asdict(self).items() if value is not None}
+        """Return the JSON form, with passwords redacted."""
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
         url = self.url
         return {
             "first_range": None,
             "last_range": None,
-            **found,
+            **fields,
             "text": redacted(self.text),
             "errors": [redacted(line) for line in self.errors],
             **({"url": url} if url else {}),
@@ -67,32 +67,33 @@ class Alert:
 
     @property
     def url(self) -> str | None:
-        """The run's page."""
+        """The run's page in Dagster."""
         base = os.environ.get(DAGSTER_URL)
         return f"{base.rstrip('/')}/runs/{self.run_id}" if base and self.run_id else None
 
     def lines(self) -> list[str]:
-        """What is the matter, in some lines without secrets."""
-        every = [redacted(line) for error in self.errors for line in str(error).splitlines()]
-        more = len(every) - MOST_LINES
-        found = every[:MOST_LINES] + ([f"... and {more} lines more"] if more > 0 else [])
-        return [*found, *([self.url] if self.url else [])]
+        """Return the first lines of the errors, redacted, and the run's page."""
+        lines = [redacted(line) for error in self.errors for line in str(error).splitlines()]
+        more = len(lines) - MOST_LINES
+        shown = lines[:MOST_LINES] + ([f"... and {more} lines more"] if more > 0 else [])
+        return [*shown, *([self.url] if self.url else [])]
 
 
 def channels() -> list[str]:
-    """The variables that say where alerts go, each by itself or by its file."""
-    named = (ALERT_URL, SLACK_URL, EMAIL)
+    """Return the channel variables that are set, directly or by a file."""
     return [
-        name for name in named if os.environ.get(name) or os.environ.get(name + secret_files.SUFFIX)
+        name
+        for name in (ALERT_URL, SLACK_URL, EMAIL)
+        if os.environ.get(name) or os.environ.get(name + secret_files.SUFFIX)
     ]
 
 
 def send(alert: Alert) -> None:
-    """Send an alert everywhere.
+    """Send an alert to all channels.
 
     Raises:
-        TableferryError: it was not taken by all; those that came after were tried, too. No message
-            shows a URL, in which web hooks have their password.
+        TableferryError: a channel failed; the others were tried too. No message shows a URL,
+            which is a web hook's password.
     """
     senders = {ALERT_URL: _post_document, SLACK_URL: _post_to_slack, EMAIL: _mail}
     failed = []
@@ -106,7 +107,7 @@ def send(alert: Alert) -> None:
 
 
 def redacted(text: str) -> str:
-    """A text without the passwords of the servers that the environment names, on one line."""
+    """Return a text on one line, without the passwords of the configured servers."""
     for name in connection_names():
         try:
             if url := connection_url(name):
@@ -122,7 +123,7 @@ def _post_document(url: str, alert: Alert) -> None:
 
 
 def _post_to_slack(url: str, alert: Alert) -> None:
-    """See https://api.slack.com/reference/surfaces/formatting#escaping"""
+    """Post as https://api.slack.com/reference/surfaces/formatting#escaping says."""
     quoted = [f"> {_escaped(line)}" for line in alert.lines()]
     _post(url, {"text": "\n".join([f"*{_escaped(redacted(alert.text))}*", *quoted])}, SLACK_URL)
 
@@ -136,21 +137,21 @@ def _post(url: str, document: Mapping[str, Any], variable: str) -> None:
         url, json.dumps(document).encode(), {"Content-Type": "application/json"}
     )
     try:
-        urllib.request.urlopen(request, timeout=SECONDS).close()
+        urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS).close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        # a wrong URL is quoted in the error
-        why = type(error).__name__ if isinstance(error, ValueError) else error
-        raise ConnectionFailed(f"{variable} does not take the alert: {why}") from None
+        # a ValueError quotes the URL
+        reason = type(error).__name__ if isinstance(error, ValueError) else error
+        raise ConnectionFailed(f"{variable} does not take the alert: {reason}") from None
 
 
 @dataclass(frozen=True)
 class Mailbox:
-    """Where mails go, and by which server."""
+    """The recipients of mails, and the server that delivers them."""
 
     host: str
     port: int
     tls: bool
-    """From the first byte."""
+    """Whether the connection is encrypted from its first byte."""
     to: tuple[str, ...]
     sender: str
     user: str | None = field(default=None, repr=False)
@@ -159,11 +160,11 @@ class Mailbox:
     authority: str | None = None
 
     @classmethod
-    def read(cls, url: str) -> Mailbox:
-        """Read the value of `TABLEFERRY_ALERT_EMAIL`.
+    def parse(cls, url: str) -> Mailbox:
+        """Parse the value of `TABLEFERRY_ALERT_EMAIL`.
 
         Raises:
-            InputError: it is none. The message does not repeat it.
+            InputError: the value is invalid. The message does not repeat it.
         """
         expected = f"{EMAIL} should look like smtps://user:password@host:465/?to=me@example.com"
         try:
@@ -172,7 +173,8 @@ class Mailbox:
         except ValueError:
             raise InputError(expected) from None
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        to = tuple(one.strip() for one in options.get("to", "").split(",") if one.strip())
+        addresses = (address.strip() for address in options.get("to", "").split(","))
+        to = tuple(address for address in addresses if address)
         if parts.scheme not in ("smtp", "smtps") or not parts.hostname or not to:
             raise InputError(expected)
         unknown = options.keys() - {"to", "from", "starttls", "ca"}
@@ -193,8 +195,8 @@ class Mailbox:
 
 
 def _mail(url: str, alert: Alert) -> None:
-    """RFC 5321 and 3207; a password travels encrypted only, unless `starttls=no` says otherwise."""
-    box = Mailbox.read(url)
+    """Send by RFC 5321 and 3207; without TLS no password is sent, unless `starttls=no` is given."""
+    box = Mailbox.parse(url)
     message = EmailMessage()
     message["Subject"] = f"Tableferry: {redacted(alert.text)}"[:200]
     message["From"], message["To"] = box.sender, ", ".join(box.to)
@@ -213,13 +215,14 @@ def _mail(url: str, alert: Alert) -> None:
                 server.login(box.user, box.password or "")
             server.send_message(message)
     except (OSError, smtplib.SMTPException) as error:
-        why = str(error).replace(box.password, "***") if box.password else str(error)
-        raise ConnectionFailed(f"{EMAIL}: {box.host}:{box.port} does not take it: {why}") from None
+        reason = str(error).replace(box.password, "***") if box.password else str(error)
+        address = f"{box.host}:{box.port}"
+        raise ConnectionFailed(f"{EMAIL}: {address} does not take it: {reason}") from None
 
 
 def _connected(box: Mailbox, context: ssl.SSLContext) -> smtplib.SMTP:
     if box.tls:
-        return smtplib.SMTP_SSL(box.host, box.port, timeout=SECONDS, context=context)
-    server = smtplib.SMTP(box.host, box.port, timeout=SECONDS)
+        return smtplib.SMTP_SSL(box.host, box.port, timeout=TIMEOUT_SECONDS, context=context)
+    server = smtplib.SMTP(box.host, box.port, timeout=TIMEOUT_SECONDS)
     server.ehlo()
     return server

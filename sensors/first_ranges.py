@@ -1,4 +1,4 @@
-"""Cuts tables that nobody has moved yet into ranges, so that the UI can materialize them."""
+"""The sensor that cuts newly declared tables into ranges, so that the UI can materialize them."""
 
 from collections.abc import Iterator, Mapping
 from time import monotonic
@@ -15,22 +15,22 @@ from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
 
 TICK_SECONDS = 20.0
-"""After which a tick leaves the other transfers to the next: Dagster ends ticks after a minute."""
+"""How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
 
 
 def first_ranges_sensor(
     transfers: Mapping[str, Transfer], name: str = "first_ranges", bound: Servers | None = None
 ) -> dg.SensorDefinition:
-    """Build the sensor that gives each transfer its first partitions; it moves nothing.
+    """Build the sensor that creates each transfer's first partitions; it moves no rows.
 
-    It runs by default. Without it, a transfer that was just declared has no partitions, and
-    Dagster's *Materialize* has nothing to offer. The sensor asks the source of such transfers
-    alone, and starts with the transfer after the one that it looked at last.
+    It runs by default: without partitions, Dagster's *Materialize* offers nothing. It queries only
+    the sources of transfers that have none, in turn, beginning after the last one of the tick
+    before.
 
     Args:
-        transfers: all of the code location, by name.
-        name: of the sensor.
-        bound: the servers of their connections, in place of resources.
+        transfers: all transfers of the code location, by name.
+        name: the sensor's name.
+        bound: the servers to use instead of Dagster resources.
     """
 
     @dg.sensor(
@@ -74,7 +74,7 @@ def first_ranges_sensor(
 
 
 def _unproven(transfer: Transfer, ranges: int) -> Iterator[dg.AssetCheckEvaluation]:
-    """Warn on each target that nothing is proven of it yet: Dagster marks such checks as good."""
+    """Fail a check of each target with a warning: Dagster shows checks without verdict as good."""
     for hop in transfer.hops:
         yield dg.AssetCheckEvaluation(
             asset_key=asset_key(hop.to),
@@ -87,7 +87,7 @@ def _unproven(transfer: Transfer, ranges: int) -> Iterator[dg.AssetCheckEvaluati
 
 
 def _summary(cut: Mapping[str, int], failed: Mapping[str, str]) -> str:
-    """One line for the list of ticks."""
+    """Summarize a tick in one line."""
     parts = [f"{name} has {ranges} key ranges now" for name, ranges in cut.items()]
     parts += [f"{name} cannot be cut yet: {error}" for name, error in failed.items()]
     return "; ".join(parts) or "all transfers have key ranges"

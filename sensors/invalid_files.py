@@ -1,4 +1,4 @@
-"""Shows transfer files that cannot be used in Dagster's UI: as assets whose check has failed."""
+"""Shows invalid transfer files in Dagster's UI, as assets with a failed check."""
 
 import hashlib
 import re
@@ -14,26 +14,26 @@ CHECK = "valid_file"
 
 
 def invalid_assets(files: Sequence[InvalidFile]) -> dict[dg.AssetKey, InvalidFile]:
-    """The asset that stands for each file, by the name of its transfer, or else of the file."""
-    found: dict[dg.AssetKey, InvalidFile] = {}
+    """Name an asset for each file after its transfer, or else after the file."""
+    assets: dict[dg.AssetKey, InvalidFile] = {}
     for file in files:
         name = re.sub(r"\W", "_", file.transfer or file.path.stem, flags=re.ASCII) or "_"
         key = dg.AssetKey([GROUP, name])
-        while key in found:  # two files of one name
+        while key in assets:  # two files with the same name
             key = dg.AssetKey([GROUP, f"{key.path[-1]}_"])
-        found[key] = file
-    return found
+        assets[key] = file
+    return assets
 
 
 def invalid_definitions(files: Sequence[InvalidFile], link: str | None = None) -> dg.Definitions:
-    """One asset per file, that says what is wrong, its failed check, and the sensor that fails it.
+    """Build an asset with a check per file, and the sensor that fails these checks.
 
-    A definition has no state of its own in Dagster. So the sensor records each check as failed
-    when the code location has loaded; executing the check reads the file again.
+    Dagster definitions have no state, so the sensor records each check as failed once the code
+    location has loaded. Executing a check reads the file again.
 
     Args:
-        files: the invalid ones.
-        link: where people read them, see `code_reference`.
+        files: the invalid files.
+        link: the URL under which people read them, see `code_reference`.
     """
     if not files:
         return dg.Definitions()
@@ -48,14 +48,15 @@ def invalid_definitions(files: Sequence[InvalidFile], link: str | None = None) -
 def _spec(key: dg.AssetKey, file: InvalidFile, link: str | None) -> dg.AssetSpec:
     first = file.problems[0]
     lines = "\n".join(
-        f"- {'' if one.path == file.path else f'{one.path.name} '}line {one.line}: {one.message}"
-        for one in file.problems
+        f"- {'' if problem.path == file.path else f'{problem.path.name} '}"
+        f"line {problem.line}: {problem.message}"
+        for problem in file.problems
     )
     return dg.AssetSpec(
         key,
         group_name=GROUP,
         description=f"**`{file.path.name}` is not a valid transfer, and was left out.**\n\n{lines}"
-        "\n\nMend the file, then reload the code location.",
+        "\n\nCorrect the file, then reload the code location.",
         metadata={
             "file": dg.MetadataValue.path(file.path),
             "problems": _table(file),
@@ -66,16 +67,16 @@ def _spec(key: dg.AssetKey, file: InvalidFile, link: str | None) -> dg.AssetSpec
 
 def _check(key: dg.AssetKey, file: InvalidFile) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=key, name=CHECK, description="Reads the file again, and says what is wrong with it."
+        asset=key, name=CHECK, description="Reads the file again, and reports its problems."
     )
     def valid_file() -> dg.AssetCheckResult:
-        now = invalid_file(file.path)
-        if now is None:
+        current = invalid_file(file.path)
+        if current is None:
             return dg.AssetCheckResult(
                 passed=True, description="The file is valid now: reload the code location."
             )
         return dg.AssetCheckResult(
-            passed=False, description=str(now), metadata={"problems": _table(now)}
+            passed=False, description=str(current), metadata={"problems": _table(current)}
         )
 
     return valid_file

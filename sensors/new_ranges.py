@@ -1,4 +1,4 @@
-"""Finds keys beyond the known ranges, adds ranges for them, and moves what no run has come to."""
+"""The sensor that adds ranges for new keys, and moves ranges that no run has reached."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,18 +14,24 @@ from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.runs import run_requests, run_under_way
 from tableferry.resources.errors import TableferryError
-from tableferry.sensors.tries import Tries, listed, read, told, written
+from tableferry.sensors.tries import (
+    Tries,
+    format_cursor,
+    given_up_reason,
+    parse_cursor,
+    report_given_up,
+)
 
 
 def new_ranges_sensor(transfer: Transfer, bound: Servers | None = None) -> dg.SensorDefinition:
-    """The sensor that keeps one transfer's partitions up with its source.
+    """Build the sensor that adds partitions as a transfer's source grows.
 
-    A range that a run was asked for, and that is in no record of any run, is asked for again as
-    failed ones are: its run ended before it came to it.
+    A requested range that no run has recorded is retried as failed ranges are: its run ended
+    before it got there.
 
     Args:
-        transfer: whose ranges.
-        bound: the servers of its connections, in place of resources.
+        transfer: the transfer to watch.
+        bound: the servers to use instead of Dagster resources.
     """
 
     @dg.sensor(
@@ -47,53 +53,54 @@ def new_ranges_sensor(transfer: Transfer, bound: Servers | None = None) -> dg.Se
             return dg.SkipReason(f"run {running} is under way; new ranges wait for its end")
         apply_growth(plan, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
-        # also what an earlier tick added, if the daemon ended before it started the run
-        missing = {one.name for one in plan.growth.add} | _untouched(transfer, context, order)
-        known, now = read(context.cursor), time()
-        tries = {name: known.get(name, Tries()) for name in missing}
-        due = {name for name, one in tries.items() if _due(one, now)}
-        lost = sorted(
-            name for name, one in tries.items() if one.given_up(0.0, now) and not one.told
-        )
-        if lost and told(transfer, lost, context):
-            tries |= {name: replace(tries[name], told=True) for name in lost}
+        # the daemon may have died between adding ranges and starting their run
+        missing = {range_.name for range_ in plan.growth.add} | _untouched(transfer, context, order)
+        earlier, now = parse_cursor(context.cursor), time()
+        tries = {name: earlier.get(name, Tries()) for name in sorted(missing)}
+        due = {name for name in tries if _is_due(tries[name], now)}
+        unreported = [
+            name for name in tries if tries[name].exhausted(0.0, now) and not tries[name].reported
+        ]
+        if unreported and report_given_up(transfer, unreported, context):
+            tries |= {name: replace(tries[name], reported=True) for name in unreported}
         if not due:
-            why = f"no keys of {transfer.source} beyond the known ranges"
-            if waiting := sorted(name for name, one in tries.items() if not one.told):
-                why += f"; {len(waiting)} ranges wait for a new try"
-            if gone := sorted(name for name, one in tries.items() if one.told):
-                why += f"; {listed(gone)}"
-            return dg.SensorResult(skip_reason=dg.SkipReason(why), cursor=written(tries))
+            reason = f"no keys of {transfer.source} beyond the known ranges"
+            given_up = [name for name in tries if tries[name].reported]
+            if waiting := len(tries) - len(given_up):
+                reason += f"; {waiting} ranges wait for a retry"
+            if given_up:
+                reason += f"; {given_up_reason(given_up)}"
+            return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=format_cursor(tries))
         requests = [
             request
-            for number in sorted({tries[name].number for name in due})
-            # the same for a tick that is repeated, another for each further try
+            for count in sorted({tries[name].count for name in due})
+            # a repeated tick requests the same runs; a further retry requests new ones
             for request in run_requests(
                 transfer,
                 order,
-                {name for name in due if tries[name].number == number},
-                key=f"new:{number}" if number else "new",
+                {name for name in due if tries[name].count == count},
+                key=f"new:{count}" if count else "new",
             )
         ]
-        tries |= {name: Tries(tries[name].number + 1, now) for name in due}
-        return dg.SensorResult(run_requests=requests, cursor=written(tries))
+        tries |= {name: Tries(tries[name].count + 1, now) for name in due}
+        return dg.SensorResult(run_requests=requests, cursor=format_cursor(tries))
 
     return new_ranges
 
 
-def _due(tries: Tries, now: float) -> bool:
-    """Whether a range is to be asked for: a new one at once."""
-    when = 0.0 if not tries.number else tries.due(0.0)
-    return when is not None and when <= now
+def _is_due(tries: Tries, now: float) -> bool:
+    """Whether to request a range now; a new range does not wait."""
+    due_at = tries.next_due(0.0) if tries.count else 0.0
+    return due_at is not None and due_at <= now
 
 
 def _untouched(
     transfer: Transfer, context: dg.SensorEvaluationContext, order: Sequence[str]
 ) -> set[str]:
-    """Ranges that no run has come to, in the first hop or in one that has others."""
-    found: set[str] = set()
-    for number, hop in enumerate(transfer.hops):
+    """Find the ranges without any record in the first hop, or in a later hop that has begun."""
+    untouched: set[str] = set()
+    for index, hop in enumerate(transfer.hops):
         touched = records(context.instance, asset_key(hop.to), order)
-        if touched or not number:
-            found |= set(order) - set(touched)
-    return found
+        if touched or index == 0:
+            untouched |= set(order) - set(touched)
+    return untouched

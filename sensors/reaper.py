@@ -1,4 +1,4 @@
-"""Ends the runs whose process is gone, so that they neither look alive nor hold a slot."""
+"""The sensor that fails runs whose process has died, and frees their concurrency slots."""
 
 import dagster as dg
 
@@ -7,10 +7,10 @@ from tableferry.assets.running.runs import UNFINISHED
 
 
 def reap(instance: dg.DagsterInstance) -> list[str]:
-    """Mark every run failed whose worker process is surely dead; returns the run ids.
+    """Mark runs as failed whose process is certainly dead; return their ids.
 
-    Dagster's default run launcher does not watch its processes: a killed run would stay STARTED and
-    keep its pool slots for ever.
+    Dagster's default run launcher does not watch its processes: a killed run would stay STARTED
+    and keep its pool slots.
     """
     reaped = []
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
@@ -24,19 +24,19 @@ def reap(instance: dg.DagsterInstance) -> list[str]:
 
 
 def _inherited(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str) -> bool:
-    """Whether the tag is that of the run that this one repeats, whose tags Dagster copies."""
+    """Whether Dagster copied the tag from the run that this one repeats."""
     parent = instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
     return parent is not None and parent.tags.get(PROCESS) == tag
 
 
 def reaper_sensor(name: str = "reaper") -> dg.SensorDefinition:
-    """Build the sensor that ends them, whichever transfer they are of."""
+    """Build the sensor that reaps the runs of all transfers."""
 
     @dg.sensor(
         name=name,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Marks runs failed whose process is gone, and frees their pool slots.",
+        description="Fails runs whose process has died, and frees their pool slots.",
     )
     def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         reaped = reap(context.instance)

@@ -1,4 +1,7 @@
-"""How often a sensor has tried a range, and when it is due again; kept in the sensor's cursor."""
+"""The number of times a sensor has retried a range, and when the next retry is due.
+
+A sensor keeps this in its cursor.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,46 +19,48 @@ from tableferry.sensors.channels import Alert, send
 
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0
-"""Seconds before the first new try; each further one waits twice as long."""
+"""Seconds before the first retry; each further pause is twice as long."""
 
 
 @dataclass(frozen=True)
 class Tries:
-    """What a sensor did about a range so far."""
+    """A sensor's retries of one range."""
 
-    number: int = 0
-    last: float = 0.0
-    """When it asked for the latest of them, in seconds since the epoch."""
-    told: bool = False
-    """That it was given up was told to whoever is to know."""
+    count: int = 0
+    latest: float = 0.0
+    """When the sensor requested the latest retry, in seconds since the epoch."""
+    reported: bool = False
+    """Whether an alert said that the range was given up."""
 
-    def due(self, failed: float) -> float | None:
-        """When the next one is due, of a range that failed then; None if there is none."""
-        if self.number >= MOST_TRIES:
+    def next_due(self, failed: float) -> float | None:
+        """When to retry a range that failed at the given time; None: never again."""
+        if self.count >= MOST_TRIES:
             return None
-        return max(failed, self.last) + FIRST_PAUSE * 2**self.number
+        return max(failed, self.latest) + FIRST_PAUSE * 2**self.count
 
-    def given_up(self, failed: float, now: float) -> bool:
-        """Whether the last try, too, has failed by now, or left no trace."""
-        late = now >= self.last + FIRST_PAUSE * 2**MOST_TRIES
-        return self.number >= MOST_TRIES and (failed > self.last or late)
+    def exhausted(self, failed: float, now: float) -> bool:
+        """Whether the last retry has failed too, or has left no trace for too long."""
+        late = now >= self.latest + FIRST_PAUSE * 2**MOST_TRIES
+        return self.count >= MOST_TRIES and (failed > self.latest or late)
 
 
-def read(cursor: str | None) -> dict[str, Tries]:
-    """The tries so far; none of a cursor that another version wrote."""
+def parse_cursor(cursor: str | None) -> dict[str, Tries]:
+    """Read the retries by range; a cursor that another version wrote counts as empty."""
     try:
-        return {name: Tries(*one) for name, one in json.loads(cursor or "{}").items()}
+        return {name: Tries(*fields) for name, fields in json.loads(cursor or "{}").items()}
     except (TypeError, ValueError, AttributeError):
         return {}
 
 
-def written(tries: Mapping[str, Tries]) -> str:
-    """The tries as a cursor."""
-    return json.dumps({name: [*astuple(one)] for name, one in tries.items() if one.number})
+def format_cursor(tries: Mapping[str, Tries]) -> str:
+    """Write the retries by range as a cursor."""
+    return json.dumps({name: [*astuple(item)] for name, item in tries.items() if item.count})
 
 
-def told(transfer: Transfer, names: list[str], context: dg.SensorEvaluationContext) -> bool:
-    """Send the alert that ranges are given up; one that nobody took is tried again next time."""
+def report_given_up(
+    transfer: Transfer, names: list[str], context: dg.SensorEvaluationContext
+) -> bool:
+    """Send an alert that ranges are given up; return whether it was delivered."""
     text = f"{transfer.transfer}: {counted(len(names), 'range')} given up after {MOST_TRIES} tries"
     errors = {
         name: f"{hop.to} {name}: {record.error}"
@@ -73,7 +78,7 @@ def told(transfer: Transfer, names: list[str], context: dg.SensorEvaluationConte
     return True
 
 
-def listed(names: list[str]) -> str:
-    """Ranges that were given up, for a tick's reason."""
+def given_up_reason(names: list[str]) -> str:
+    """Name the ranges that were given up, for a tick's skip reason."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"given up after {MOST_TRIES} tries: {', '.join(names[:5])}{more}"

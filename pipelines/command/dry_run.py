@@ -13,7 +13,7 @@ from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.increments import from_watermark
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
-from tableferry.pipelines.command.running import chosen_hops, meant_ranges, unsettled
+from tableferry.pipelines.command.running import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.registry import system
@@ -103,10 +103,10 @@ def dry_run(
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
     planned = session.read(lambda log: plan_transfer(transfer, servers, log))
-    wanted = meant_ranges(name, ranges, planned.ranges) or list(planned.ranges)
+    wanted = match_ranges(name, ranges, planned.ranges) or list(planned.ranges)
     planned = planned.fingerprinted(servers, wanted).only(wanted)
     found = []
-    for one in chosen_hops(name, planned.hops, hop):
+    for one in select_hops(name, planned.hops, hop):
         found.append(_hop(session, planned, one, failed=failed, force=force, every=bool(ranges)))
     return DryRun(name, found)
 

@@ -51,7 +51,7 @@ class Share:
 
 
 @dataclass
-class Carried:
+class Outcome:
     """What became of some runs."""
 
     run_ids: list[str] = field(default_factory=list)
@@ -69,9 +69,9 @@ def logging_config(level: str | None) -> dict[str, Any]:
     return {"loggers": {"console": {"config": {"log_level": level or "CRITICAL"}}}}
 
 
-def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
+def carry_out(session: Session, share: Share, caller: Caller) -> Outcome:
     """The runs of a share in this process, one after the other."""
-    carried = Carried()
+    carried = Outcome()
     name = share.transfer
     job = built(session, name, caller).resolve_job_def(move_job_name(name))
     for number, (first, last) in enumerate(share.segments, start=1):
@@ -96,7 +96,7 @@ def carry_out(session: Session, share: Share, caller: Caller) -> Carried:
 
 def carry_out_together(
     session: Session, shares: Sequence[Share], on_progress: OnProgress
-) -> Carried:
+) -> Outcome:
     """The runs of several shares, each in a process of its own, and what became of all.
 
     A process that dies takes none of the others with it.
@@ -104,7 +104,7 @@ def carry_out_together(
     context = multiprocessing.get_context("spawn")
     launch = f"{len(shares)}:{uuid4()}"
     started: dict[Connection, tuple[SpawnProcess, Share]] = {}
-    carried = Carried()
+    carried = Outcome()
     try:
         for share in shares:
             ours, theirs = context.Pipe(duplex=False)
@@ -163,7 +163,7 @@ def _work(share: Share, connection: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sending = threading.Lock()
 
-    def send(message: Progress | Carried) -> None:
+    def send(message: Progress | Outcome) -> None:
         with sending, suppress(BrokenPipeError):
             connection.send(message)
 
@@ -174,7 +174,7 @@ def _work(share: Share, connection: Connection) -> None:
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
         sys.exit(1)
     except TableferryError as error:
-        send(Carried(errors=str(error).splitlines()))
+        send(Outcome(errors=str(error).splitlines()))
 
 
 def _end_with_parent() -> None:

@@ -189,7 +189,7 @@ def check(
     from tableferry.pipelines.command.session import open_session
 
     session = open_session(transfer)
-    tell_of_waiting(runner.waits_for(session, transfer))
+    tell_of_waiting(runner.blocking_runs(session, transfer))
     if as_of and (level or up_to_date):
         raise InputError("--as-of compares digests with the event log; it takes no other level")
     view = runner.check(

@@ -75,7 +75,7 @@ def run(
         return
 
     def move(name: str) -> TransferView:
-        tell_of_waiting(running.waits_for(session, name, moves=True))
+        tell_of_waiting(running.blocking_runs(session, name, moves=True))
         shown = not as_json and not log_level and sys.stderr.isatty()
         with live_progress(shown=shown) as on_progress:
             return running.run(

@@ -95,7 +95,7 @@ def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str])
     ]
 
 
-def notes_of_ranges(views: Sequence[RangeView]) -> list[str]:
+def range_notes(views: Sequence[RangeView]) -> list[str]:
     """Which values of the targets are not the source's, as far as the transfer has made them so."""
     found: list[str] = []
     for target in dict.fromkeys(view.target for view in views):

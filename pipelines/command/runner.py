@@ -25,12 +25,12 @@ from tableferry.checks.verdict import Differences, Level
 from tableferry.pipelines.command.differences import difference_file
 from tableferry.pipelines.command.launching import built, failures, logging_config
 from tableferry.pipelines.command.running import (
-    chosen_hops,
-    hops_and_range,
-    meant_ranges,
-    notes_of,
+    blocking_runs,
+    match_ranges,
+    plan_notes,
+    resolve_range,
     run,
-    waits_for,
+    select_hops,
 )
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
@@ -39,7 +39,7 @@ from tableferry.resources.errors import TableferryError
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 
-__all__ = ["check", "clean", "differences", "plan", "run", "status", "waits_for"]
+__all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "status"]
 
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
@@ -61,7 +61,7 @@ def _plan(session: Session, name: str, log: Log, *, force: bool) -> PlanView:
             for range_name, decision in decisions(planned, hop, servers, log, force=force).items()
         ],
         [
-            *notes_of(planned),
+            *plan_notes(planned),
             *_elsewhere(planned.transfer, servers),
             *_remarks(planned.transfer.source, servers),
             *order_notes(planned.hops, servers),
@@ -127,7 +127,7 @@ def check(
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
         caller.hops = resolve_hops(transfer, session.servers_of(transfer))
         known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
-        ranges = meant_ranges(name, ranges, known)
+        ranges = match_ranges(name, ranges, known)
     config = {
         "level": level,
         "ranges": list(ranges),
@@ -178,10 +178,10 @@ def differences(
     Raises:
         InputError: the transfer, hop or range does not exist.
     """
-    servers, hops, key_range = hops_and_range(session, name, range_name)
+    servers, hops, key_range = resolve_range(session, name, range_name)
     found: dict[str, Differences] = {}
     with difference_file(parquet) as write:
-        for one in chosen_hops(name, hops, hop):
+        for one in select_hops(name, hops, hop):
             plan, table = one.plan, str(one.plan.target)
             target = servers.target(plan.target)
             rejected = target.rejected_table(plan, key_range)

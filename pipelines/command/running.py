@@ -1,4 +1,4 @@
-"""`ferry run`: looks what there is to do, which takes no Dagster, and has it done."""
+"""`ferry run`: finds the ranges to move, without importing Dagster, and has them moved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tableferry.assets.running.source_state import read_under, shared_snapshot
 from tableferry.pipelines.command.range_views import (
     RangeView,
     TransferView,
-    notes_of_ranges,
+    range_notes,
     range_views,
 )
 from tableferry.pipelines.command.session import Session
@@ -40,27 +40,27 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.launching import Carried
+    from tableferry.pipelines.command.launching import Outcome
 
 
 @dataclass(frozen=True)
-class ToDo:
-    """What a command found that has to be done."""
+class Work:
+    """The work that a command has found."""
 
     prepared: Prepared
     hops: tuple[Hop, ...]
-    wanted: set[str]
-    """The ranges that are asked for."""
+    requested: set[str]
+    """The ranges that the user asks for."""
     ranges: set[str]
-    """Those of them that have to be moved, or looked at again."""
+    """The requested ranges that have to be moved or checked again."""
     stale: set[str]
-    """All that one of the hops has to move, asked for or not."""
+    """All ranges that a hop has to move, requested or not."""
     order: Sequence[str]
-    """All ranges in Dagster's order, once those that are gone are out and the new ones in."""
+    """All ranges in Dagster's order, after the range list is brought up to date."""
 
     @property
     def nothing(self) -> bool:
-        """No run is needed, and no range is new or gone."""
+        """Whether no run is needed, and the list of ranges stays as it is."""
         growth = self.prepared.plan.growth
         return not (self.ranges or growth.add or growth.retire or growth.remove)
 
@@ -77,20 +77,19 @@ def run(
     on_progress: OnProgress = unwatched,
     log_level: str | None = None,
 ) -> TransferView:
-    """Move what needs moving, through the same job as Dagster's UI uses.
+    """Move the ranges that need it, through the same job as Dagster's UI uses.
 
-    Dagster is not even imported where nothing is to do, and its event log is in the file where it
-    keeps it by itself.
+    If nothing needs moving and the event log is in local SQLite files, Dagster is not imported.
 
     Args:
-        session: where everything is.
+        session: the session of the command.
         name: the transfer.
-        hop: run this hop only (1-based).
-        ranges: these ranges only, by partition key.
-        failed: only the ranges whose latest attempt failed.
-        force: move also what is unchanged.
+        hop: run only this hop (1-based).
+        ranges: move only these ranges, by partition key.
+        failed: move only ranges whose latest attempt or check failed.
+        force: also move unchanged ranges.
         profile: knobs to use instead of the transfer's own.
-        on_progress: is told how far the ranges are, from any thread.
+        on_progress: called with the progress of ranges, from any thread.
         log_level: log Dagster's events from this level on to standard error.
 
     Raises:
@@ -99,44 +98,38 @@ def run(
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
     note = _take_turns(session, transfer)
-    # what is planned now is out of date when a run that is waited for has ended
-    waits = bool(waits_for(session, name))
-    with nullcontext() if waits else shared_snapshot(transfer, servers) as shared:
+    # a plan made now is outdated once the run that blocks this one has ended
+    blocked = bool(blocking_runs(session, name))
+    with nullcontext() if blocked else shared_snapshot(transfer, servers) as shared:
 
-        def look(log: Log) -> ToDo:
-            look_under = partial(
-                _look, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
+        def find(log: Log) -> Work:
+            find_under = partial(
+                _find_work, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
             )
-            return read_under(shared, partial(look_under, force=force))
+            return read_under(shared, partial(find_under, force=force))
 
-        todo = session.read(look)
-        total = len(todo.ranges) * len(todo.hops)
+        work = session.read(find)
+        total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
-        carried, caller = None, Caller(on_progress, None if waits else todo.prepared)
-        if not todo.nothing:
-            require_harmless(todo.hops)
+        outcome, caller = None, Caller(on_progress, None if blocked else work.prepared)
+        if not work.nothing:
+            require_harmless(work.hops)
             snapshot = str(shared.name()) if shared else None
-            carried = _carried_out(
-                session,
-                todo,
-                caller,
-                snapshot,
-                force=force,
-                profile=profile,
-                log_level=log_level,
+            outcome = _move(
+                session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
             )
-    views = session.read(lambda log: _results(log, transfer, todo))
-    errors = carried.errors if carried else []
+    views = session.read(lambda log: _results(log, transfer, work))
+    errors = outcome.errors if outcome else []
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
-    notes = [*([note] if note else []), *notes_of(todo.prepared.plan)]
-    notes += [*(carried.notes if carried else ()), *notes_of_ranges(views)]
-    run_ids = carried.run_ids if carried else []
+    notes = [*([note] if note else []), *plan_notes(work.prepared.plan)]
+    notes += [*(outcome.notes if outcome else ()), *range_notes(views)]
+    run_ids = outcome.run_ids if outcome else []
     return TransferView(name, views, not errors, errors, run_ids, notes)
 
 
 def _take_turns(session: Session, transfer: Transfer) -> str | None:
-    """Where several runs share a table: let them, and wait for those of others.
+    """Let the runs of this command share the table, and wait until no other command's run does.
 
     Returns:
         A note for the user.
@@ -147,13 +140,13 @@ def _take_turns(session: Session, transfer: Transfer) -> str | None:
     from tableferry.sensors.reaper import reap
 
     note = share_pool(session.instance, transfer)
-    while waits_for(session, transfer.transfer, moves=True):
+    while blocking_runs(session, transfer.transfer, moves=True):
         time.sleep(1)
         reap(session.instance)
     return note
 
 
-def _look(
+def _find_work(
     log: Log,
     transfer: Transfer,
     servers: Servers,
@@ -164,126 +157,131 @@ def _look(
     ranges: Sequence[str],
     failed: bool,
     force: bool,
-) -> ToDo:
-    """What a run has to do; nothing is changed."""
+) -> Work:
+    """Find the work of a run; nothing is changed."""
     name = transfer.transfer
-    planned = plan_transfer(transfer, servers, log)
-    hops = chosen_hops(name, planned.hops, hop)
-    wanted = set(meant_ranges(name, ranges, planned.ranges)) or set(planned.ranges)
-    prepared = _prepared(log, servers, planned, hops, shared, snapshot, force=force)
+    plan = plan_transfer(transfer, servers, log)
+    hops = select_hops(name, plan.hops, hop)
+    requested = set(match_ranges(name, ranges, plan.ranges)) or set(plan.ranges)
+    prepared = _prepare(log, servers, plan, hops, shared, snapshot, force=force)
     stale = _stale(prepared, hops)
     if failed:
-        wanted &= unsettled(log, transfer, hops)
-    if transfer.placed and wanted & stale:
-        looked_at = prepared.only(servers, [*prepared.plan.fingerprints])
-        wanted |= moved_along(looked_at, servers, log, hops, wanted)
-    # an unchanged range whose latest attempt failed is settled by looking at it
-    todo = wanted & stale
-    if todo != wanted:
-        todo |= wanted & unsettled(log, transfer, hops)
-    if not todo and is_unanswered(log, transfer, [one.spec.to for one in hops]):
-        # a run that died or was stopped has left staging tables, and no success since
-        todo = wanted or set(planned.ranges)
-    growth = planned.growth
-    gone = {one.name for one in (*growth.retire, *growth.remove)}
-    order = [one for one in partitions(log, transfer.partitions_name) if one not in gone]
-    order += [one.name for one in growth.add if one.name not in order]
-    return ToDo(prepared, hops, wanted, todo, stale, order)
+        requested &= unsettled(log, transfer, hops)
+    if transfer.placed and requested & stale:
+        fingerprinted = prepared.only(servers, [*prepared.plan.fingerprints])
+        requested |= moved_along(fingerprinted, servers, log, hops, requested)
+    todo = requested & stale
+    if todo != requested:
+        # an unchanged range whose latest attempt failed still has to be verified
+        todo |= requested & unsettled(log, transfer, hops)
+    if not todo and is_unanswered(log, transfer, [hop.spec.to for hop in hops]):
+        # a run that died or was stopped has left staging tables, and no run has succeeded since
+        todo = requested or set(plan.ranges)
+    growth = plan.growth
+    gone = {range_.name for range_ in (*growth.retire, *growth.remove)}
+    order = [key for key in partitions(log, transfer.partitions_name) if key not in gone]
+    order += [range_.name for range_ in growth.add if range_.name not in order]
+    return Work(prepared, hops, requested, todo, stale, order)
 
 
-def _carried_out(
+def _move(
     session: Session,
-    todo: ToDo,
+    work: Work,
     caller: Caller,
     snapshot: str | None,
     *,
     force: bool,
     profile: str | None,
     log_level: str | None,
-) -> Carried:
-    """Cut the ranges anew if need be, and have them moved by Dagster's runs."""
-    plan, order = todo.prepared.plan, todo.order
+) -> Outcome:
+    """Bring the list of ranges up to date, and move the ranges by Dagster runs."""
+    plan, order = work.prepared.plan, work.order
     transfer = plan.transfer
     servers = session.servers_of(transfer)
-    # code that declares its servers itself has them in this process alone
-    runs = transfer.parallel.runs if session.resources is None else 1
-    parts = stretches([one for one in order if one in todo.ranges], runs, plan.rows())
-    # a run that spans what it was not asked for may only find it unchanged
-    most = max(1, MOST_RUNS // max(1, len(parts)))
-    most = most if todo.stale <= todo.ranges and not force else len(order)
-    # what is read by places is read under the snapshot of one run
-    most = 1 if transfer.placed else most
-    spans = [segments(order, part, most) for part in parts]
+    # servers that code has passed in exist in this process only
+    processes = transfer.parallel.runs if session.resources is None else 1
+    parts = stretches([key for key in order if key in work.ranges], processes, plan.rows())
+    # a run may span unrequested ranges only if they are unchanged, so that it skips them
+    most_runs = max(1, MOST_RUNS // max(1, len(parts)))
+    if force or not work.stale <= work.ranges:
+        most_runs = len(order)
+    if transfer.placed:
+        # ranges of physical places have to be read under the snapshot of one run
+        most_runs = 1
     from tableferry.assets.running.runs import FORCE, PROFILE
-    from tableferry.pipelines.command.launching import Carried, Share, carry_out, carry_out_together
+    from tableferry.pipelines.command.launching import Outcome, Share, carry_out, carry_out_together
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
     tags |= {PROFILE: profile} if profile else {}
-    name, chosen = transfer.transfer, len(todo.hops) < len(transfer.hops)
-    hops = tuple(one.asset for one in todo.hops) if chosen else None
-    shares = [Share(name, hops, of_one, tags, log_level, snapshot) for of_one in spans]
+    some_hops = len(work.hops) < len(transfer.hops)
+    assets = tuple(hop.asset for hop in work.hops) if some_hops else None
+    shares = [
+        Share(
+            transfer.transfer, assets, segments(order, part, most_runs), tags, log_level, snapshot
+        )
+        for part in parts
+    ]
     if len(shares) > 1:
         return carry_out_together(session, shares, caller.on_progress)
-    return carry_out(session, shares[0], caller) if shares else Carried()
+    return carry_out(session, shares[0], caller) if shares else Outcome()
 
 
-def notes_of(planned: TransferPlan) -> list[str]:
-    """Which rows a transfer leaves out by its declaration, which files are there no more, and whose
-    cuts are taken over."""
-    growth, source = planned.growth, planned.transfer.source
-    found = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []
-    if planned.transfer.row_security == "apply":
-        found.append(f"row_security: apply: {ONLY_SHOWN}")
-    for ranges, what in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):
-        names = dict.fromkeys(replace(one, rows=None).name for one in ranges)
-        found += [f"{source}: {name} is there no more; its rows {what}" for name in names]
-    return found
+def plan_notes(plan: TransferPlan) -> list[str]:
+    """Name the source of the cuts, rows left out by row security, and files that have gone."""
+    growth, source = plan.growth, plan.transfer.source
+    notes = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []
+    if plan.transfer.row_security == "apply":
+        notes.append(f"row_security: apply: {ONLY_SHOWN}")
+    for ranges, fate in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):
+        names = dict.fromkeys(replace(range_, rows=None).name for range_ in ranges)
+        notes += [f"{source}: {name} no longer exists; its rows {fate}" for name in names]
+    return notes
 
 
-def _prepared(
+def _prepare(
     log: Log,
     servers: Servers,
-    planned: TransferPlan,
+    plan: TransferPlan,
     hops: Sequence[Hop],
     shared: SharedSnapshot | None,
     snapshot: Snapshot | None,
     *,
     force: bool,
 ) -> Prepared:
-    """The plan with why each range would run, as far as that takes a look at the source.
+    """Decide about the ranges whose fingerprint matters.
 
-    The source rows of ranges that are sure to move are not read for it: the run does that.
+    Ranges that have to move in any case are left out: the run itself fingerprints them.
     """
-    newest = {hop.number: newest_ids(log, hop.spec.to) for hop in planned.hops}
-    names = set() if force else set(planned.ranges)
-    if not planned.transfer.write.whole_table:
-        names = names.intersection(*(committed(log, one.spec.to, ()) for one in hops))
-    planned = planned.fingerprinted(servers, names, snapshot=snapshot)
-    asked = planned.only(names)
-    decided = {hop.number: decisions(asked, hop, servers, log) for hop in planned.hops if names}
-    return Prepared(planned, shared, snapshot, decided, newest)
+    newest = {hop.number: newest_ids(log, hop.spec.to) for hop in plan.hops}
+    names = set() if force else set(plan.ranges)
+    if not plan.transfer.write.whole_table:
+        names = names.intersection(*(committed(log, hop.spec.to, ()) for hop in hops))
+    plan = plan.fingerprinted(servers, names, snapshot=snapshot)
+    undecided = plan.only(names)
+    decided = {hop.number: decisions(undecided, hop, servers, log) for hop in plan.hops if names}
+    return Prepared(plan, shared, snapshot, decided, newest)
 
 
-def waits_for(session: Session, name: str, *, moves: bool = False) -> list[str]:
-    """The runs that a run of a transfer has to wait for now: those that hold all of its pool.
+def blocking_runs(session: Session, name: str, *, moves: bool = False) -> list[str]:
+    """Return the ids of active runs that a new run of a transfer has to wait for.
 
-    One that moves rows waits for any of them where several share the table: it would plan what
-    these are about to commit.
+    These are the runs that hold all slots of its pool. Where runs of several processes share the
+    table, a run that moves rows waits for every active one, whose commits would outdate its plan.
     """
     if session.quiet:
         return []
     info = session.instance.event_log_storage.get_concurrency_info(name)
     full = 0 < info.slot_count <= info.active_slot_count
-    any_one = moves and session.transfer(name).parallel.runs > 1
-    return sorted(info.active_run_ids) if full or any_one else []
+    shares_table = moves and session.transfer(name).parallel.runs > 1
+    return sorted(info.active_run_ids) if full or shares_table else []
 
 
-def chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
-    """The hop of that number (1-based), or all.
+def select_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
+    """Select a hop by its number (1-based), or all hops.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such hop.
     """
     if number is None:
         return hops
@@ -292,57 +290,59 @@ def chosen_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[H
     return (hops[number - 1],)
 
 
-def meant_ranges(name: str, wanted: Sequence[str], known: Mapping[str, KeyRange]) -> list[str]:
-    """The names of the ranges that a user asks for.
+def match_ranges(name: str, patterns: Sequence[str], known: Mapping[str, KeyRange]) -> list[str]:
+    """Return the names of the ranges that a user asks for.
 
     Raises:
-        InputError: there is no such range.
+        InputError: nothing matches a pattern.
     """
-    found = [find_ranges(text, known) for text in wanted]
-    if [] in found:
-        text = wanted[found.index([])]
-        like = like_range(text, known)
-        shown = [*like[:2], "...", like[-1]] if len(like) > 4 else like
-        hint = f"did you mean {', '.join(shown)}? " if like else ""
-        raise InputError(
-            f"{name} has no range {text!r}; {hint}"
-            f"`ferry plan {name}` lists all of them ({len(known)})"
-        )
-    return [one for names in found for one in names]
+    names: list[str] = []
+    for pattern in patterns:
+        matches = find_ranges(pattern, known)
+        if not matches:
+            similar = like_range(pattern, known)
+            shown = [*similar[:2], "...", similar[-1]] if len(similar) > 4 else similar
+            hint = f"did you mean {', '.join(shown)}? " if similar else ""
+            raise InputError(
+                f"{name} has no range {pattern!r}; {hint}"
+                f"`ferry plan {name}` lists all of them ({len(known)})"
+            )
+        names += matches
+    return names
 
 
-def hops_and_range(
+def resolve_range(
     session: Session, name: str, range_name: str
 ) -> tuple[Servers, tuple[Hop, ...], KeyRange]:
-    """The servers and hops of a transfer, and the one range of it that a user asks for.
+    """Return the servers and hops of a transfer, and the range that a user names.
 
     Raises:
-        InputError: there is no such transfer or range, or there are several of that name.
+        InputError: the transfer or range does not exist, or the name matches several ranges.
     """
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
     hops = resolve_hops(transfer, servers)
-    known = {
-        key_range.name: key_range for key_range in known_ranges(transfer, hops, session.instance)
-    }
-    meant = meant_ranges(name, [range_name], known)
-    if len(meant) > 1:
-        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(meant)}")
-    return servers, hops, known[meant[0]]
+    known = {range_.name: range_ for range_ in known_ranges(transfer, hops, session.instance)}
+    matches = match_ranges(name, [range_name], known)
+    if len(matches) > 1:
+        raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(matches)}")
+    return servers, hops, known[matches[0]]
 
 
 def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:
-    """Ranges that one of the hops has to move."""
-    names = set(prepared.plan.ranges)
+    """Return the ranges that at least one of the hops has to move."""
     decided = [prepared.decided.get(hop.number, {}) for hop in hops]
-    settled = (
-        {name for name, one in found.items() if one.reason is Reason.UNCHANGED} for found in decided
-    )
-    return names - names.intersection(*settled)
+    return {
+        name
+        for name in prepared.plan.ranges
+        if not all(
+            name in by_range and by_range[name].reason is Reason.UNCHANGED for by_range in decided
+        )
+    }
 
 
 def unsettled(log: Log, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
-    """Ranges whose latest attempt in one of the hops, or latest check, was not good."""
+    """Return the ranges whose latest attempt or check in one of the hops was not good."""
     names = partitions(log, transfer.partitions_name)
     return {
         view.range
@@ -352,12 +352,12 @@ def unsettled(log: Log, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
     }
 
 
-def _results(log: Log, transfer: Transfer, todo: ToDo) -> list[RangeView]:
-    names = [name for name in todo.prepared.plan.ranges if name in todo.wanted]
+def _results(log: Log, transfer: Transfer, work: Work) -> list[RangeView]:
+    names = [name for name in work.prepared.plan.ranges if name in work.requested]
     return [
         replace(view, state=State.SKIPPED_UNCHANGED, seconds={}, moving_seconds=None)
-        if view.range not in todo.ranges and view.good
+        if view.range not in work.ranges and view.good
         else view
-        for hop in todo.hops
+        for hop in work.hops
         for view in range_views(log, transfer, hop.number, names)
     ]

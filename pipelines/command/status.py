@@ -7,7 +7,7 @@ from tableferry.assets.log.ledger import partitions
 from tableferry.pipelines.command.range_views import (
     RangeView,
     TransferView,
-    notes_of_ranges,
+    range_notes,
     range_views,
 )
 from tableferry.pipelines.command.session import Session
@@ -23,4 +23,4 @@ def status(session: Session, name: str) -> TransferView:
         return [view for number in numbers for view in range_views(log, transfer, number, names)]
 
     views = session.read(look)
-    return TransferView(name, views, all(view.good for view in views), notes=notes_of_ranges(views))
+    return TransferView(name, views, all(view.good for view in views), notes=range_notes(views))

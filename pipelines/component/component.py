@@ -37,7 +37,7 @@ from tableferry.pipelines.component.connections import (
     templates_in,
 )
 from tableferry.pipelines.component.scaffolder import TransfersScaffolder
-from tableferry.pipelines.definitions import of_transfers
+from tableferry.pipelines.definitions import transfer_definitions
 from tableferry.pipelines.settings import server
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError
@@ -220,7 +220,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             one.transfer: transfer_assets(one, bound=bound, specs=specs, body=self._body(one))
             for one, specs in named
         }
-        found = of_transfers(transfers, assets, bound=bound, sources=False)
+        found = transfer_definitions(transfers, assets, bound=bound, sources=False)
         name = _name(context)
         around = [
             first_ranges_sensor(transfers, f"{name}first_ranges", bound),

@@ -370,6 +370,6 @@ def test_one_channel_that_fails_stops_no_other(
 )
 def test_what_is_no_mailbox_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(TableferryError, match="should look like smtps://") as refused:
-        Mailbox.read(url)
+        Mailbox.parse(url)
     assert not url or url not in str(refused.value)
-    assert Mailbox.read("smtps://h/?to=a@b.c").port == smtplib.SMTP_SSL_PORT
+    assert Mailbox.parse("smtps://h/?to=a@b.c").port == smtplib.SMTP_SSL_PORT

@@ -256,7 +256,7 @@ def test_nothing_failed_is_nothing_to_do(ticks: Ticks) -> None:
     ticks.record(State.COMMITTED, *NAMES)
     found = ticks.evaluate(PAUSE * 10)
     assert not found.run_requests
-    assert str(found.skip_message) == "0 failed ranges, none due for a new try"
+    assert str(found.skip_message) == "0 failed ranges, none due for a retry"
 
 
 def test_a_range_that_is_given_up_is_told_once(

@@ -123,7 +123,7 @@ def test_two_launches_of_a_table_do_not_mix(ferry: Make, monkeypatch: pytest.Mon
     status = dg.DagsterRunStatus.STARTED
     other = instance.add_run(dg.DagsterRun(job_name=move_job_name(one.table), status=status))
     storage.claim_concurrency_slot(one.table, other.run_id, "move")
-    assert runner.waits_for(one.session, one.table) == [], "a slot is free for a check"
+    assert runner.blocking_runs(one.session, one.table) == [], "a slot is free for a check"
     assert other.run_id in schedule_tick(one, "schedule").skip_message
     waited = []
 

@@ -47,12 +47,12 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     transfer = session.transfer(one.table)
     given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
 
-    def look(log: Log) -> running.ToDo:
-        return running._look(log, transfer, session.servers, None, None, **given)
+    def find(log: Log) -> running.Work:
+        return running._find_work(log, transfer, session.servers, None, None, **given)
 
     with files_of(session) as files:
-        found = look(files)
-    assert found == look(session.instance)
+        found = find(files)
+    assert found == find(session.instance)
     decided = found.prepared.decided.values()
     assert {*reasons} <= {str(one.reason) for of_hop in decided for one in of_hop.values()}
 

@@ -285,7 +285,7 @@ def test_a_vanished_file_is_told_and_goes_only_if_declared(ferry: Maker, folder:
     kept = one.run()
     assert kept.good and not kept.run_ids
     assert kept.notes == [
-        f"files://{folder}/*.parquet: b.parquet is there no more; its rows stay (on_missing: keep)"
+        f"files://{folder}/*.parquet: b.parquet no longer exists; its rows stay (on_missing: keep)"
     ]
     assert "note: " in invoke("plan", one.table)[1]
     assert invoke("check", one.table)[0] == 0

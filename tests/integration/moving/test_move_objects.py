@@ -130,7 +130,7 @@ def test_objects_move_are_skipped_and_followed(ferry: Maker, lake: Lake) -> None
     lake.parquet("in/orders/sub/d.parquet", {"id": [1], "name": ["not below: no **"]})
     view = one.run()
     assert view.good and one.moved(view) == ["b.parquet"]
-    assert [note for note in view.notes if "c.parquet is there no more; its rows go" in note]
+    assert [note for note in view.notes if "c.parquet no longer exists; its rows go" in note]
     lake.parquet("in/orders/we ird[1]*ü#%20.parquet", {"id": [1000], "name": ["new"]})
     assert new_files(one) == ["we ird[1]*ü#%2520.parquet"]
     # a changed object replaces its own rows

@@ -132,7 +132,7 @@ def test_a_vanished_file_goes_with_all_of_its_stretches(ferry: Maker, folder: Pa
     (folder / "big.parquet").unlink()
     kept = one.run()
     assert kept.good and not kept.run_ids
-    note = "big.parquet is there no more; its rows stay (on_missing: keep)"
+    note = "big.parquet no longer exists; its rows stay (on_missing: keep)"
     assert kept.notes == [f"files://{folder}/*.parquet: {note}"]
     file = one.folder / "t.yaml"
     file.write_text(file.read_text() + "on_missing: delete\n", encoding="utf-8")

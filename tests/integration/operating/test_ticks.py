@@ -151,7 +151,7 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
         clock[0] += 10
         found = tick(one, "new_ranges", cursor)
         assert not found.run_requests
-        assert "wait for a new try" in found.skip_message
+        assert "wait for a retry" in found.skip_message
         cursor = found.cursor
         clock[0] += tries.FIRST_PAUSE * 2 ** (number + 1)
     assert len(keys) == len(set(keys)) == tries.MOST_TRIES, "Dagster launches each run key once"

@@ -381,7 +381,7 @@ def test_a_stricter_level_is_proven_without_moving(ferry: Make) -> None:
 def test_a_check_waits_for_a_move_and_says_so(ferry: Make) -> None:
     one = ferry(DIRECT, *TABLE)
     assert one.run().good
-    assert runner.waits_for(one.session, one.table) == []
+    assert runner.blocking_runs(one.session, one.table) == []
     log = one.session.instance.event_log_storage
     assert log.claim_concurrency_slot(one.table, "another-run", one.table).is_claimed
     threading.Timer(5, log.free_concurrency_slots_for_run, ["another-run"]).start()
