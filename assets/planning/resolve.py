@@ -270,7 +270,7 @@ def _require_distinct(transfer: Transfer, servers: Servers) -> None:
             alike = (table.system, table.schema, table.name)
             if alike != (other.system, other.schema, other.name):
                 continue
-            if servers.endpoint(table).place() == servers.endpoint(other).place():
+            if servers.endpoint(table).identity() == servers.endpoint(other).identity():
                 raise InputError(
                     f"{transfer.transfer}: {table} is the very table that {other} is: both "
                     f"connections lead to {servers.endpoint(table).settings()}"

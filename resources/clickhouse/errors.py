@@ -99,7 +99,7 @@ def translate(
     )
 
 
-def verdict(error: BaseException) -> bool | None:
+def is_transient(error: BaseException) -> bool | None:
     """Whether the same statement may succeed later; None if it is no driver's error, or vague."""
     library = type(error).__module__.partition(".")[0]
     if library == "clickhouse_connect" and (code := getattr(error, "code", None)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tableferry.resources.clickhouse import digest
 from tableferry.resources.clickhouse.ddl import engine_problem
 from tableferry.resources.clickhouse.dialect import ClickHouseDialect
-from tableferry.resources.clickhouse.errors import verdict
+from tableferry.resources.clickhouse.errors import is_transient
 from tableferry.resources.clickhouse.health import findings
 from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
 from tableferry.resources.clickhouse.policies import hidden
@@ -33,7 +33,7 @@ SYSTEM = System(
     types=TYPES,
     digest=digest,
     overflow=ClickHouseOverflow(),
-    verdict=verdict,
+    is_transient=is_transient,
     health=findings,
     hidden=hidden,
     source=ClickHouseSource(),

@@ -200,7 +200,7 @@ class Server(BaseModel):
             options=base.options,
         )
 
-    def place(self) -> str:
+    def identity(self) -> str:
         """What tells its database from others, whatever address leads there.
 
         Raises:

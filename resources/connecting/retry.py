@@ -99,6 +99,6 @@ def _verdict(error: BaseException) -> bool | None:
     """Whether an error is transient; None if it says nothing of that."""
     if isinstance(error, TableferryError):
         return getattr(error, "transient", None)
-    verdicts = (system.verdict(error) for system in systems())
+    verdicts = (system.is_transient(error) for system in systems())
     found = next((verdict for verdict in verdicts if verdict is not None), None)
     return True if found is None and isinstance(error, ConnectionError | TimeoutError) else found

@@ -53,7 +53,7 @@ class Endpoint(Protocol):
         """
         ...
 
-    def place(self) -> str:
+    def identity(self) -> str:
         """What tells its database from others, whatever address leads there."""
         ...
 

@@ -272,7 +272,7 @@ class System:
     by_path: str | None = None
     """A table is `name://folder/pattern`, the files of a folder whose names match; and the pattern
     that is meant where none is given."""
-    verdict: Callable[[BaseException], bool | None] = lambda error: None
+    is_transient: Callable[[BaseException], bool | None] = lambda error: None
     """Whether what failed with a driver's error may succeed later; None for what is not one of the
     system's drivers."""
     health: Callable[[Any, Use], Iterator[Finding]] = lambda resource, use: iter(())

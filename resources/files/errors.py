@@ -43,6 +43,6 @@ def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
         raise StatementFailed("files", f"{path}: {reason}" if path else reason) from None
 
 
-def verdict(error: BaseException) -> bool | None:
+def is_transient(error: BaseException) -> bool | None:
     """Whether the same may succeed later: nothing about a file that stays as it is does."""
     return False if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb") else None

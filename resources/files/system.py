@@ -7,7 +7,7 @@ from tableferry.resources.contract.system import Loader, System
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.files import digest
 from tableferry.resources.files.dialect import FilesDialect
-from tableferry.resources.files.errors import verdict
+from tableferry.resources.files.errors import is_transient
 from tableferry.resources.files.exports import PATTERN
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.overflow import FilesOverflow
@@ -29,7 +29,7 @@ SYSTEM = System(
     digest=digest,
     overflow=FilesOverflow(),
     by_path=PATTERN,
-    verdict=verdict,
+    is_transient=is_transient,
     source=FilesSource(),
     loader=Loader(
         FilesTarget, accepts=("arrow",), modes=(WriteMode.REPLACE,), table_problem=folder_problem

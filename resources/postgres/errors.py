@@ -109,7 +109,7 @@ def broke(error: StatementFailed) -> bool:
     return not error.code or str(error.code).startswith(("08", "57P"))
 
 
-def verdict(error: BaseException) -> bool | None:
+def is_transient(error: BaseException) -> bool | None:
     """Whether the same statement may succeed later; None if it is no driver's error."""
     library = type(error).__module__.partition(".")[0]
     # ADBC's errors in the middle of a stream are bare OSErrors

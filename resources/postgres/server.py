@@ -81,7 +81,7 @@ class PostgresServer(Server):
         """
         return str(self.query("SHOW server_version")[0][0])
 
-    def place(self) -> str:
+    def identity(self) -> str:
         """The database's name and its cluster's number, which a standby has, too."""
         cluster = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
         return str(self.query(f"SELECT concat_ws('/', ({cluster}), current_database())")[0][0])

@@ -8,7 +8,7 @@ from tableferry.resources.postgres import digest, record_digest
 from tableferry.resources.postgres.catalog import hidden, unique_by
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import PostgresDialect
-from tableferry.resources.postgres.errors import verdict
+from tableferry.resources.postgres.errors import is_transient
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.overflow import PostgresOverflow
 from tableferry.resources.postgres.server import PostgresServer
@@ -28,7 +28,7 @@ SYSTEM = System(
     digest=digest,
     overflow=PostgresOverflow(),
     record_digest=record_digest.EXPECTED,
-    verdict=verdict,
+    is_transient=is_transient,
     health=findings,
     unique_by=unique_by,
     hidden=hidden,

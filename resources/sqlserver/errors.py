@@ -169,7 +169,7 @@ def translate(
     )
 
 
-def verdict(error: BaseException) -> bool | None:
+def is_transient(error: BaseException) -> bool | None:
     """Whether the same statement may succeed later; None if it is no driver's error."""
     library = type(error).__module__.partition(".")[0]
     return _is_transient(error) if library in DRIVERS else None

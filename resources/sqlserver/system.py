@@ -8,7 +8,7 @@ from tableferry.resources.sqlserver import digest
 from tableferry.resources.sqlserver.catalog import hidden
 from tableferry.resources.sqlserver.ddl import indexable
 from tableferry.resources.sqlserver.dialect import SqlServerDialect
-from tableferry.resources.sqlserver.errors import verdict
+from tableferry.resources.sqlserver.errors import is_transient
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.overflow import SqlServerOverflow
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -30,7 +30,7 @@ SYSTEM = System(
     digest=digest,
     slow_digests=("nvarchar",),
     overflow=SqlServerOverflow(),
-    verdict=verdict,
+    is_transient=is_transient,
     health=findings,
     hidden=hidden,
     source=SqlServerSource(),
