@@ -66,7 +66,7 @@ def table_of(asset: dg.AssetKey) -> TableRef | None:
         return None
     if None in names:
         return None
-    return TableRef(system, str(names[0]), str(names[1]), connection)
+    return TableRef(system.name, str(names[0]), str(names[1]), connection)
 
 
 def key_part(name: str) -> str:

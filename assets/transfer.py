@@ -74,7 +74,7 @@ def source_asset(transfer: Transfer, origin: Origin | None = None) -> dg.AssetSp
         asset_key(transfer.source),
         description=f"`{transfer.source}`: read by Tableferry, never written.",
         group_name=transfer.transfer,
-        kinds={transfer.source.system},
+        kinds={transfer.source.system_name},
         metadata={
             "dagster/table_name": f"{transfer.source.schema}.{transfer.source.name}",
             **(origin.metadata("source") if origin else {}),
@@ -93,7 +93,7 @@ def target_asset(transfer: Transfer, hop: HopSpec, origin: Origin | None = None)
         description=_description(transfer, before, hop.to),
         partitions_def=partitions_of(transfer),
         group_name=transfer.transfer,
-        kinds={hop.to.system},
+        kinds={hop.to.system_name},
         owners=transfer.owners,
         tags=transfer.tags,
         metadata={

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
-from tableferry.resources.digest.fields import Field, Side, fields, identity_fields, relaxed_fields
-from tableferry.resources.digest.measure import Figures, Grouped, measure
+from tableferry.resources.digest.fields import fields, identity_fields, relaxed_fields
+from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.digest.probe import shared
 
 
@@ -57,10 +59,7 @@ def changed_values(plan: CopyPlan, own: DigestSql) -> dict[str, str]:
     """By column, the source's condition that `on_overflow` makes another value of one."""
     found = {}
     for one in relaxed_fields(plan):
-        assert one.overflow is not None
-        relaxed = one.overflow.relaxed(plan.source.system, own.variant)
-        assert relaxed is not None
-        found[one.name] = relaxed.changed or "1 = 0"
+        found[one.name] = one.relaxed[own.variant].changed or "1 = 0"
     return found
 
 

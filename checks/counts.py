@@ -8,10 +8,10 @@ from tableferry.checks.limits import FILTERED
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.digest.fields import Side
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.sql import MOST_RANGES
+from tableferry.resources.ranges.sql import MOST_RANGES
 
 
 def count_by_range(

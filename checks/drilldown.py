@@ -13,7 +13,8 @@ from tableferry.checks.rowhash import compare_rows
 from tableferry.checks.verdict import Differences, Sink, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.digest.fields import Side, observed
+from tableferry.resources.contract.fields import Side
+from tableferry.resources.digest.fields import observed
 from tableferry.resources.digest.measure import Grouped
 from tableferry.resources.keys.range import KeyRange
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from tableferry.checks.checksum import Digests
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import observed
-from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
+from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.extras import require
-from tableferry.resources.wires.delimited import Framing
 
 STREAMED = "the rows as they streamed"
 
@@ -89,7 +90,7 @@ class StreamDigest:
 
     def _arrays(self, item: Any) -> Sequence[pa.Array | pa.ChunkedArray]:
         """The columns of a batch, or of rows of text."""
-        from tableferry.resources.digest import text_rows
+        from tableferry.resources.wires import text_rows
 
         if self._wire == "arrow":
             columns: Sequence[pa.Array] = item.columns

@@ -14,18 +14,12 @@ from tableferry.checks.rowhash import compare_rows
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.digest.fields import Field, Side, fields, observed
-from tableferry.resources.digest.measure import (
-    CHANGED,
-    ROWS,
-    Figures,
-    Grouped,
-    KnownFigures,
-    empty,
-    measure,
-)
+from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.fingerprint import Figures, KnownFigures
+from tableferry.resources.digest.fields import fields, observed
+from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, empty, measure
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.sql import MOST_RANGES
+from tableferry.resources.ranges.sql import MOST_RANGES
 
 DIGESTED = ("in_flight", "checksum")
 """Levels that compare sums of digests."""

@@ -20,8 +20,9 @@ from tableferry.checks.verdict import Difference, DifferenceKind, Differences, S
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.digest.expressions import key_number
-from tableferry.resources.digest.fields import Field, Side, fields, key_field
+from tableferry.resources.digest.fields import fields, key_field
 from tableferry.resources.digest.values import shown
 from tableferry.resources.own_names import own_prefix
 

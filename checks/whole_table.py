@@ -9,17 +9,17 @@ from tableferry.checks.checksum import both_sides
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
+from tableferry.resources.columns.planner import compatible
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import filtered, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.digest.fields import Side
+from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.sql import MOST_RANGES, range_number
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column
-from tableferry.resources.types.planner import compatible
+from tableferry.resources.ranges.sql import MOST_RANGES, range_number
+from tableferry.resources.types.column import Column
 
 TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA = "total_rows", "unique_key", "no_stray_rows", "schema"
 WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)
@@ -148,7 +148,7 @@ def _unique_key(plan: CopyPlan, target: Endpoint) -> Callable[[float], Verdict]:
         return lambda seconds: Verdict(
             UNIQUE, True, {}, {}, seconds, metadata={"not_checked": why}, note=f"not checked: {why}"
         )
-    if index := _system(plan.target.system).unique_by(target, plan.target, names):
+    if index := inspection_of(plan.target.system).unique_by(target, plan.target, names):
         proof = {"enforced_by": index}
         return lambda seconds: Verdict(
             UNIQUE, True, {"repeated_keys": 0}, {"repeated_keys": 0}, seconds, metadata=proof
@@ -191,7 +191,7 @@ def _examples(
 ) -> list[str]:
     """The first repeated keys, with how often they are there."""
     shown = ", ".join(f"MIN({_as_text(plan, name)})" for name in names)
-    limit = _system(plan.target.system).dialect.limited(EXAMPLES)
+    limit = plan.target.system.dialect.limited(EXAMPLES)
     rows = target.query(
         f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(plan.target)} "
         f"GROUP BY {', '.join(compared)} HAVING COUNT(*) > 1 ORDER BY 1{limit[1]}"
@@ -202,11 +202,11 @@ def _examples(
 def _exact(plan: CopyPlan, column: Column) -> str:
     """The column so that GROUP BY tells apart what differs in case, accents or trailing blanks."""
     name = quote(plan.target.system, column.name)
-    return _system(plan.target.system).dialect.told_apart(name, column)
+    return plan.target.system.dialect.told_apart(name, column)
 
 
 def _as_text(plan: CopyPlan, name: str) -> str:
-    return _system(plan.target.system).dialect.text(quote(plan.target.system, name))
+    return plan.target.system.dialect.text(quote(plan.target.system, name))
 
 
 def _no_strays(strays: int, rows: int, ranges: int, seconds: float) -> Verdict:

@@ -12,7 +12,6 @@ from tableferry.resources.connecting.names import (
     set_variable,
     system_of,
 )
-from tableferry.resources.registry import system
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -42,7 +41,7 @@ def resources() -> dict[str, dg.ConfigurableResource]:
     import dagster as dg
 
     return {
-        name: system(system_of(name)).dagster_resource(
+        name: system_of(name).dagster_resource(
             **{field: dg.EnvVar(variable) for field, variable in _address(name).items()}
         )
         for name in connection_names()
@@ -63,7 +62,7 @@ def server(connection: str) -> Endpoint:
     from tableferry.resources.connecting.address import Variable
 
     given = {field: Variable(variable) for field, variable in _address(connection).items()}
-    return cast(Any, system(system_of(connection)).resource(**given))
+    return cast(Any, system_of(connection).resource(**given))
 
 
 def _address(name: str) -> dict[str, str]:

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
-from typing import TYPE_CHECKING
 
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
-
-if TYPE_CHECKING:  # what a system is made of looks other systems up here
-    from tableferry.resources.contract.system import System
 
 FOLDERS = {
     "postgres": "tableferry.resources.postgres.system",

@@ -8,11 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tableferry.resources import registry
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
-
-
-def _usual(connection: str) -> str:
-    return registry.system(connection).name
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class TableRef:
     `files://folder/` means, too.
     """
 
-    system: str
+    system_name: str
     schema: str
     name: str
     connection: str = ""
@@ -40,10 +37,15 @@ class TableRef:
 
     def __post_init__(self) -> None:
         if not self.connection:
-            object.__setattr__(self, "connection", self.system)
+            object.__setattr__(self, "connection", self.system_name)
+
+    @property
+    def system(self) -> System:
+        """The system of its server."""
+        return registry.system(self.system_name)
 
     @classmethod
-    def parse(cls, text: str, system_of: Callable[[str], str] = _usual) -> TableRef:
+    def parse(cls, text: str, system_of: Callable[[str], System] = registry.system) -> TableRef:
         """The inverse of `str`; quotation marks may also stand where they need not.
 
         Args:
@@ -57,26 +59,26 @@ class TableRef:
         before, _, path = text.partition("://")
         connection, found = before.lower(), _REFERENCE.fullmatch(text)
         try:
-            system = system_of(connection) if path else ""
+            system = system_of(connection) if path else None
         except InputError as error:
             if found is not None:
                 raise InputError(
                     f"{text!r} should have the form system://schema.table: {error}"
                 ) from None
-            system = ""
-        if system and (every := registry.system(system).by_path):
+            system = None
+        if system is not None and system.by_path:
             folder, _, pattern = path.rpartition("/")
-            return cls(system, folder or ".", pattern or every, connection)
-        if found is None:
+            return cls(system.name, folder or ".", pattern or system.by_path, connection)
+        if system is None or found is None:
             raise InputError(
                 f"{text!r} should have the form system://schema.table, with a connection or a "
                 f"system out of {', '.join(registry.system_names())}; "
                 'a name with a dot or a quotation mark as "order-lines.2024" or "say ""hi"""'
             )
-        return cls(system, _name(found["schema"]), _name(found["table"]), connection)
+        return cls(system.name, _name(found["schema"]), _name(found["table"]), connection)
 
     def __str__(self) -> str:
-        if registry.system(self.system).by_path:
+        if self.system.by_path:
             folder = "" if self.schema == "." else f"{self.schema}/"
             return f"{self.connection}://{folder}{self.name}"
         schema = f'"{_doubled(self.schema)}"' if _QUOTED_SCHEMA.search(self.schema) else self.schema
@@ -104,28 +106,6 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column as its server declares it.
-
-    `type` is the full declared type in the system's own words, for example `numeric(38,10)`,
-    `nvarchar(max)` or `DateTime64(6, 'UTC')`. For ClickHouse it is without `Nullable(...)`, which
-    `nullable` says instead.
-    """
-
-    name: str
-    type: str
-    nullable: bool = True
-    generated: bool = False
-    identity: bool = False
-    primary_key: int | None = None
-    """1-based position in the primary key, or None."""
-    own_type: str | None = field(default=None, repr=False, compare=False)
-    """What a statement would call the type, where `type` only says what kind of a type it is."""
-    collation: str | None = field(default=None, repr=False, compare=False)
-    """How the server itself orders a text, in its own words; None where nobody asked."""
-
-
 def staging_name(target: TableRef, range_name: str) -> str:
     """Name of the staging table of one key range: the same for every attempt on that range.
 
@@ -140,7 +120,7 @@ def staging_prefix(target: TableRef) -> str:
 
     Whatever connection leads to the table: two names of one server mean the same staging tables.
     """
-    return f"__ferry_{_digest(str(replace(target, connection=target.system)))}_"
+    return f"__ferry_{_digest(str(replace(target, connection=target.system_name)))}_"
 
 
 def _digest(text: str) -> str:

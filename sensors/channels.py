@@ -17,7 +17,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tableferry.resources.connecting import secret_files
 from tableferry.resources.connecting.names import connection_names, connection_url, system_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
-from tableferry.resources.registry import system
 
 ALERT_URL = "TABLEFERRY_ALERT_URL"
 """A URL to which each alert is POSTed as a JSON document."""
@@ -111,7 +110,7 @@ def redacted(text: str) -> str:
     for name in connection_names():
         try:
             if url := connection_url(name):
-                server = system(system_of(name)).resource(url=url)
+                server = system_of(name).resource(url=url)
                 text = server.settings().redact(text)
         except InputError:
             continue

@@ -105,7 +105,7 @@ def drop_leftovers() -> None:
                 server.execute(drop_table(table).replace("TABLE", "VIEW", 1))
             for table in _left(server, views=False):
                 server.execute(drop_table(table))
-            for names, drop in _HOLDERS[server.system]:
+            for names, drop in _HOLDERS[server.system_name]:
                 for (name,) in server.query(f"{names} LIKE '%{RUN}%'"):
                     server.execute(drop.format(quote(server.system, str(name))))
         except TableferryError as error:
@@ -119,7 +119,7 @@ def _left(
     from tableferry.resources.tables import TableRef, staging_prefix
 
     kinds = {
-        TableRef(server.system, str(schema), str(name)): str(kind)
+        TableRef(server.system_name, str(schema), str(name)): str(kind)
         for schema, name, kind in server.query(
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE TABLE_NAME LIKE '%{RUN}%' OR TABLE_NAME LIKE '%ferry%'"

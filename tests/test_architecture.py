@@ -11,8 +11,8 @@ from typing import get_args
 
 import pytest
 
+from tableferry.resources.contract.fields import Kind
 from tableferry.resources.contract.write_modes import WriteMode
-from tableferry.resources.digest.fields import Kind
 from tableferry.resources.registry import system
 from tests.sources import imported, imports
 

@@ -39,10 +39,11 @@ from tableferry.checks.expectations import ExpectationSpec
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.hazards import PublishAudit
-from tableferry.resources.contract.source import Place
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import Place, source_of
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
-from tableferry.resources.registry import system, systems
+from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 
 FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
@@ -66,8 +67,9 @@ LENIENT = "lenient"
 def _own_key(info: ValidationInfo) -> str | None:
     """The key that the source's tables have by themselves, if they do."""
     source = info.data.get("source")
-    sending = system(source.system).source if source is not None else None
-    return sending.own_key if sending is not None else None
+    if source is None or source.system.source is None:
+        return None
+    return source_of(source.system).own_key
 
 
 def _place(info: ValidationInfo) -> Place | None:
@@ -75,8 +77,7 @@ def _place(info: ValidationInfo) -> Place | None:
     ranges, source = info.data.get("ranges"), info.data.get("source")
     if source is None or ranges is None or ranges.by is None:
         return None
-    sending = system(source.system).source
-    return sending.place if sending is not None else None
+    return source_of(source.system).place if source.system.source is not None else None
 
 
 UNDECIDED = "decide"
@@ -210,12 +211,11 @@ class Transfer(Section):
     @field_validator("source")
     @classmethod
     def check_source(cls, value: TableRef) -> TableRef:
-        sending = system(value.system).source
-        if sending is None:
+        if value.system.source is None:
             names = [f"{one.name}://" for one in systems() if one.source]
             raise ValueError(f"the source should be {' or '.join(names)}")
         try:
-            sending.require_installed(value)
+            source_of(value.system).require_installed(value)
         except InputError as error:
             raise ValueError(str(error)) from None
         return value
@@ -247,14 +247,14 @@ class Transfer(Section):
         source = info.data.get("source")
         if source is not None and _own_key(info) is not None:
             try:
-                system(source.system).as_source().require_cuttable(source)
+                source_of(source.system).require_cuttable(source)
             except InputError as error:
                 raise ValueError(str(error)) from None
             if value.rows is None or value.bounds is not None:
                 raise ValueError("of files are cut by rows alone; else each file is a range")
         if value.by is not None and source is not None:
-            places = [one for one in systems() if one.source and one.source.place]
-            if source.system not in [one.name for one in places]:
+            places = [one for one in systems() if one.source and source_of(one).place]
+            if source.system not in places:
                 having = " and ".join(one.title for one in places)
                 raise ValueError(f"by: {value.by} is for {having} tables, not for {source}")
         return value
@@ -268,9 +268,11 @@ class Transfer(Section):
                 f"{place.column.name}}}' has none: an updated row is stored elsewhere"
             )
         for hop in info.data.get("hops", ()):
-            loader = system(hop.to.system).loader
-            if loader is not None and value not in loader.modes:
-                raise ValueError(f"{value} is not for {hop.to}, only {', '.join(loader.modes)}")
+            if hop.to.system.loader is None:
+                continue
+            modes = loader_of(hop.to.system).modes
+            if value not in modes:
+                raise ValueError(f"{value} is not for {hop.to}, only {', '.join(modes)}")
         return value
 
     @field_validator("on_missing")
@@ -429,7 +431,7 @@ class Transfer(Section):
     @property
     def rows_of_stretch(self) -> int | None:
         """At most how many rows a range of a file has; None: each file is one."""
-        own = system(self.source.system).as_source().own_key
+        own = source_of(self.source.system).own_key
         return self.ranges.rows if own and "ranges" in self.model_fields_set else None
 
     @property

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.declaring.yaml_lines import Location
-from tableferry.resources.registry import system, systems
+from tableferry.resources.columns.planner import is_target_type
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.system import System
+from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import is_target_type
 
 if TYPE_CHECKING:  # the models ask for these rules
     from tableferry.assets.declaring.sections import ColumnSpec, HopSpec
@@ -31,24 +33,23 @@ class Several(ValueError):
 def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
     """What is wrong with the way of the hops."""
     before, seen = source, {str(source)}
-    by_path = source if source is not None and system(source.system).by_path else None
+    by_path = source if source is not None and source.system.by_path else None
     for number, hop in enumerate(hops):
-        loader = system(hop.to.system).loader
         if str(hop.to) in seen:
             yield (number,), f"{hop.to} stands twice in source and hops"
-        elif loader is not None and (why := loader.table_problem(hop.to)):
+        elif hop.to.system.loader and (why := loader_of(hop.to.system).table_problem(hop.to)):
             yield (number,), f"{hop.to} {why}"
-        elif by_path is not None and system(hop.to.system).by_path:
+        elif by_path is not None and hop.to.system.by_path:
             yield (number,), f"a transfer has to do with one folder of files, and has {by_path}"
-        elif loader is None or (before is not None and system(before.system).source is None):
+        elif hop.to.system.loader is None or (before is not None and before.system.source is None):
             yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
         seen.add(str(hop.to))
-        by_path = hop.to if system(hop.to.system).by_path else by_path
+        by_path = hop.to if hop.to.system.by_path else by_path
         before = hop.to
 
 
 def column_problems(
-    columns: dict[str, ColumnSpec], hops: list[str], source: str | None = None
+    columns: dict[str, ColumnSpec], hops: list[System], source: System | None = None
 ) -> Iterator[tuple[Location, str]]:
     """What is wrong with the declared columns.
 
@@ -65,17 +66,18 @@ def column_problems(
         names[renamed] = name
         if not hops:
             continue
-        if column.low_cardinality and not any(system(one).types.low_cardinality for one in hops):
+        if column.low_cardinality and not any(one.types.low_cardinality for one in hops):
             having = [one.title for one in systems() if one.types.low_cardinality]
             why = f"is for {' and '.join(having)} targets, and no hop goes there"
             yield (name, "low_cardinality"), why
-        types = {hops[0]: column.type} if isinstance(column.type, str) else column.type or {}
+        named = {one.name: one for one in hops}
+        types = {hops[0].name: column.type} if isinstance(column.type, str) else column.type or {}
         for target, type_ in types.items():
-            if target == source and target not in hops:
+            if source is not None and target == source.name and target not in named:
                 continue  # the source itself says whether there is such a type
-            if target not in hops:
+            if target not in named:
                 yield (name, "type", target), f"no hop goes to {target}"
-            elif not is_target_type(target, type_):
+            elif not is_target_type(named[target], type_):
                 where: Location = () if isinstance(column.type, str) else (target,)
                 yield (name, "type", *where), f"{type_!r} is no {target} type that we can fill"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tableferry.assets.declaring.manifest import CHECKS, Transfer
 from tableferry.assets.declaring.transfer_files import NEVER_USUAL
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import systems
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -52,7 +53,7 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
 
 
 def _keyed() -> str:
-    found = [one.name for one in systems() if one.source is not None and not one.source.own_key]
+    found = [one.name for one in systems() if one.source is not None and not source_of(one).own_key]
     return "|".join(sorted(found))
 
 

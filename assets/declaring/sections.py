@@ -19,10 +19,12 @@ from tableferry.assets.declaring.rules import Several
 from tableferry.assets.planning.boundaries import MAX_RANGES, bounds_problems
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
 from tableferry.resources.connecting.names import NONE_BESIDES, table_of
-from tableferry.resources.contract.copy_plan import OverflowPolicy, WireChoice
+from tableferry.resources.contract.copy_plan import WireChoice
+from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.errors import InputError
-from tableferry.resources.registry import system, systems
+from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.steps import OverflowPolicy
 
 Count = Annotated[int, Field(gt=0)]
 
@@ -152,13 +154,15 @@ class HopSpec(Section):
     @classmethod
     def check_option(cls, value: Any, info: ValidationInfo) -> Any:
         to, option = info.data.get("to"), str(info.field_name)
-        loader = None if to is None else system(to.system).loader
-        if value is None or loader is None:
+        if value is None or to is None or to.system.loader is None:
             return value
-        if option not in loader.options:
-            having = [one.title for one in systems() if one.loader and option in one.loader.options]
+        options = loader_of(to.system).options
+        if option not in options:
+            having = [
+                one.title for one in systems() if one.loader and option in loader_of(one).options
+            ]
             raise ValueError(f"is for {' and '.join(having)} targets, not for {to}")
-        if why := loader.options[option](value):
+        if why := options[option](value):
             raise ValueError(why)
         return value
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any, Self
 
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import from_number, largest_number, to_bound, to_number
+from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.keys.statistics import KeyStatistics
 from tableferry.resources.keys.text import problem as text_problem
+from tableferry.resources.ranges.statistics import KeyStatistics
 
 MAX_RANGES = 2000
 """An event of a range costs about 25 ms in Dagster's storage; 200 to 500 ranges are comfortable."""

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.resources.columns.conversions import source_export
+from tableferry.resources.columns.planner import ColumnOverride
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column
-from tableferry.resources.types.conversions import source_export
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
-from tableferry.resources.types.planner import ColumnOverride
 
 
 def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
@@ -25,8 +25,8 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
     for column in _found(transfer, endpoint):
         spec = transfer.columns.get(column.name)
         types = spec.type if spec is not None and isinstance(spec.type, dict) else {}
-        of = types.get(source)
-        found.append(system(source).as_source().declared(column, of) if of else column)
+        of = types.get(source.name)
+        found.append(source_of(source).declared(column, of) if of else column)
     return found
 
 
@@ -37,7 +37,7 @@ def _found(transfer: Transfer, endpoint: Endpoint) -> Sequence[Column]:
         InputError: the rows of that table have no place.
     """
     columns = endpoint.columns(transfer.source)
-    sending = system(transfer.source.system).as_source()
+    sending = source_of(transfer.source.system)
     if not transfer.placed or sending.place is None:
         return columns
     sending.blocks(endpoint, transfer.source)
@@ -50,10 +50,7 @@ def kept_columns(
     """The source's columns as they were when the target was made, where they depend on what there
     is: which files, with which values in them.
     """
-    sending, target = (
-        system(transfer.source.system).as_source(),
-        system(transfer.hops[0].to.system).types,
-    )
+    sending, target = source_of(transfer.source.system), transfer.hops[0].to.system.types
     if sending.own_key is None:
         return [*columns]
     places = {name: place for place, name in enumerate(existing)}
@@ -87,7 +84,7 @@ def overrides_of(
     A type without a system is meant for the first hop; the next one goes on from there.
     """
     target = transfer.hops[number - 1].to.system
-    low_cardinality = system(target).types.low_cardinality is not None
+    low_cardinality = target.types.low_cardinality is not None
     found: dict[str, ColumnOverride] = {}
     for name, column in transfer.columns.items():
         here = name if number == 1 else column.rename or name
@@ -97,7 +94,7 @@ def overrides_of(
         first = column.type if isinstance(column.type, str) and number == 1 else None
         found[here] = ColumnOverride(
             rename=column.rename if number == 1 else None,
-            type=types.get(target, first),
+            type=types.get(target.name, first),
             on_overflow=column.on_overflow,
             low_cardinality=column.low_cardinality and low_cardinality,
         )

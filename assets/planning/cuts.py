@@ -9,10 +9,10 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges import RangeGrowth
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.markers import Marker, Published, cover_all, parsed
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
+from tableferry.resources.ranges.key_kind import key_kind
 
 
 def in_use(
@@ -109,7 +109,7 @@ def require_agreement(
 
 
 def _cut_by_source(transfer: Transfer) -> bool:
-    return system(transfer.source.system).as_source().own_key is not None
+    return source_of(transfer.source.system).own_key is not None
 
 
 def _ranges(transfer: Transfer, first: Hop, hop: Hop, published: Published) -> list[KeyRange]:

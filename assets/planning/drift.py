@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy
 from tableferry.assets.log.ledger import WrittenColumn
+from tableferry.resources.columns.planner import compatible
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import SchemaDrift, StatementFailed, TableMissing
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import compatible
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -44,7 +44,7 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
     notes = []
     for column in columns:
         name = quote(table.system, column.name)
-        sql = system(table.system).dialect.add_column(qualified(table), name, column)
+        sql = table.system.dialect.add_column(qualified(table), name, column)
         try:
             if sql:
                 endpoint.execute(sql)

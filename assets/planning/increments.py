@@ -11,8 +11,9 @@ from tableferry.assets.log.records import Proven, RangeRecord, Reason
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import filtered, predicate, quote
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import key_kind, to_bound
+from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.ranges.key_kind import key_kind
 
 KINDS = ("integer", "date", "timestamp")
 """Kinds of columns that can be watermarks."""

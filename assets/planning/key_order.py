@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tableferry.assets.planning.resolve import Hop, Servers
-from tableferry.resources.keys.kind import is_text_key
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.ranges.key_kind import is_text_key
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
@@ -20,12 +22,12 @@ def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
         key = hop.plan.key.target
         if hop.existing is not None:
             yield from _unserved(hop.plan.target, hop.existing.get(key.name, key), servers)
-        elif not system(hop.plan.target.system).as_target().orders_key(hop.plan):
+        elif not loader_of(hop.plan.target.system).orders_key(hop.plan):
             yield _note(hop.plan.target, key)
 
 
 def _unserved(table: TableRef, key: Column, servers: Servers) -> Iterator[str]:
-    sending = system(table.system).as_source()
+    sending = source_of(table.system)
     if is_text_key(key, table.system) and not sending.serves_order(
         servers.endpoint(table), table, key
     ):
@@ -33,7 +35,7 @@ def _unserved(table: TableRef, key: Column, servers: Servers) -> Iterator[str]:
 
 
 def _note(table: TableRef, key: Column) -> str:
-    remedy = system(table.system).as_source().index_of_order(table, key)
+    remedy = source_of(table.system).index_of_order(table, key)
     return (
         f"{table}: no index serves the order of the key {key.name!r}, so that each range reads the "
         f"whole table{f'; it would take {remedy}' if remedy else ''}"

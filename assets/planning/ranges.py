@@ -19,9 +19,10 @@ from tableferry.assets.planning.boundaries import (
 )
 from tableferry.assets.planning.text_boundaries import first_text_cuts, growth_text_cuts
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import from_number, key_kind, to_bound, to_number
+from tableferry.resources.keys.bounds import from_number, to_bound, to_number
 from tableferry.resources.keys.range import NULL_NAME, Bound, KeyKind, KeyRange
-from tableferry.resources.keys.statistics import KeyStatistics
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.statistics import KeyStatistics
 
 __all__ = ["MAX_RANGES", "RangeGrowth", "extend_ranges", "key_kind", "plan_ranges", "top_bound"]
 

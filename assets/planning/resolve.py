@@ -22,20 +22,22 @@ from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
 from tableferry.checks.verdict import CHECK_NAMES, Level
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.dialects import filtered, qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.target import Target, TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import InputError, RowsHidden, StatementFailed, concerning
 from tableferry.resources.extras import missing
 from tableferry.resources.keys.range import ROW
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Integer
-from tableferry.resources.types.planner import plan_copy
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -90,7 +92,7 @@ class Servers:
         Raises:
             InputError: nothing is loaded into that system.
         """
-        return system(table.system).as_target().open(self.endpoint(table))
+        return loader_of(table.system).open(self.endpoint(table))
 
 
 def connections_of(transfer: Transfer) -> set[str]:
@@ -180,7 +182,7 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
     extras: dict[str, str] = {}
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
         needed.setdefault(table.connection, table)
-        if extra := system(table.system).extra:
+        if extra := table.system.extra:
             extras.setdefault(extra, str(table))
     if transfer.reconcile == "in_flight":
         extras["digest"] = "reconcile: in_flight"
@@ -287,7 +289,7 @@ def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
         return
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
         with concerning(f"{transfer.transfer}: {table}"):
-            why = system(table.system).hidden(servers.endpoint(table), table)
+            why = inspection_of(table.system).hidden(servers.endpoint(table), table)
         if why:
             raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
 
@@ -324,7 +326,7 @@ def _plan_hop(
     """Plan one hop, without the columns that its drift policy lets it ignore."""
     spec = transfer.hops[number - 1]
     target = servers.endpoint(spec.to)
-    version = target.ping() if system(spec.to.system).types.by_release else None
+    version = target.ping() if spec.to.system.types.by_release else None
 
     def planned(without: Collection[str]) -> CopyPlan:
         return plan_copy(
@@ -349,7 +351,7 @@ def _plan_hop(
 
 def _require_rows_numbered(plan: CopyPlan) -> None:
     """Refuse a hop that does not copy what tells the ranges of a file apart."""
-    types = system(plan.target.system).types
+    types = plan.target.system.types
     there = [one.target for one in plan.columns if one.source.name == one.target.name == ROW]
     if not there or not isinstance(types.read(there[0].type).kind, Integer):
         raise InputError(
@@ -363,7 +365,7 @@ def _require_filter(transfer: Transfer, servers: Servers) -> None:
     if transfer.where is None:
         return
     found = f"{transfer.transfer}: where: {transfer.where!r}"
-    first, last = system(transfer.source.system).dialect.limited(1)
+    first, last = transfer.source.system.dialect.limited(1)
     table, nowhere = qualified(transfer.source), filtered("1 = 0", transfer.where)
     try:
         rows = servers.endpoint(transfer.source).query(

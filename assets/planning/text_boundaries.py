@@ -14,8 +14,8 @@ from typing import Any
 from tableferry.assets.planning.boundaries import limit
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound
-from tableferry.resources.keys.statistics import KeyStatistics
 from tableferry.resources.keys.text import problem, separator
+from tableferry.resources.ranges.statistics import KeyStatistics
 
 NO_SPAN = "a text key has no width, and no span to divide; give rows, count or all bounds"
 

@@ -25,12 +25,12 @@ from tableferry.assets.planning.ranges import (
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.markers import Published
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, TableMissing, concerning
-from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
-from tableferry.resources.registry import system
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -171,7 +171,7 @@ def present_ranges(
 ) -> tuple[KeyRange, ...]:
     """The known ranges without those of files that are there no more."""
     known = known_ranges(transfer, hops, log)
-    sending = system(transfer.source.system).as_source()
+    sending = source_of(transfer.source.system)
     if sending.own_key is None:
         return known
     found = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
@@ -217,7 +217,7 @@ def _grown(
     transfer: Transfer, hops: Sequence[Hop], servers: Servers, known: Sequence[KeyRange]
 ) -> RangeGrowth:
     source, key = servers.endpoint(transfer.source), hops[0].plan.key.source
-    sending = system(transfer.source.system).as_source()
+    sending = source_of(transfer.source.system)
     if sending.own_key is not None:
         found = sending.own_ranges(source, transfer.source, known, transfer.rows_of_stretch)
         growth = own_growth(known, found, delete=transfer.on_missing == "delete")
@@ -243,7 +243,7 @@ def require_cuts(transfer: Transfer, first: Hop) -> None:
         InputError: says why.
     """
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
-    own = system(transfer.source.system).as_source().own_key is not None
+    own = source_of(transfer.source.system).own_key is not None
     if not own and not transfer.placed:
         plan_ranges(KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.formats import UNREAD, WIRES, format_of, formats_between
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
-from tableferry.resources.registry import system
 from tableferry.resources.wires.exports import wrong_values
-from tableferry.resources.wires.formats import UNREAD, WIRES, format_of, formats_between
 from tableferry.resources.wires.loads import wrong_loads
-from tableferry.resources.wires.probe import Wrong
 
 
 def chosen_wire(
@@ -23,7 +24,7 @@ def chosen_wire(
     read: bool = False,
 ) -> WireFormat:
     """The wire format that a hop will use: the declared one, or the first of those that both ends
-    have, in the order of `resources.wires.formats`.
+    have, in the order of `resources.contract.formats`.
 
     Servers are believed only after a probe of edge values, out of the source (see
     `resources.wires.exports`) and into the target (see `resources.wires.loads`).
@@ -63,7 +64,7 @@ def _lacking(plan: CopyPlan) -> str:
 
 def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
     """Why a hop cannot use a wire format that both ends have; None if it can."""
-    sending, taking = system(plan.source.system).as_source(), system(plan.target.system).as_target()
+    sending, taking = source_of(plan.source.system), loader_of(plan.target.system)
     inexact = [column.source.name for column in plan.columns if column.sql(wire) is None]
     if inexact:
         other = "" if wire == "arrow" else ", or use 'wire: arrow'"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.checks.in_flight import StreamDigest
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.placement import client_computes
-from tableferry.resources.wires.delimited import Framing
 
 
 def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDigest | None:

@@ -21,15 +21,15 @@ from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.audit import audit, settle
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.resources.artifacts import Artifact
+from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.delimited import Framing, framed_rows
+from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import RangeLoad, TargetOptions, written_to
 from tableferry.resources.crash_points import reached
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
-from tableferry.resources.registry import system
-from tableferry.resources.types.conform import conform, schema
 from tableferry.resources.wires.counted import CountedBytes
-from tableferry.resources.wires.delimited import Framing, framed_rows
-from tableferry.resources.wires.formats import format_of
 
 logger = logging.getLogger(__name__)
 
@@ -197,14 +197,14 @@ def _export(
 
     @contextmanager
     def batches() -> Iterator[Iterator[pa.RecordBatch]]:
-        sending = system(plan.source.system).as_source()
+        sending = source_of(plan.source.system)
         with sending.read_arrow(
             source, plan, attempt.key_range, sql, batch_rows=batch_rows, snapshot=snapshot
         ) as reader:
             yield (conform(batch, plan, counts) for batch in reader)
 
     def chunks() -> AbstractContextManager[Iterator[bytes]]:
-        sending = system(plan.source.system).as_source()
+        sending = source_of(plan.source.system)
         assert options.format is not None
         return sending.read_bytes(
             source, plan, attempt.key_range, options.format, artifacts, snapshot=snapshot

@@ -11,12 +11,11 @@ from typing import TypeVar
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop, Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
-from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
-from tableferry.resources.digest.measure import KnownFigures
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 
 Found = TypeVar("Found")
@@ -272,7 +271,7 @@ def shared_snapshot(
     """
     require_servers(transfer, servers)
     source = transfer.source
-    sending, endpoint = system(source.system).as_source(), servers.endpoint(source)
+    sending, endpoint = source_of(source.system), servers.endpoint(source)
     with sending.shared_snapshot(endpoint, source, joined, placed=transfer.placed) as shared:
         yield shared
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.target import keeps_rows
-from tableferry.resources.digest.fields import Side
 from tableferry.resources.digest.measure import DIGEST, ROWS
 
 UNKNOWN = (

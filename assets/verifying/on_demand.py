@@ -28,7 +28,7 @@ from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
 from tableferry.checks.verdict import Level, Verdict
-from tableferry.resources.digest.fields import Side
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
 

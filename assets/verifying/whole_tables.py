@@ -21,9 +21,9 @@ from tableferry.assets.verifying.on_demand import Checked
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from tableferry.resources.contract.snapshots import Snapshot
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",
@@ -141,7 +141,7 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     if ROWS_SINCE in verdict.metadata:
         return True
     # the ranges' own checks tell whether a row of the source is missing
-    moving = hop.first and not system(hop.plan.source.system).as_source().snapshots
+    moving = hop.first and not source_of(hop.plan.source.system).snapshots
     return moving or (keeps_rows(hop.plan, hop.options) and _more_in_target(verdict))
 
 

@@ -24,14 +24,16 @@ import pyarrow as pa
 
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.conversions import conversion_of
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified, quote
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.conversions import UNGUARDED, conversion_of
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.types.conversion import UNGUARDED
 from tableferry.resources.types.steps import plain
 from tableferry_bench.servers import VARIABLES, servers
 
@@ -133,7 +135,7 @@ def _measure(postgres_url: str, clickhouse_url: str, rows: int, pairs: int) -> N
     bare = replace(
         text_plan,
         columns=tuple(
-            replace(column, text_sql=quote("postgres", column.source.name))
+            replace(column, text_sql=quote(system("postgres"), column.source.name))
             for column in text_plan.columns
         ),
     )
@@ -260,7 +262,7 @@ def _ipc(plan: CopyPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 
 def _recreate(target: ClickHouseResource, plan: CopyPlan) -> None:
     columns = ", ".join(
-        f"{quote('clickhouse', column.name)} {declared_type(column)}"
+        f"{quote(system('clickhouse'), column.name)} {declared_type(column)}"
         for column in plan.target_columns
     )
     target.execute(drop_table(plan.target))

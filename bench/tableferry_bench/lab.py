@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.errors import InputError
+from tableferry.resources.registry import system
 from tableferry_bench.contenders.base import Contender, Outcome, private
 from tableferry_bench.contenders.pipes import libpq
 from tableferry_bench.meter import Command, CommandFailed, Finished
@@ -40,7 +41,7 @@ class Strategy(Contender):
 
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
         place = servers.table("postgres", table.name)
-        key = quote("postgres", table.key)
+        key = quote(system("postgres"), table.key)
         sql = f"SELECT min({key}), max({key}) FROM {qualified(place)}"
         low, high = servers.postgres.query(sql)[0]
         told = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import TableferryError
 
 SAMPLE_SECONDS = 0.05

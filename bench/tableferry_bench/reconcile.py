@@ -25,6 +25,8 @@ from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import TargetOptions
@@ -34,9 +36,8 @@ from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.digest.measure import Grouped, measuring
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.guards import EVERYTHING
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
 from tableferry_bench.servers import servers
@@ -137,8 +138,8 @@ def _streamed(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: b
 def _tsql_size(source: Endpoint, plan: CopyPlan) -> int:
     table = TableRef("sqlserver", "dbo", "wide")
     there = plan_copy(plan.source, source.columns(plan.source), table, key="id")
-    digest = DigestSql("sqlserver", "md5", "collation").digest(fields(there), "target")
-    grouped = Grouped.by_range([EVERYTHING], there.key.target, "sqlserver")
+    digest = DigestSql(system("sqlserver"), "md5", "collation").digest(fields(there), "target")
+    grouped = Grouped.by_range([EVERYTHING], there.key.target, system("sqlserver"))
     return len(measuring(table, "target", grouped, digest, ()))
 
 

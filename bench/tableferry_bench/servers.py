@@ -17,11 +17,10 @@ import psutil
 from tableferry.pipelines.command.plugins import temporary_stack
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.connecting import secret_files
-from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import ConnectionFailed, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
@@ -79,7 +78,7 @@ class Servers:
 
     def drop(self, table: TableRef) -> None:
         """Drop a table, if it is there."""
-        self.execute(table.system, drop_table(table))
+        self.execute(table.system_name, drop_table(table))
 
     def execute(self, system: str, sql: str) -> None:
         """Run a statement on one of them."""
@@ -88,8 +87,8 @@ class Servers:
 
     def count(self, table: TableRef) -> int:
         """How many rows a table has."""
-        sql = f"SELECT {system(table.system).dialect.count} FROM {qualified(table)}"
-        return int(getattr(self, table.system).query(sql)[0][0])
+        sql = f"SELECT {table.system.dialect.count} FROM {qualified(table)}"
+        return int(getattr(self, table.system_name).query(sql)[0][0])
 
     def clocks(self) -> dict[str, float | None]:
         """CPU seconds of each server so far; None of those that are elsewhere."""

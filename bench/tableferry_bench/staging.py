@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.conform import conform, schema
 from tableferry_bench.contenders.base import Contender, Outcome, planned
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Result

@@ -18,6 +18,7 @@ import psycopg
 from tableferry.resources.contract.dialects import qualified, string_literal
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry_bench.servers import Servers
 
@@ -153,14 +154,14 @@ def ensure(servers: Servers, text: str) -> Table:
     table = Table(
         workload.name, int(counted[0]), _text_bytes(servers.postgres, place), name, workload.key
     )
-    comment = string_literal("postgres", json.dumps(asdict(table)))
+    comment = string_literal(system("postgres"), json.dumps(asdict(table)))
     # says that it is complete
     servers.postgres.execute(f"COMMENT ON TABLE {quoted} IS {comment}")
     return table
 
 
 def _known(postgres: PostgresResource, place: TableRef) -> Table | None:
-    name = string_literal("postgres", qualified(place))
+    name = string_literal(system("postgres"), qualified(place))
     comment = postgres.query(f"SELECT obj_description(to_regclass({name}), 'pg_class')")[0][0]
     try:
         return Table(**json.loads(comment or ""))

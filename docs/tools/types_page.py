@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from tableferry.resources.columns.conversions import conversion_of
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import ColumnPlan
 from tableferry.resources.errors import InputError, TypeRefused
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import (
-    Conversion,
-    conversion_between,
-    plain_type,
-    source_export,
-)
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.export import Refusal
-from tableferry.resources.types.planner import plan_copy
 
 POSTGRES = [
     "smallint",
@@ -225,7 +223,7 @@ def _cells(source: str, target: str, type_: str) -> list[str]:
     except (TypeRefused, InputError):
         return [f"`{type_}`", "refused", _offer(source, type_), "no", "all"]
     column = plan.columns[1]
-    conversion = conversion_between(source, type_, target, plain_type(target, column.target.type))
+    conversion = conversion_of(column, plan)
     return [
         f"`{type_}`",
         f"`{column.target.type}`",
@@ -236,7 +234,7 @@ def _cells(source: str, target: str, type_: str) -> list[str]:
 
 
 def _offer(source: str, type_: str) -> str:
-    export = source_export(source, type_)
+    export = system(source).types.export(type_)
     if export.as_text is None:
         return "leave it out"
     note = f" ({export.note})" if isinstance(export, Refusal) and export.note else ""

@@ -19,7 +19,6 @@ from tableferry.pipelines.command.render import console, live_progress, show_ran
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 
 FLIGHTS = "SELECT COUNT(*), SUM(distance), SUM(air_time), COUNT(dep_time) FROM {table}"
@@ -80,7 +79,7 @@ def flights_everywhere(session: Session) -> Table:
     for one in TABLES:
         endpoint, name = session.servers.endpoint(one), f"{one.schema}.{one.name}"
         figures = endpoint.query(FLIGHTS.format(table=name))[0]
-        label = f"{system(one.system).title} {name}"
+        label = f"{one.system.title} {name}"
         table.add_row(label, *(f"{int(figure or 0):,}" for figure in figures))
     return table
 

@@ -13,15 +13,18 @@ from typing import Any
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.hazards import hazards_of
 from tableferry.assets.planning.resolve import Servers, resolve_hops
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import WireFormat
+from tableferry.resources.contract.formats import WIRES, formats_between
 from tableferry.resources.contract.hazards import Effect
-from tableferry.resources.contract.health import Finding, State, Use
+from tableferry.resources.contract.inspection import Finding, State, Use, inspection_of
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.registry import system, systems
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.registry import systems
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.wires.exports import wrong_values
-from tableferry.resources.wires.formats import WIRES, formats_between
 from tableferry.resources.wires.loads import wrong_loads
 
 NOT_AVAILABLE = "not available"
@@ -186,22 +189,21 @@ def _server(servers: Servers, name: str, use: Use, hazards: Sequence[Finding] = 
         version = resource.ping()
     except TableferryError as error:
         return ServerHealth(name, address, error=str(error))
-    findings = (*system(resource.system).health(resource, use), *hazards)
+    findings = (*inspection_of(resource.system).health(resource, use), *hazards)
     return ServerHealth(name, address, version, None, tuple(_wires(servers, name)), findings)
 
 
 def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
     """The wires that are probed, to each system that rows of this one can go to."""
     source = servers.endpoints[name]
-    sending = system(source.system).source
-    if sending is None or not sending.probed:
+    if source.system.source is None or not (sending := source_of(source.system)).probed:
         return
     columns = [
         Column(f"c{number}", type_) for number, type_ in enumerate(("integer", *sending.examples))
     ]
-    own = TableRef(source.system, "doctor", "types", name)
+    own = TableRef(source.system_name, "doctor", "types", name)
     for to in systems():
-        if to.loader is None or to.name == source.system:
+        if to.loader is None or to is source.system:
             continue
         target = TableRef(to.name, "doctor", "types")
         wires = {WIRES[one] for one in formats_between(own, target)} & set(sending.probed)
@@ -213,7 +215,7 @@ def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
             try:
                 sending.require_tools(source, wire)
                 if to.name in servers.endpoints:
-                    to.loader.require_tools(servers.endpoints[to.name], wire)
+                    loader_of(to).require_tools(servers.endpoints[to.name], wire)
             except InputError as error:
                 yield WireHealth(wire, to.name, unavailable=str(error))
                 continue

@@ -16,8 +16,7 @@ from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.running import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.dialects import qualified, quote
-from tableferry.resources.registry import system
-from tableferry.resources.wires.formats import format_of
+from tableferry.resources.contract.formats import format_of
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def _hop(
 def _added(hop: Hop) -> list[str]:
     of, table = hop.plan.target.system, qualified(hop.plan.target)
     found = [
-        system(of).dialect.add_column(table, quote(of, column.name), column)
+        of.dialect.add_column(table, quote(of, column.name), column)
         for column in new_columns(hop.plan, hop.existing)
     ]
     return [one for one in found if one]

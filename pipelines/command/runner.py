@@ -35,8 +35,8 @@ from tableferry.pipelines.command.running import (
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
 from tableferry.pipelines.command.views import CheckView, PlannedRange, PlanView
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 
 __all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "status"]
@@ -88,7 +88,7 @@ def _refusals(planned: TransferPlan, log: Log) -> Iterator[str]:
 
 
 def _remarks(source: TableRef, servers: Servers) -> Iterator[str]:
-    yield from system(source.system).as_source().remarks(servers.endpoint(source), source)
+    yield from source_of(source.system).remarks(servers.endpoint(source), source)
 
 
 def _elsewhere(transfer: Transfer, servers: Servers) -> Iterator[str]:

@@ -13,7 +13,8 @@ from tableferry.assets.declaring.transfer_files import TransferFolder, load_tran
 from tableferry.assets.planning.resolve import Servers, require_servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.settings import transfers_folder
-from tableferry.resources.contract.health import Finding, disk_of
+from tableferry.resources.connecting.health import disk_of
+from tableferry.resources.contract.inspection import Finding
 from tableferry.resources.errors import InputError
 
 MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster instance migrate"

@@ -12,6 +12,7 @@ from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session
+from tableferry.resources.columns.scan import decimal_types
 from tableferry.resources.errors import (
     ColumnsRefused,
     ConnectionFailed,
@@ -19,8 +20,7 @@ from tableferry.resources.errors import (
     TableferryError,
     TypeRefused,
 )
-from tableferry.resources.keys.kind import key_kind
-from tableferry.resources.types.scan import decimal_types
+from tableferry.resources.ranges.key_kind import key_kind
 
 Found = Iterator[tuple[Location, str]]
 

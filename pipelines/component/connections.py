@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from tableferry.resources.connecting.address import Variable
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
-from tableferry.resources.registry import is_system, system, system_names
+from tableferry.resources.registry import is_system, system, system_names, systems
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ENV = re.compile(
@@ -80,7 +81,7 @@ def endpoints(declared: Mapping[str, Any]) -> dict[str, Endpoint]:
 
 def systems_of(servers: Mapping[str, Endpoint]) -> dict[str, str]:
     """The name of each server's system."""
-    return {name: one.system for name, one in servers.items()}
+    return {name: one.system_name for name, one in servers.items()}
 
 
 def _endpoint(name: str, given: Any) -> Endpoint:
@@ -97,7 +98,7 @@ def _endpoint(name: str, given: Any) -> Endpoint:
         raise InputError(f"{where}: should be a URL, or fields such as url, host and password")
     fields = dict(fields)
     of = _system(name, fields.pop(SYSTEM, None), fields.get("url"))
-    resource = cast("Any", system(of).resource)
+    resource = cast("Any", of.resource)
     for field, value in fields.items():
         if isinstance(value, Variable) and not _takes_text(resource, field):
             fields[field] = value.get_value()  # a port is no secret
@@ -112,7 +113,7 @@ def _endpoint(name: str, given: Any) -> Endpoint:
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise InputError(f"{where}: {'; '.join(problems)}") from None
-    if not server.addressed and not system(of).by_path:
+    if not server.addressed and not of.by_path:
         raise InputError(f"{where}: should have url, url_file or host")
     return cast("Endpoint", server)
 
@@ -126,19 +127,19 @@ def _takes_text(resource: type[BaseModel], field: str) -> bool:
     return declared is None or str in (declared.annotation, *get_args(declared.annotation))
 
 
-def _system(name: str, given: object, url: object) -> str:
+def _system(name: str, given: object, url: object) -> System:
     """What system a connection leads to: as it says, by its name, or by the scheme of its URL."""
     if given is not None:
         if not isinstance(given, str) or not is_system(given):
             known = ", ".join(system_names())
             raise InputError(f"connections: {name}: system should be one of {known}")
-        return given
+        return system(given)
     if is_system(name):
-        return name
+        return system(name)
     address = url.get_value() if isinstance(url, Variable) else url
     scheme = str(address or "").partition("://")[0].lower()
-    for one in system_names():
-        if scheme in system(one).schemes:
+    for one in systems():
+        if scheme in one.schemes:
             return one
     raise InputError(
         f"connections: {name}: say which system it is, as `system: {system_names()[0]}`: its URL "

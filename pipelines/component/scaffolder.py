@@ -191,7 +191,7 @@ def _connections(names: Iterable[str]) -> dict[str, dict[str, str]]:
             continue  # folders need none
         variable = variable or url_variable(name)
         field = "url_file" if names_file(variable) else "url"
-        found[name] = {"system": system_of(name), field: f"{{{{ env.{variable} }}}}"}
+        found[name] = {"system": system_of(name).name, field: f"{{{{ env.{variable} }}}}"}
         if is_system(name):
             del found[name]["system"]
     return found

@@ -19,8 +19,9 @@ from tableferry.pipelines.onboarding.proposal import Open, propose
 from tableferry.pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
 from tableferry.resources.connecting.names import system_of, table_of, url_variable
 from tableferry.resources.contract.catalog import Listed
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
-from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 
 OURS = "__ferry_"
@@ -112,8 +113,8 @@ def init(
         InputError: a pattern fits no table, a server is not named, two tables would go to one.
     """
     of = system_of(connection)
-    source = system(of).as_source()
-    if system(of).by_path:
+    source = source_of(of)
+    if of.by_path:
         raise InputError(
             f"{of} has no catalog of tables that could be listed; write the transfer's file "
             'yourself: its source is a folder, such as source: "files://landing/orders/"'
@@ -188,7 +189,7 @@ def _template(text: str) -> TableRef:
             f"--to {text!r}: {{{min(unknown)}}} is unknown; there are {{schema}} and {{table}}"
         )
     found = table_of(text)
-    system(found.system).as_target()
+    loader_of(found.system)
     return found
 
 
@@ -206,7 +207,7 @@ def _require_distinct(hops: Mapping[TableRef, Sequence[TableRef]]) -> None:
     claimed: dict[tuple[str, ...], TableRef] = {}
     for table, targets in hops.items():
         for target in targets:
-            folded = system(target.system).dialect.folded
+            folded = target.system.dialect.folded
             key = (target.connection, folded(target.schema), folded(target.name))
             if other := claimed.get(key):
                 raise InputError(

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 
 from tableferry.assets.planning.columns import as_source
 from tableferry.assets.planning.resolve import Servers
+from tableferry.resources.columns.advice import choices
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy, require_distinct
+from tableferry.resources.columns.scan import Fitting, decimal_types
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
-from tableferry.resources.keys.kind import is_text_key, key_kind
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.advice import choices
-from tableferry.resources.types.planner import ColumnOverride, plan_copy, require_distinct
-from tableferry.resources.types.scan import Fitting, decimal_types
+from tableferry.resources.ranges.key_kind import is_text_key, key_kind
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 USUAL_ROWS = 250_000
 RANGE_BYTES = 64 << 20
@@ -87,7 +89,7 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
         TableferryError: a server does not answer.
     """
     endpoint = servers.endpoint(table)
-    source = system(table.system).as_source()
+    source = source_of(table.system)
     columns = endpoint.columns(table)
     size = source.size(endpoint, table)
     leading = source.leading(endpoint, table)
@@ -128,7 +130,7 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
 
 
 def choose_key(
-    columns: Sequence[Column], leading: Sequence[str], of: str
+    columns: Sequence[Column], leading: Sequence[str], of: System
 ) -> tuple[str | None, str, tuple[Column, ...]]:
     """The column to cut ranges by.
 
@@ -193,7 +195,7 @@ def _round(rows: int) -> int:
 
 def _has_blocks(endpoint: Endpoint, table: TableRef) -> bool:
     """Whether a table can be cut by where its rows are stored."""
-    source = system(table.system).as_source()
+    source = source_of(table.system)
     if source.place is None:
         return False
     try:
@@ -218,7 +220,7 @@ def _plans(
     renames: dict[str, str] = {}
     here, found = table, list(columns)
     for number, to in enumerate(hops, start=1):
-        types = system(to.system).types
+        types = to.system.types
         version = servers.endpoint(to).ping() if types.by_release else None
         without: set[str] = set()
         names = _free_names(here, found, to)
@@ -275,8 +277,8 @@ def _open_name(column: Column, renames: Mapping[str, str]) -> Open:
 
 def _open_column(
     column: Column,
-    source: str,
-    target: str,
+    source: System,
+    target: System,
     reason: str,
     measured: Fitting | None,
     rename: str | None,
@@ -311,7 +313,7 @@ def _on_the_way(name: str, plans: Sequence[CopyPlan]) -> Iterator[str]:
         yield found.target.type
 
 
-def _orderable(column: Column, of: str) -> bool:
+def _orderable(column: Column, of: System) -> bool:
     try:
         key_kind(column, of)
     except InputError:
@@ -319,7 +321,7 @@ def _orderable(column: Column, of: str) -> bool:
     return True
 
 
-def _tells_changes(column: Column, of: str) -> bool:
+def _tells_changes(column: Column, of: System) -> bool:
     if column.name.lower() not in CHANGED or not _orderable(column, of):
         return False
     return key_kind(column, of)[0] == "timestamp"

@@ -9,7 +9,7 @@ import yaml
 from tableferry.assets.declaring.manifest import UNDECIDED
 from tableferry.assets.declaring.variables import escaped
 from tableferry.pipelines.onboarding.proposal import Open, Proposal
-from tableferry.resources.registry import system
+from tableferry.resources.contract.source import source_of
 
 SCHEMA_FILE = "transfer.schema.json"
 MODELINE = f"# yaml-language-server: $schema=./{SCHEMA_FILE}"
@@ -95,7 +95,7 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
 
 def _key(proposal: Proposal) -> Iterator[str]:
     undecided = next((one for one in proposal.open if one.what == "key"), None)
-    place = system(proposal.source.system).as_source().place
+    place = source_of(proposal.source.system).place
     if undecided is not None:
         yield f"# DECIDE: the column that ranges are cut by; {undecided.why}."
         yield from _choices_of_key(proposal)
@@ -159,7 +159,7 @@ def _decisions(found: Sequence[Open]) -> Iterator[str]:
 
 def _types(proposal: Proposal) -> Iterator[str]:
     """A table of what becomes of each column."""
-    heads = [system(table.system).title for table in (proposal.source, *proposal.hops)]
+    heads = [table.system.title for table in (proposal.source, *proposal.hops)]
     rows = [["column", *heads]]
     for name, types in proposal.types.items():
         rows.append([scalar(name), *types, *["?"] * (len(heads) - len(types))])

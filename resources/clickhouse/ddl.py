@@ -8,10 +8,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
@@ -45,7 +46,7 @@ class Owner:
     def comment(self) -> str:
         """The comment as a literal."""
         text = json.dumps({"run": self.run, "token": self.token, "replaces": self.replaces})
-        return string_literal("clickhouse", MARK + text)
+        return DIALECT.literal(MARK + text)
 
     @classmethod
     def read(cls, comment: str) -> Owner:
@@ -103,7 +104,7 @@ def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
             raise InputError(
                 f"{plan.target}: rename the column {column.name!r}, which {TAKEN[column.name]}"
             )
-    lines = [f"{quote('clickhouse', column.name)} {declared_type(column)}" for column in columns]
+    lines = [f"{DIALECT.quote(column.name)} {declared_type(column)}" for column in columns]
     order_by = options.order_by
     if order_by is None:
         order_by = f"({names(sorting_key(plan))})"
@@ -154,7 +155,7 @@ def sorting_key(plan: CopyPlan) -> list[str]:
 
 def names(columns: Sequence[str]) -> str:
     """Quoted column names, separated by commas."""
-    return ", ".join(quote("clickhouse", column) for column in columns)
+    return ", ".join(DIALECT.quote(column) for column in columns)
 
 
 def copy_columns(plan: CopyPlan) -> str:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.types import MOST_DIGITS, read
-from tableferry.resources.contract.system import Dialect
+from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal
 
 BITS = {9: 32, 18: 64, 38: 128, MOST_DIGITS: 256}
@@ -84,3 +84,6 @@ class ClickHouseDialect(Dialect):
     def drop_table(self, table: str) -> str:
         """SYNC: no part is counted any more, too, when the answer comes."""
         return f"{super().drop_table(table)} SYNC"
+
+
+DIALECT = ClickHouseDialect()

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.digest.definition import (
-    LONG_DECIMAL,
-    NAN_BITS,
-    NULL,
-    SAMPLE,
-    UUID,
-    Algorithm,
-)
-from tableferry.resources.digest.fields import Field, Valued, declared
-from tableferry.resources.tables import Column
+from tableferry.resources.clickhouse.types import TYPES
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field, Valued
+from tableferry.resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID
+from tableferry.resources.digest.fields import declared
+from tableferry.resources.types.column import Column
 
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
 
@@ -44,7 +40,7 @@ CONSTANTS = {
 
 def whole(field: Field, column: Column, x: str) -> str | None:
     """An Int64 that stands for the value and sorts like it; None for kinds that have none."""
-    kind = declared("clickhouse", column.type).kind
+    kind = declared(TYPES, column.type).kind
     if field.kind in ("integer", "boolean") or (
         kind == "integer" and field.kind in ("date", "time", "timestamp")
     ):
@@ -66,7 +62,7 @@ def whole(field: Field, column: Column, x: str) -> str | None:
 
 def text(field: Field, column: Column, x: str) -> str:
     """The value's canonical form; of text, the text alone."""
-    own = declared("clickhouse", column.type)
+    own = declared(TYPES, column.type)
     match field.kind:
         case "decimal":
             return f"toDecimalString({x}, {field.scale})" if "Decimal" in own.name else _plain(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import StatementFailed, TableferryError, causes
 
 MISSING_DATABASE, EXISTS = 81, 57

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.ddl import without_texts
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions, row_identity
@@ -38,9 +38,7 @@ LATER = "later than any check of a range; ferry check sees it then"
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    schema, name = (
-        string_literal("clickhouse", text) for text in (plan.target.schema, plan.target.name)
-    )
+    schema, name = (DIALECT.literal(text) for text in (plan.target.schema, plan.target.name))
     rows = endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))
     return [
         hazard

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.connecting.health import asked, clock, disk, encryption, privileges
 from tableferry.resources.connecting.tls import look
-from tableferry.resources.contract.dialects import quote, string_literal
-from tableferry.resources.contract.health import (
-    Finding,
-    Use,
-    asked,
-    clock,
-    disk,
-    encryption,
-    privileges,
-)
+from tableferry.resources.contract.inspection import Finding, Use
 
 ON_DATABASE = (
     *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),
@@ -76,21 +69,21 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     missing = []
     for name in databases:
         if name not in known:
-            do = f"CREATE DATABASE {quote('clickhouse', name)};"
-            says = f"there is no database {string_literal('clickhouse', name)}, or it is hidden"
+            do = f"CREATE DATABASE {DIALECT.quote(name)};"
+            says = f"there is no database {DIALECT.literal(name)}, or it is hidden"
             yield Finding("database", "problem", says, (do,))
-    places = [f"{quote('clickhouse', name)}.*" for name in databases]
+    places = [f"{DIALECT.quote(name)}.*" for name in databases]
     wanted = [f"{one} ON {place}" for place in places for one in ON_DATABASE]
     for one in [*wanted, *EVERYWHERE] if places else []:
         if not resource.query(f"CHECK GRANT {one}")[0][0]:
-            missing.append(f"GRANT {one} TO {quote('clickhouse', user)};")
+            missing.append(f"GRANT {one} TO {DIALECT.quote(user)};")
     yield from privileges(str(user), missing, len(use.writes))
 
 
 def _policies(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     for table in dict.fromkeys((*use.reads, *use.writes)):
         if not may_look(resource, table):
-            user = quote("clickhouse", str(resource.query("SELECT currentUser()")[0][0]))
+            user = DIALECT.quote(str(resource.query("SELECT currentUser()")[0][0]))
             says = f"{user} may not see whether row policies hide rows of its tables"
             do = f"GRANT SHOW ROW POLICIES ON *.* TO {user};"
             yield Finding("row security", "note", says, (do,))

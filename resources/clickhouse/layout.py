@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.ddl import Owner
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.load import read_owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from tableferry.resources.columns.planner import compatible
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified, string_literal
+from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.target import shadow_of
 from tableferry.resources.contract.target_columns import verify_columns
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import compatible
 
 
 @dataclass(frozen=True)
@@ -74,4 +75,4 @@ def is_current(resource: ClickHouseServer, shadow: TableRef, target: Layout) -> 
 
 
 def _text(value: str) -> str:
-    return string_literal("clickhouse", value)
+    return DIALECT.literal(value)

@@ -21,12 +21,13 @@ from tableferry.resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.markers import RangeMarker
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified, string_literal
+from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Look
 from tableferry.resources.contract.target import (
     LoadReceipt,
@@ -405,4 +406,4 @@ class _TextBody:
 
 
 def _text(value: str) -> str:
-    return string_literal("clickhouse", value)
+    return DIALECT.literal(value)

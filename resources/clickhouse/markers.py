@@ -11,8 +11,9 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.markers import (
     Marker,
     Publication,
@@ -270,4 +271,4 @@ def _of(table: str, range_name: str) -> str:
 
 
 def _text(value: str) -> str:
-    return string_literal("clickhouse", value)
+    return DIALECT.literal(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 
 
 def split_type(declared: str) -> tuple[str, bool]:

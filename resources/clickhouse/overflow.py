@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tableferry.resources.digest.fields import Field
-from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.clickhouse import digest
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.contract.overflow_sql import OverflowSql
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import (
     Characters,
@@ -22,7 +23,7 @@ BEYOND_BMP = r"[\\x{10000}-\\x{10FFFF}]"
 class ClickHouseOverflow(OverflowSql):
     """See `OverflowSql`."""
 
-    system = "clickhouse"
+    digest = digest
 
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
@@ -30,7 +31,7 @@ def may_look(endpoint: Endpoint, table: TableRef) -> bool:
 
 def _said(endpoint: Endpoint, table: TableRef) -> str | None:
     """Why rows are hidden, or nothing; None if the user may not look."""
-    schema, name = (string_literal("clickhouse", one) for one in (table.schema, table.name))
+    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
     try:
         found = endpoint.query(POLICIES.format(schema=schema, table=name))
     except StatementFailed as error:
@@ -39,7 +40,7 @@ def _said(endpoint: Endpoint, table: TableRef) -> str | None:
         raise
     if not found:
         return ""
-    policy, user = (quote("clickhouse", str(one)) for one in found[0])
+    policy, user = (DIALECT.quote(str(one)) for one in found[0])
     return (
         f"the row policy {policy} would hide rows from {user}; have an administrator run ALTER ROW "
         f"POLICY {policy} ON {qualified(table)} TO ALL EXCEPT {user}, give another user, or "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tableferry.resources.clickhouse.ddl import not_in, partition
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.same_rows import SameRows, Summed, differs
+from tableferry.resources.digest.same_rows import SameRows, Summed, differs
 from tableferry.resources.errors import TableferryError
 
 if TYPE_CHECKING:

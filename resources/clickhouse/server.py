@@ -15,18 +15,21 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.nullable import split_type
 from tableferry.resources.clickhouse.settings import INSERT, pin
-from tableferry.resources.connecting.address import ConnectionSettings, Server
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.connecting.address import Server
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import (
     InputError,
     TableMissing,
 )
 from tableferry.resources.extras import require, zstd
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 Compression = Literal["none", "lz4", "zstd"]
 
@@ -55,7 +58,7 @@ class ClickHouseServer(Server):
         >>> ClickHouseServer(url="http://reader:secret@localhost:8123/warehouse").ping()
     """
 
-    system: ClassVar[str] = "clickhouse"
+    system_name: ClassVar[str] = "clickhouse"
 
     secure: bool | None = Field(default=None, description="HTTPS instead of HTTP.")
     verify: bool | None = Field(default=None, description="Verify the server's certificate.")
@@ -164,7 +167,7 @@ class ClickHouseServer(Server):
             StatementFailed: the server refused a row, or went away. Rows that came before may be in
                 the table: a plain INSERT of many blocks is not atomic.
         """
-        names = ", ".join(quote("clickhouse", column) for column in columns)
+        names = ", ".join(DIALECT.quote(column) for column in columns)
         statement = f"INSERT INTO {qualified(table, name)} ({names}) FORMAT {fmt}\n"
         compression = self._compression()
         # the statement goes into the body, because 500 columns make a long URL
@@ -360,7 +363,7 @@ def _connect(*arguments: Any) -> Any:
 
 
 def _text(value: str) -> str:
-    return string_literal("clickhouse", value)
+    return DIALECT.literal(value)
 
 
 def _yes(value: str) -> bool:

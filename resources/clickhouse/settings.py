@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.errors import InputError
 
 SESSION: Mapping[str, str | int] = {
@@ -129,7 +129,7 @@ def pin(client: Any, who: str) -> None:
     for name, (value, default, readonly) in rows.items():
         wanted[name] = SESSION.get(name, default)
         if name in WRAPPERS or (readonly and str(wanted[name]) != value):
-            refused.append(f"{name} = {string_literal('clickhouse', value)}")
+            refused.append(f"{name} = {DIALECT.literal(value)}")
     if refused:
         raise InputError(
             f"{who}: its profile says {', '.join(refused)}, which changes what is read or written, "

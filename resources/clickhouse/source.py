@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.contract.catalog import Listed, TableSize
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.contract.catalog import BUCKETS, Listed, TableSize
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.keys.statistics import BUCKETS
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 SAMPLE_ROWS = 1_000_000
 """About as many keys of a larger table are sorted."""
@@ -46,13 +46,13 @@ class ClickHouseSource(Source):
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
         """The sorting key is declared for good."""
-        return f"a table with ORDER BY ({quote('clickhouse', key.name)}, ...)"
+        return f"a table with ORDER BY ({DIALECT.quote(key.name)}, ...)"
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
     ) -> tuple[int, Sequence[object]]:
         """By numbering the keys in their order, of a large table a sample by their hash."""
-        sql, name = system("clickhouse").dialect, quote("clickhouse", column.name)
+        sql, name = DIALECT, DIALECT.quote(column.name)
         key, source = sql.key_value(name, column, kind), qualified(table)
         rows, least, greatest = endpoint.query(
             f"SELECT count(), min({key}), max({key}) FROM {source} WHERE {where}"
@@ -71,5 +71,5 @@ class ClickHouseSource(Source):
 
 
 def _of(table: TableRef) -> str:
-    schema, name = (string_literal("clickhouse", one) for one in (table.schema, table.name))
+    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
     return f"FROM system.tables WHERE database = {schema} AND name = {name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tableferry.resources.clickhouse import digest
 from tableferry.resources.clickhouse.ddl import engine_problem
-from tableferry.resources.clickhouse.dialect import ClickHouseDialect
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.errors import is_transient
 from tableferry.resources.clickhouse.health import findings
 from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
@@ -13,8 +13,10 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.clickhouse.types import TYPES
-from tableferry.resources.connecting.address import Scheme
-from tableferry.resources.contract.system import Loader, System
+from tableferry.resources.contract.inspection import Inspection
+from tableferry.resources.contract.loader import Loader
+from tableferry.resources.contract.settings import Scheme
+from tableferry.resources.contract.system import System
 
 
 def _fine(value: object) -> None:
@@ -29,13 +31,12 @@ SYSTEM = System(
     dagster="tableferry.resources.clickhouse.resource:ClickHouseResource",
     schemes={"http": Scheme(8123, {"secure": "no"}), "https": Scheme(8443, {"secure": "yes"})},
     database="default",
-    dialect=ClickHouseDialect(),
+    dialect=DIALECT,
     types=TYPES,
     digest=digest,
     overflow=ClickHouseOverflow(),
     is_transient=is_transient,
-    health=findings,
-    hidden=hidden,
+    inspection=Inspection(health=findings, hidden=hidden),
     source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,

@@ -17,6 +17,7 @@ from tableferry.resources.clickhouse.ddl import (
     move_rows,
     partition,
 )
+from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import Layout, ensure_shadow, is_current, layout_of
 from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
@@ -35,8 +36,9 @@ from tableferry.resources.clickhouse.staging import (
     planned_image,
     staging_table,
 )
+from tableferry.resources.columns.planner import compatible
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published, beside
 from tableferry.resources.contract.target import (
@@ -61,8 +63,8 @@ from tableferry.resources.errors import (
     TableMissing,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.types.planner import compatible
+from tableferry.resources.tables import TableRef, staging_name, staging_prefix
+from tableferry.resources.types.column import Column
 
 SYSTEM_DATABASES = ("information_schema", "system")
 LOCK_TRIES = 3
@@ -366,7 +368,7 @@ class ClickHouseTarget(Target):
             raise InputError(
                 f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
                 f"there are {', '.join(there)}. Correct the name, or create it: "
-                f"CREATE DATABASE {quote('clickhouse', table.schema)}"
+                f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
@@ -428,4 +430,4 @@ def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
 
 
 def _text(value: str) -> str:
-    return string_literal("clickhouse", value)
+    return DIALECT.literal(value)

@@ -4,79 +4,21 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from typing import Any, ClassVar, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tableferry.resources import registry
 from tableferry.resources.connecting import secret_files
-from tableferry.resources.connecting.facts import Facts, facts_of
-from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
+from tableferry.resources.contract.system import System
+from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
-
-DigestsBy = Literal["auto", "server", "client"]
-"""Who computes row digests; `auto` is what `digest.placement` has for the system."""
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """What a URL's scheme stands for: the usual port, and what it says besides, as options."""
-
-    port: int
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ConnectionSettings:
-    """How to reach one server. Printing it shows neither user nor password."""
-
-    system: str
-    host: str
-    port: int
-    database: str
-    user: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The URL's query parameters, and what its scheme says (for ClickHouse `secure: yes|no`)."""
-
-    @property
-    def address(self) -> str:
-        """`system at host:port`, as errors and logs name the server; files have no port."""
-        if not self.port:
-            return f"{self.system} at {self.host}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.system} at {host}:{self.port}"
-
-    def __str__(self) -> str:
-        return self.address
-
-    @property
-    def facts(self) -> Facts:
-        """What the process has learned of the connection."""
-        options = tuple(sorted(self.options.items()))
-        return facts_of((self.address, self.database, self.user, options))
-
-    def redact(self, text: str) -> str:
-        """The text without the password, plain or percent-encoded, and on one line."""
-        if self.password:
-            for secret in {self.password, quote(self.password, safe=""), quote(self.password)}:
-                text = text.replace(secret, "***")
-        return " ".join(text.split())
-
-    def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
-        """The error that says why this server cannot be used."""
-        return ConnectionFailed(
-            f"cannot connect to {self.address}: {self.redact(reason)}",
-            transient=transient,
-            address=self.address,
-        )
 
 
 @functools.lru_cache(64)
-def parse_url(system: str, url: str) -> ConnectionSettings:
+def parse_url(system: System, url: str) -> ConnectionSettings:
     """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
 
     User, password and database may be percent-encoded. A missing port or database means the
@@ -86,15 +28,14 @@ def parse_url(system: str, url: str) -> ConnectionSettings:
         InputError: the URL has another scheme, no host, or a port that is none. The message does
             not repeat the URL, because it may hold a password.
     """
-    own = registry.system(system)
-    usual = next(iter(own.schemes))
+    usual = next(iter(system.schemes))
     expected = f"a {system} URL should look like {usual}://user:pass@host:port/database"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise InputError(f"{expected}; its host or port cannot be read") from None
-    scheme = own.schemes.get(parts.scheme)
+    scheme = system.schemes.get(parts.scheme)
     if scheme is None:
         found = f"{parts.scheme!r}" if "://" in url else "no scheme"
         raise InputError(f"{expected}; found {found} instead")
@@ -105,10 +46,10 @@ def parse_url(system: str, url: str) -> ConnectionSettings:
         raise InputError(f"{expected}; it names no host")
     options = {**scheme.options, **dict(parse_qsl(parts.query, keep_blank_values=True))}
     return ConnectionSettings(
-        system=system,
+        system=system.name,
         host=unquote(parts.hostname),
         port=scheme.port if port is None else port,
-        database=unquote(parts.path.strip("/")) or own.database,
+        database=unquote(parts.path.strip("/")) or system.database,
         user=None if parts.username is None else unquote(parts.username),
         password=None if parts.password is None else unquote(parts.password),
         options=options,
@@ -138,7 +79,7 @@ class Server(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system: ClassVar[str]
+    system_name: ClassVar[str]
 
     url: str | None = Field(default=None, repr=False, description="Connection URL.")
     url_file: str | None = Field(default=None, description="File that holds the connection URL.")
@@ -158,6 +99,11 @@ class Server(BaseModel):
         # pydantic makes plain texts of them
         named = {name: one for name, one in given.items() if isinstance(one, Variable)}
         self.__dict__.update(named)
+
+    @property
+    def system(self) -> System:
+        """The system that it is a server of."""
+        return registry.system(self.system_name)
 
     @property
     def addressed(self) -> bool:
@@ -185,13 +131,12 @@ class Server(BaseModel):
         if url:
             base = parse_url(self.system, url)
         elif host:
-            own = registry.system(self.system)
-            usual = next(iter(own.schemes.values()))
-            base = ConnectionSettings(self.system, host, usual.port, own.database)
+            usual = next(iter(self.system.schemes.values()))
+            base = ConnectionSettings(self.system_name, host, usual.port, self.system.database)
         else:
             raise InputError(f"the {self.system} resource should be given url or host")
         return ConnectionSettings(
-            system=self.system,
+            system=self.system_name,
             host=host or base.host,
             port=int(self._value("port") or base.port),
             database=self._value("database") or base.database,

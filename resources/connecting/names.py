@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tableferry.resources.connecting import secret_files
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
-from tableferry.resources.registry import is_system, system, system_names
+from tableferry.resources.registry import is_system, system, system_names, systems
 from tableferry.resources.tables import TableRef
 
 PREFIX = "TABLEFERRY_CONNECTION_"
@@ -68,8 +69,8 @@ def connection_url(connection: str) -> str | None:
     return secret_files.read(value, variable) if names_file(variable) else value
 
 
-def system_of(connection: str) -> str:
-    """The name of the system that a connection leads to, by the scheme of its URL.
+def system_of(connection: str) -> System:
+    """The system that a connection leads to, by the scheme of its URL.
 
     Args:
         connection: a system's name, for its usual server, or a name that the environment gives.
@@ -79,7 +80,7 @@ def system_of(connection: str) -> str:
             of ours.
     """
     if is_system(connection):
-        return connection
+        return system(connection)
     url = connection_url(connection)
     if not url or not _NAME.fullmatch(connection):
         raise InputError(
@@ -87,10 +88,10 @@ def system_of(connection: str) -> str:
             f"set {url_variable(connection)} to the URL of its server"
         )
     scheme = url.partition("://")[0].lower()
-    for name in system_names():
-        if scheme in system(name).schemes:
-            return name
-    known = ", ".join(scheme for name in system_names() for scheme in system(name).schemes)
+    for candidate in systems():
+        if scheme in candidate.schemes:
+            return candidate
+    known = ", ".join(scheme for candidate in systems() for scheme in candidate.schemes)
     raise InputError(f"{set_variable(connection)} should be a URL with a scheme out of {known}")
 
 
@@ -104,13 +105,15 @@ def table_of(text: str, connections: Mapping[str, str] = NONE_BESIDES) -> TableR
     Raises:
         InputError: see `TableRef.parse`.
     """
-    return TableRef.parse(text, lambda name: connections.get(name) or system_of(name))
+    return TableRef.parse(
+        text, lambda name: system(connections[name]) if name in connections else system_of(name)
+    )
 
 
 def is_path(connection: str) -> bool:
     """Whether a connection leads to files, whose tables are named by folder and pattern."""
     try:
-        return system(system_of(connection.lower())).by_path is not None
+        return system_of(connection.lower()).by_path is not None
     except InputError:
         return False
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
-from tableferry.resources.connecting.address import (
-    ConnectionSettings,
-    DigestsBy,
-    Scheme,
-    Server,
-    parse_url,
-)
+from tableferry.resources.connecting.address import Server, parse_url
+from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy, Scheme
 
 __all__ = ["ConnectionSettings", "DigestsBy", "Scheme", "ServerResource", "parse_url"]
 

@@ -10,18 +10,18 @@ import pyarrow as pa
 from tableferry.resources.contract.dialects import filtered, predicate, qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.steps import OverflowPolicy
 
 WireFormat = Literal["arrow", "text", "pgcopy"]
 Format = Literal["pgcopy", "copy_text", "arrow", "tab_separated", "delimited"]
 """What rows are on the wire: record batches, or bytes. `pgcopy` is PostgreSQL's binary COPY, and
 `copy_text` its COPY text as PostgreSQL alone reads it, which both pass unparsed. `tab_separated` is
 what PostgreSQL's COPY text and ClickHouse's TabSeparated have in common; `delimited` has
-terminators of its own for each attempt, see `resources.wires.delimited`."""
+terminators of its own for each attempt, see `resources.contract.delimited`."""
 
 WireChoice = Literal["auto", "arrow", "text", "pgcopy"]
-OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CopyPlan:
     def select(self, key_range: KeyRange, wire: WireFormat, *, rows_of: str | None = None) -> str:
         """The query, in the source's SQL, that exports a key range.
 
-        Delimited text is one column of framed rows, see `resources.wires.delimited`.
+        Delimited text is one column of framed rows, see `resources.contract.delimited`.
 
         Args:
             key_range: the rows.
@@ -98,14 +98,14 @@ class CopyPlan:
         found = [str(column.sql(wire)) for column in self.columns]
         where = self.source_key(key_range) if rows_of else self.source_range(key_range)
         if self.framed(wire):
-            selected = system(self.source.system).dialect.framed_row(found)
+            selected = self.source.system.dialect.framed_row(found)
         else:
             # Babelfish counts an emoji in the name of a result's column once, against the protocol
             own = own_prefix(where, *found)
             selected = ", ".join(f"{sql} AS {own}{at}" for at, sql in enumerate(found))
         table = rows_of or qualified(self.source)
         query = f"SELECT {selected} FROM {table} WHERE {where}"
-        return system(self.source.system).dialect.exported(query) if wire == "text" else query
+        return self.source.system.dialect.exported(query) if wire == "text" else query
 
     def framed(self, wire: WireFormat) -> bool:
         """Whether the rows travel with terminators that are chosen for each attempt."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
-def quote(system: str, identifier: str) -> str:
+def quote(system: System, identifier: str) -> str:
     """An identifier, quoted so that case, spaces, reserved words and quotes survive.
 
     Raises:
         InputError: the identifier is empty or holds NUL, which no server can name.
     """
-    return _system(system).quote(identifier)
+    return system.quote(identifier)
 
 
 def qualified(table: TableRef, name: str | None = None) -> str:
@@ -23,12 +24,12 @@ def qualified(table: TableRef, name: str | None = None) -> str:
 
 def drop_table(table: TableRef, name: str | None = None) -> str:
     """DROP TABLE, if it exists; `name` stands in for the table's own name (a staging table)."""
-    return _system(table.system).dialect.drop_table(qualified(table, name))
+    return table.system.dialect.drop_table(qualified(table, name))
 
 
-def string_literal(system: str, text: str) -> str:
+def string_literal(system: System, text: str) -> str:
     """A text literal; on SQL Server a Unicode one."""
-    return _system(system).dialect.literal(text)
+    return system.dialect.literal(text)
 
 
 def filtered(condition: str, where: str | None) -> str:
@@ -36,12 +37,12 @@ def filtered(condition: str, where: str | None) -> str:
     return f"({condition}) AND (\n{where}\n)" if where else condition
 
 
-def predicate(column: Column, key_range: KeyRange, system: str) -> str:
+def predicate(column: Column, key_range: KeyRange, system: System) -> str:
     """The WHERE condition, in the system's SQL, that selects exactly the rows of a key range.
 
     NULL keys are in no bounded range, because SQL's comparisons with NULL are not true.
     """
-    name, dialect = quote(system, column.name), _system(system).dialect
+    name, dialect = quote(system, column.name), system.dialect
     if key_range.null:
         return f"{name} IS NULL"
     if key_range.kind == "file":

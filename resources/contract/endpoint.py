@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
-from tableferry.resources.connecting.address import ConnectionSettings, DigestsBy
+from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 BATCH_ROWS = 65_536
 """Most rows of a batch that `read_arrow` yields."""
@@ -22,7 +24,12 @@ class Endpoint(Protocol):
     on a connection of its own. Drivers' errors arrive as `resources.errors.TableferryError`.
     """
 
-    system: ClassVar[str]
+    system_name: ClassVar[str]
+
+    @property
+    def system(self) -> System:
+        """The system that it is a server of."""
+        ...
 
     @property
     def addressed(self) -> bool:
@@ -95,7 +102,7 @@ class Endpoint(Protocol):
         ...
 
 
-def refuse_snapshot(system: str, snapshot: str | None) -> None:
+def refuse_snapshot(system: System, snapshot: str | None) -> None:
     """Raise `InputError` if a snapshot was given to a system that has none to share."""
     if snapshot is not None:
         raise InputError(f"{system} has no snapshots to read from")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # figures are measured in the SQL of systems, which know fingerprints
-    from tableferry.resources.digest.measure import KnownFigures
-
+from typing import Any
 
 HISTORY = "_"
 """In a definition, before the history of the server: see `Source.history`."""
@@ -32,3 +29,22 @@ class SourceFingerprint:
     there is none that is finite."""
     source_figures: KnownFigures | None = field(default=None, compare=False)
     """The source's side of a checksum, where that has been read by the way."""
+
+
+Figures = dict[str, Any]
+"""`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
+
+
+@dataclass(frozen=True)
+class KnownFigures:
+    """Figures of rows that need not be asked for, and the digest that they were computed by.
+
+    They tell nothing about figures by another digest. Without a digest there is only the row count.
+    """
+
+    digest: str
+    figures: Figures
+    how: str = ""
+    """What the figures were computed of, for the report; '' where the check's level says it."""
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """The number of values that `on_overflow` changed, by column."""

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract import catalog
 from tableferry.resources.contract.catalog import Listed, TableSize
-from tableferry.resources.contract.copy_plan import CopyPlan, Format, OverflowPolicy, WireFormat
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import SharedSnapshot
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.keys.statistics import numbered_quantiles
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.samples import ConstantStyle
+from tableferry.resources.types.steps import OverflowPolicy
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import pyarrow as pa
@@ -125,7 +127,7 @@ class Source:
             kind: of the key.
             where: which rows.
         """
-        return numbered_quantiles(endpoint, table, column, kind, where)
+        return catalog.numbered_quantiles(endpoint, table, column, kind, where)
 
     def own_ranges(
         self,
@@ -348,3 +350,14 @@ class Source:
     def asking(self, resource: Any) -> AbstractContextManager[Callable[[str], object]]:
         """Send several small queries, if possible by one connection."""
         return nullcontext(resource.query)
+
+
+def source_of(system: System) -> Source:
+    """How rows leave a system.
+
+    Raises:
+        InputError: they do not.
+    """
+    if not isinstance(system.source, Source):
+        raise InputError(f"{system} cannot be a source of rows: {system.no_source}")
+    return system.source

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.wires.delimited import Framing
+from tableferry.resources.tables import TableRef, staging_name, staging_prefix
+from tableferry.resources.types.column import Column
 
 Alive = Callable[[str], bool]
 """Tells whether the run that wrote its id into a staging table still lives."""
@@ -352,7 +352,7 @@ class Target(Protocol):
 
 def shadow_of(table: TableRef) -> TableRef:
     """The table that collects all ranges of a `swap`, until it takes the target's place."""
-    dialect = system(table.system).dialect
+    dialect = table.system.dialect
     room = dialect.longest_name - len(SHADOW) - DIGEST
     name = "".join(char for char in table.name if char not in dialect.not_in_shadows)
     kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= room)

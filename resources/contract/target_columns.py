@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import SchemaDrift
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp
 
-Compatible = Callable[[str, Column, Column], str | None]
+Compatible = Callable[[System, Column, Column], str | None]
 
 
 def verify_columns(plan: CopyPlan, actual: Sequence[Column], compatible: Compatible) -> None:
@@ -47,7 +47,7 @@ def converted(plan: CopyPlan, actual: Sequence[Column]) -> list[Hazard]:
     Wider numbers, texts and times of the same kind hold the very value.
     """
     by_name = {column.name: column for column in actual}
-    types = system(plan.target.system).types
+    types = plan.target.system.types
     hazards = []
     for column in plan.columns:
         planned, there = column.target, by_name.get(column.target.name)

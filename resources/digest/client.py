@@ -9,9 +9,10 @@ import polars as pl
 import polars_hash as plh
 import pyarrow as pa
 
-from tableferry.resources.digest.definition import NAN_BITS, NULL, SEPARATOR, UUID, Algorithm
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.digest.definition import NAN_BITS, NULL, SEPARATOR, UUID
 from tableferry.resources.digest.expressions import RowDigest
-from tableferry.resources.digest.fields import Field
 
 HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
 """The two hexadecimal digits of each byte."""

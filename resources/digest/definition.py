@@ -26,7 +26,7 @@ The digest is the first 8 bytes of a hash of the text's UTF-8 bytes, as a signed
 
 from __future__ import annotations
 
-from typing import Literal
+from tableferry.resources.contract.digest_writer import Algorithm
 
 VERSION = 2
 """Version of the definition above; 1 was each system's own hash of what it prints."""
@@ -34,7 +34,6 @@ VERSION = 2
 RECORD_VERSION = 3
 """Version of the digest by a system's own hash; 2 did not see two rows that exchange values."""
 
-Algorithm = Literal["md5", "sha256", "record"]
 RECORD: Algorithm = "record"
 """A system's own hash of a record, used between two servers of a system that has one. The canonical
 form above stands in for values only where such a hash would not tell them apart."""

@@ -6,30 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tableferry.resources.digest.definition import Algorithm
-from tableferry.resources.digest.fields import Field, Side
-from tableferry.resources.registry import system as _system
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.system import System
 
 
 @dataclass(frozen=True)
 class DigestSql:
     """How one server computes digests."""
 
-    system: str
+    system: System
     algorithm: Algorithm
     variant: str
     """How its SQL is written: one of its writer's `VARIANTS`."""
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """Write the digest of a row of these columns, a 64-bit integer."""
-        own = _system(self.system).digest
+        own = self.system.digest
         values = [(field, field.column(side), self._value(field, side)) for field in fields]
         row = own.row(values, self.algorithm, self.variant)
         return own.digest(row, self.algorithm, self.variant)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """Write a value's canonical form as it stands in a row."""
-        own, column = _system(self.system).digest, field.column(side)
+        own, column = self.system.digest, field.column(side)
         return own.framed(field, column, value, self.algorithm, self.variant)
 
     def shown(self, field: Field, side: Side) -> str:
@@ -39,10 +39,10 @@ class DigestSql:
             return value
         if field.kind == "array":
             return self.framed(field, side, value)
-        return _system(self.system).digest.text(field, field.column(side), value)
+        return self.system.digest.text(field, field.column(side), value)
 
     def _value(self, field: Field, side: Side) -> str:
-        return field.value(side, self.system, self.variant)
+        return field.value(side, self.system.dialect, self.variant)
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class RowDigest:
         system = self.dialect.system
         for field in self.fields:
             column = field.column(self.side)
-            value = field.value(self.side, system, self.dialect.variant)
+            value = field.value(self.side, system.dialect, self.dialect.variant)
             own = field.rendering(self.side) is None
-            own = own and (self.side == "target" or field.overflow is None)
-            exact = own and _system(system).digest.sent_exactly(field, column)
+            own = own and (self.side == "target" or not field.relaxed)
+            exact = own and system.digest.sent_exactly(field, column)
             sent.append((value if exact else self.dialect.framed(field, self.side, value), exact))
         return tuple(sent)
 
@@ -82,6 +82,6 @@ class RowDigest:
         return ", ".join(f"{sql} AS {prefix}{at}" for at, (sql, _) in enumerate(self.sent))
 
 
-def key_number(field: Field, side: Side, system: str) -> str | None:
+def key_number(field: Field, side: Side, system: System) -> str | None:
     """Write a 64-bit integer that sorts like the column; None if its kind has none."""
-    return _system(system).digest.whole(field, field.column(side), field.value(side, system))
+    return system.digest.whole(field, field.column(side), field.value(side, system.dialect))

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pyarrow as pa
 
-from tableferry.resources import registry
+from tableferry.resources.columns.conversions import conversion_of, source_export
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Kind
+from tableferry.resources.contract.system import System
 from tableferry.resources.digest.overflow import Overflow, integer_type
 from tableferry.resources.errors import SchemaDrift
-from tableferry.resources.tables import Column
 from tableferry.resources.types import kinds
-from tableferry.resources.types.conversions import conversion_of, source_export
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
-
-Side = Literal["source", "target"]
-Kind = Literal[
-    "integer", "boolean", "decimal", "float", "text", "bytes", "date", "time", "timestamp", "uuid",
-    "array",
-]  # fmt: skip
+from tableferry.resources.types.type_map import TypeMap
 
 _KINDS: dict[type[kinds.Kind], Kind] = {
     kinds.Integer: "integer",
@@ -57,62 +52,9 @@ class DigestedType:
     """Whether a float has 32 bits."""
 
 
-@dataclass(frozen=True)
-class Field:
-    """A column as both sides hold it, and what is compared of it."""
-
-    name: str
-    """The column's name in the target."""
-    kind: Kind
-    source: Column
-    target: Column
-    rendered: str | None = None
-    """The source's SQL of what the target holds, where that is a rendering or computed."""
-    target_rendered: str | None = None
-    """The target's SQL of the same, where both sides' renderings are compared."""
-    scale: int = 0
-    padded: bool = False
-    """Whether the target pads texts with blanks, so that trailing ones carry no meaning."""
-    single: bool = False
-    """Whether a side keeps a float in 32 bits: its text is rounded to them first."""
-    item: Field | None = None
-    """The elements of an array."""
-    overflow: Overflow | None = None
-    """What the transfer makes of values that do not fit: `source` is declared as what is compared
-    then, see `resources.digest.overflow`."""
-
-    def column(self, side: Side) -> Column:
-        return self.source if side == "source" else self.target
-
-    def rendering(self, side: Side) -> str | None:
-        """SQL of the text that is compared instead of the value; None if the value is."""
-        return self.rendered if side == "source" else self.target_rendered
-
-    def value(self, side: Side, system: str, variant: str = "") -> str:
-        """SQL of the column's value on one side, as it should stand in the target.
-
-        Args:
-            side: the side.
-            system: its system.
-            variant: of its digest writer.
-        """
-        if side == "source" and self.overflow is not None:
-            relaxed = self.overflow.relaxed(system, variant)
-            assert relaxed is not None, "a column that SQL cannot tell about is not compared"
-            return f"({relaxed.value})"
-        rendered = self.rendering(side)
-        if rendered is not None:
-            return f"({rendered})"
-        return quote(system, self.column(side).name)
-
-
-Valued = tuple[Field, Column, str]
-"""What a column is compared as, how one side declares it, and the SQL of its value there."""
-
-
-def declared(system: str, type_text: str) -> DigestedType:
+def declared(types: TypeMap, type_text: str) -> DigestedType:
     """Take a declared type apart, e.g. `numeric(38,10)` or `DateTime64(6, 'UTC')`."""
-    read = registry.system(system).types.read(type_text)
+    read = types.read(type_text)
     kind = None if read.kind is None else _KINDS[type(read.kind)]
     match read.kind:
         case kinds.Decimal(precision, scale):
@@ -149,9 +91,9 @@ def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
     return tuple(_relaxed_field(plan, column) or _field(plan, column) for column in columns)
 
 
-def own_field(system: str, column: Column) -> Field:
+def own_field(system: System, column: Column) -> Field:
     """Describe a column that is compared with nothing but itself."""
-    own = declared(system, column.type)
+    own = declared(system.types, column.type)
     return Field(
         column.name,
         own.kind or "text",
@@ -171,7 +113,7 @@ def not_compared(plan: CopyPlan) -> tuple[str, ...]:
 
 def relaxed_fields(plan: CopyPlan) -> tuple[Field, ...]:
     """List the columns whose values the transfer was asked to change, as they are compared."""
-    return tuple(field for field in fields(plan) if field.overflow is not None)
+    return tuple(field for field in fields(plan) if field.relaxed)
 
 
 def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
@@ -179,12 +121,14 @@ def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
     field, system = _field(plan, column), plan.source.system
     if column.on_overflow not in ("null", "clamp") or column == plan.key:
         return field
-    own = registry.system(system)
+    if system.overflow is None:
+        return None
     conversion = conversion_of(column, plan)
     overflow = Overflow(column.on_overflow, conversion.sent, conversion.steps, field)
-    if own.overflow is None or not all(
-        overflow.relaxed(system, variant) for variant in own.digest.VARIANTS
-    ):
+    variants = ("", *system.digest.VARIANTS)
+    values = {variant: overflow.relaxed(system, variant) for variant in variants}
+    relaxed = {variant: value for variant, value in values.items() if value is not None}
+    if len(relaxed) < len(values):
         return None
     type_, item = overflow.source_type(system), field.item
     if item is not None and type_ != field.source.type:
@@ -194,7 +138,7 @@ def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
         source=replace(field.source, type=type_),
         rendered=None,
         item=item,
-        overflow=overflow,
+        relaxed=relaxed,
     )
 
 
@@ -231,8 +175,8 @@ def key_field(plan: CopyPlan) -> Field:
 
 
 def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
-    source = declared(plan.source.system, column.source.type)
-    target = declared(plan.target.system, column.target.type)
+    source = declared(plan.source.system.types, column.source.type)
+    target = declared(plan.target.system.types, column.target.type)
     same_system = plan.source.system == plan.target.system
     same_type = same_system and _own_type(column.source) == _own_type(column.target)
     if same_type and source.kind in (None, "array"):
@@ -270,7 +214,7 @@ def _own_type(column: Column) -> str:
 def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
     """Describe a column whose type both servers print alike, whatever its values."""
     rendered, target_rendered = (
-        registry.system(table.system).dialect.text(quote(table.system, own.name))
+        table.system.dialect.text(quote(table.system, own.name))
         for table, own in ((plan.source, column.source), (plan.target, column.target))
     )
     return Field(
@@ -283,33 +227,33 @@ def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
     )
 
 
-def _as_text(system: str, column: Column) -> str:
+def _as_text(system: System, column: Column) -> str:
     """Write what a target's text column gets, without the guards that may stop an export."""
     export = source_export(system, column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
     return template.replace("{}", quote(system, column.name))
 
 
-def _computed(system: str, column: Column) -> str | None:
+def _computed(system: System, column: Column) -> str | None:
     """Write the value of a column whose type has to be computed; None for other types."""
-    template = registry.system(system).types.computed.get(column.type)
+    template = system.types.computed.get(column.type)
     return template and template.replace("{}", quote(system, column.name))
 
 
-def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system: str) -> Kind:
+def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system: System) -> Kind:
     if target.kind == "text":
         # the type of texts may also hold bytes, and times of day where there is no type for them
         if source.kind == "bytes" and _is_bytes(column.arrow_type):
             return "bytes"
         if source.kind == "time":
-            times = registry.system(system).types.default(kinds.Time(source.scale))
+            times = system.types.default(kinds.Time(source.scale))
             return "time" if target.name == times else "text"
     return target.kind or "text"
 
 
 def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
     item_source, item_target = (
-        replace(own, type=str(registry.system(system).types.read(own.type).item))
+        replace(own, type=str(system.types.read(own.type).item))
         for own, system in (
             (column.source, plan.source.system),
             (column.target, plan.target.system),

@@ -10,19 +10,27 @@ from typing import Any
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import filtered, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.fingerprint import HISTORY, LONGEST, SourceFingerprint
+from tableferry.resources.contract.fingerprint import (
+    HISTORY,
+    LONGEST,
+    KnownFigures,
+    SourceFingerprint,
+)
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.system import System
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
-from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, KnownFigures, empty, measure
+from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import key_kind, to_bound
+from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.keys.sql import range_number, within
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.sql import range_number, within
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 METHODS = {
     "content": "nothing: every value of every copied column counts (64 bits per row, summed)",
@@ -78,8 +86,8 @@ def fingerprints(
         InputError: the method is unknown or needs something that the table does not have.
         DigestRefused: the server does not compute the row digest.
     """
-    own = _system(endpoint.system)
-    sending = own.as_source()
+    own = endpoint.system
+    sending = source_of(own)
     if method == "content" and sending.own_key is not None:
         return sending.fingerprints(endpoint, plan.source, ranges, plan.where)
     if method == "content":
@@ -132,8 +140,8 @@ def fingerprints(
     return {name: replace(one, definition=definition_of) for name, one in found.items()}
 
 
-def _chunks(ranges: Sequence[KeyRange], system: str) -> Iterator[Sequence[KeyRange]]:
-    size = _system(system).dialect.most_branches or max(1, len(ranges))
+def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[KeyRange]]:
+    size = system.dialect.most_branches or max(1, len(ranges))
     return (ranges[start : start + size] for start in range(0, len(ranges), size))
 
 
@@ -167,10 +175,10 @@ def _parts(
     endpoint: Endpoint, table: TableRef, key: Column, method: str, marked: Sequence[Column]
 ) -> list[tuple[str, str]]:
     """Per figure an expression on the row, and the aggregate over it with `{}` in its place."""
-    system, sql = endpoint.system, _system(endpoint.system).dialect
+    system, sql = endpoint.system, endpoint.system.dialect
     match method:
         case "row_version":
-            return _system(system).as_source().row_version(endpoint, table)
+            return source_of(system).row_version(endpoint, table)
         case "watermark":
             told = [own_field(system, column) for column in marked]
             return [(dialect(endpoint).digest(told, "source"), sql.exact_sum("{}"))]
@@ -193,10 +201,10 @@ def _marked(endpoint: Endpoint, plan: CopyPlan, watermark: str | None) -> list[C
     return [*named.values(), columns[watermark]]
 
 
-def _distinct(key: Column, system: str) -> tuple[str, str]:
+def _distinct(key: Column, system: System) -> tuple[str, str]:
     """How many keys there are, as `_parts` has its figures."""
     name = quote(system, key.name)
-    return _system(system).dialect.told_apart(name, key), "COUNT(DISTINCT {})"
+    return system.dialect.told_apart(name, key), "COUNT(DISTINCT {})"
 
 
 def _require_apart(plan: CopyPlan, key_range: KeyRange, rows: int, keys: int) -> None:
@@ -212,7 +220,7 @@ def _require_apart(plan: CopyPlan, key_range: KeyRange, rows: int, keys: int) ->
 
 def _greatest(endpoint: Endpoint, mark: Column) -> tuple[KeyKind, tuple[str, str]]:
     """The greatest watermark, as `_parts` has its figures, and its kind."""
-    kind, dialect = key_kind(mark, endpoint.system)[0], _system(endpoint.system).dialect
+    kind, dialect = key_kind(mark, endpoint.system)[0], endpoint.system.dialect
     value = dialect.key_value(quote(endpoint.system, mark.name), mark, kind)
     return kind, (value, dialect.text("MAX({})"))
 

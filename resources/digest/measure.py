@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tableferry.resources.contract.dialects import filtered, qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.fingerprint import Figures
+from tableferry.resources.contract.system import System
 from tableferry.resources.digest.expressions import RowDigest
-from tableferry.resources.digest.fields import Field, Side
 from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.sql import range_number, within
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.ranges.sql import range_number, within
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 ROWS, DIGEST, CHANGED = "rows", "digest", "changed"
 """The figures' names of the row count, the sum of the row digests, and the number of values of each
 column that `on_overflow` changes."""
 
-Figures = dict[str, Any]
-"""`{"rows": 3, "digest": "-81", "amount": {"sum": "6.00", "min": "1.00", "max": "3.00"}}`"""
 
 MOST_ROWS, MOST_VALUES = 8_192, 100_000
 """Maximum size of a batch that the client digests: it writes each value as a text, twice."""
@@ -49,7 +48,7 @@ class Grouped:
 
     @classmethod
     def by_range(
-        cls, ranges: Sequence[KeyRange], key: Column, system: str, where: str | None = None
+        cls, ranges: Sequence[KeyRange], key: Column, system: System, where: str | None = None
     ) -> Grouped:
         """Make each of some ranges a group, numbered by its position.
 
@@ -61,21 +60,6 @@ class Grouped:
         """
         rows = filtered(within(ranges, key, system), where)
         return cls("0" if len(ranges) == 1 else range_number(ranges, key, system), rows)
-
-
-@dataclass(frozen=True)
-class KnownFigures:
-    """Figures of rows that need not be asked for, and the digest that they were computed by.
-
-    They tell nothing about figures by another digest. Without a digest there is only the row count.
-    """
-
-    digest: str
-    figures: Figures
-    how: str = ""
-    """What the figures were computed of, for the report; '' where the check's level says it."""
-    changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """The number of values that `on_overflow` changed, by column."""
 
 
 def check_figures(fields: Sequence[Field]) -> None:
@@ -164,10 +148,10 @@ def measuring(
 ) -> str:
     """Write the query of `measure` in the table's SQL."""
     system = table.system
-    writer, dialect = _system(system).digest, _system(system).dialect
+    writer, dialect = system.digest, system.dialect
     # figures of no rows at all are not NULL on every system: a group without rows has none
     single = grouped.is_single and not figures
-    values = [field.value(side, system) for field in figures]
+    values = [field.value(side, dialect) for field in figures]
     conditions = [*(changed or {}).values()]
     own = own_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
     inner = [] if single else [f"{grouped.group} AS {own}g"]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
 
-from tableferry.resources import registry
+from tableferry.resources.contract.fields import Field, Relaxed
+from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
+from tableferry.resources.contract.system import System
 from tableferry.resources.types import kinds
 from tableferry.resources.types.decimals import DecimalCast, Scaled
 from tableferry.resources.types.steps import (
@@ -34,27 +36,9 @@ from tableferry.resources.types.timestamp_text import (
     UtcOffset,
 )
 
-if TYPE_CHECKING:
-    from tableferry.resources.digest.fields import Field
-    from tableferry.resources.digest.overflow_sql import OverflowSql
-
-NEVER = ""
-"""The condition that no value meets."""
-
-ITEM = "ferry__e"
-"""An element, in the SQL of a list."""
-
 _WITHOUT_GUARD = (Cast, Scaled, View, TimeText, ParseTimestamp, Present)
 _MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 _COUNTED = (kinds.Date, kinds.Time, kinds.Timestamp)
-
-
-@dataclass(frozen=True)
-class Relaxed:
-    """A value as the policy makes it, and the condition that the policy changed it."""
-
-    value: str
-    changed: str
 
 
 @dataclass(frozen=True)
@@ -68,11 +52,11 @@ class Overflow:
     raw: Field
     """The column as its source has it."""
 
-    def source_type(self, system: str) -> str:
+    def source_type(self, system: System) -> str:
         """The declared type of `relaxed`."""
         return _base(self, system)[1]
 
-    def relaxed(self, system: str, variant: str) -> Relaxed | None:
+    def relaxed(self, system: System, variant: str) -> Relaxed | None:
         """Apply the policy in the source's SQL; None if that cannot tell what fits.
 
         Args:
@@ -81,7 +65,7 @@ class Overflow:
         """
         return self.of(_base(self, system)[0], system, variant)
 
-    def of(self, x: str, system: str, variant: str) -> Relaxed | None:
+    def of(self, x: str, system: System, variant: str) -> Relaxed | None:
         """Apply the policy to an expression that stands for the column; see `relaxed`."""
         conditions: list[str] = []
         value = x
@@ -105,7 +89,7 @@ class Overflow:
             value = f"CASE WHEN {changed} THEN NULL ELSE {x} END"
         return Relaxed(value, changed)
 
-    def _guarded(self, step: Step, x: str, system: str, variant: str) -> Relaxed | None:
+    def _guarded(self, step: Step, x: str, system: System, variant: str) -> Relaxed | None:
         condition = self._unfit(step, x, system, variant)
         if not condition or self.policy == "null":
             return None if condition is None else Relaxed(x, condition)
@@ -118,7 +102,7 @@ class Overflow:
             return Relaxed(x, NEVER)
         return Relaxed(f"CASE WHEN {condition} THEN {nearest} ELSE {x} END", condition)
 
-    def _items(self, step: Items, x: str, system: str, variant: str) -> Relaxed | None:
+    def _items(self, step: Items, x: str, system: System, variant: str) -> Relaxed | None:
         """The same of a list's elements, each by itself."""
         own = _sql(system)
         assert isinstance(self.kind, kinds.Array) and self.raw.item is not None
@@ -128,7 +112,7 @@ class Overflow:
             return item and Relaxed(x, NEVER)
         return Relaxed(own.each(x, item.value), own.any(x, item.changed))
 
-    def _unfit(self, step: Step, x: str, system: str, variant: str) -> str | None:
+    def _unfit(self, step: Step, x: str, system: System, variant: str) -> str | None:
         """The condition that a value breaks a step's guard; None if SQL cannot tell."""
         if (limits := self._limits(step)) is not None:
             return _outside(self.kind, x, *limits)
@@ -136,7 +120,7 @@ class Overflow:
             return f"{x} % {unit} <> 0"
         return _sql(system).unfit(step, self.kind, self.raw, x, variant)
 
-    def _nearest(self, step: Step, x: str, system: str, variant: str) -> str | None:
+    def _nearest(self, step: Step, x: str, system: System, variant: str) -> str | None:
         if (limits := self._limits(step)) is not None:
             low, high = limits
             if isinstance(self.kind, kinds.Integer) and self.kind.low >= low:
@@ -181,12 +165,12 @@ class Overflow:
         return micros * 10 + int(text[_MICROSECONDS:] or 0) if self._ticks else micros
 
 
-def _base(overflow: Overflow, system: str) -> tuple[str, str]:
+def _base(overflow: Overflow, system: System) -> tuple[str, str]:
     """What stands for the column, and its declared type: of dates and times their numbers."""
     own, raw, kind = _sql(system), overflow.raw, overflow.kind
-    value, integer = raw.value("source", system), integer_type(system)
+    value, integer = raw.value("source", system.dialect), integer_type(system)
     if raw.kind == "text" and raw.rendered is not None:
-        return value, registry.system(system).types.text
+        return value, system.types.text
     if isinstance(kind, _COUNTED):
         return f"({own.number(raw, value)})", integer
     if isinstance(kind, kinds.Array) and isinstance(kind.item, _COUNTED):
@@ -195,13 +179,13 @@ def _base(overflow: Overflow, system: str) -> tuple[str, str]:
     return own.plain(raw, value)
 
 
-def integer_type(system: str) -> str:
+def integer_type(system: System) -> str:
     """A system's type for 64-bit integers."""
-    return str(registry.system(system).types.default(kinds.signed(64)))
+    return str(system.types.default(kinds.signed(64)))
 
 
-def _sql(system: str) -> OverflowSql:
-    own = registry.system(system).overflow
+def _sql(system: System) -> OverflowSql:
+    own = system.overflow
     assert own is not None, f"{system} has no SQL for on_overflow"
     return own
 

@@ -12,7 +12,6 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.definition import RECORD
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.probe import DigestRefused, require_client
-from tableferry.resources.registry import system as _system
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ def client_computes(endpoint: Endpoint, dialect: DigestSql) -> bool:
     if who == "client":
         require_client(endpoint, dialect)
         return True
-    if dialect.variant not in _system(endpoint.system).slow_digests:
+    if dialect.variant not in endpoint.system.slow_digests:
         return False
     facts = endpoint.settings().facts
     return facts.known(("client digests", dialect), lambda: _client_is_right(endpoint, dialect))

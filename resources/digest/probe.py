@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from tableferry.resources.connecting.probe import Constant, probed
 from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Kind
+from tableferry.resources.contract.system import System
 from tableferry.resources.digest.definition import (
     ALGORITHMS,
     CONVERTED,
@@ -21,15 +25,11 @@ from tableferry.resources.digest.definition import (
     RECORD,
     SAMPLE,
     UUID,
-    Algorithm,
 )
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
-from tableferry.resources.digest.fields import Field, Kind
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.extras import missing
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column
-from tableferry.resources.wires.probe import Constant, probed
+from tableferry.resources.types.column import Column
 
 SHOWN = 3
 """Maximum number of wrong results that a message names."""
@@ -85,7 +85,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     candidates = [
         DigestSql(endpoint.system, hash_, variant)
         for hash_ in ((algorithm,) if algorithm else ALGORITHMS)
-        for variant in _system(endpoint.system).digest.VARIANTS
+        for variant in endpoint.system.digest.VARIANTS
         # a record's hash takes texts as they are stored
         if (hash_, variant) != (RECORD, CONVERTED)
     ]
@@ -102,7 +102,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     )
 
 
-def algorithms(source: str, target: str, *, streamed: bool = False) -> Sequence[Algorithm]:
+def algorithms(source: System, target: System, *, streamed: bool = False) -> Sequence[Algorithm]:
     """List the hashes that servers of two systems may have in common, the preferred one first.
 
     Args:
@@ -110,11 +110,11 @@ def algorithms(source: str, target: str, *, streamed: bool = False) -> Sequence[
         target: the target's system.
         streamed: whether the client computes digests, too.
     """
-    own = source == target and _system(source).record_digest is not None and not streamed
+    own = source == target and source.record_digest is not None and not streamed
     return (RECORD, *ALGORITHMS) if own else ALGORITHMS
 
 
-def preferred(endpoint: Endpoint, target: str) -> DigestSql:
+def preferred(endpoint: Endpoint, target: System) -> DigestSql:
     """Find out how a server computes the digests that servers of another system most likely share.
 
     Raises:
@@ -176,7 +176,7 @@ def _sum_by_client(endpoint: Endpoint, dialect: DigestSql) -> tuple[int, int]:
     values = [sql for _, sql in row.values]
     digest = RowDigest(dialect, tuple(field for field, _, _ in _framed(dialect)), "target")
     # two rows, as PostgreSQL treats a single one as constants
-    source = _system(dialect.system).dialect.constants([values, values], names)
+    source = dialect.system.dialect.constants([values, values], names)
     query = f"SELECT 0 AS ferry__g, {digest.selected('ferry__')} FROM {source}"
     with endpoint.read_arrow(query) as reader:
         return summed(digest, reader)[0]
@@ -197,7 +197,7 @@ def constants(dialect: DigestSql) -> list[Constant]:
             Constant(f"{field.target.type} {value.form}", form, expected, ((field.name, sql),))
         )
     if dialect.algorithm == RECORD:
-        asked, row = [], str(_system(dialect.system).record_digest)
+        asked, row = [], str(dialect.system.record_digest)
     else:
         row = str(_hashed(dialect.algorithm, ",".join(forms).encode()))
     digest = dialect.digest([field for field, _, _ in framed], "target")
@@ -207,7 +207,7 @@ def constants(dialect: DigestSql) -> list[Constant]:
 def _framed(dialect: DigestSql) -> list[tuple[Field, Value, str]]:
     """List the columns of a row of all values that a server has, with their literals."""
     columns: list[tuple[Field, Value, str]] = []
-    constants = _system(dialect.system).digest.CONSTANTS
+    constants = dialect.system.digest.CONSTANTS
     for number, (name, value) in enumerate(VALUES.items()):
         # a database in another encoding may have no such characters
         known = dialect.variant != CONVERTED or value.form.isascii()

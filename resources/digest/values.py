@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.digest.definition import NULL
-from tableferry.resources.digest.fields import Field
 
 DAYS_OF_400_YEARS = 146_097
 """After them the Gregorian calendar begins anew."""

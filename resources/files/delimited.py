@@ -10,9 +10,9 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.files.database import opened as database_of
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File, FileUnreadable, header, opened
 from tableferry.resources.files.reading import LONGEST, reading
 from tableferry.resources.files.store import Folder
@@ -133,13 +133,13 @@ def row_hashes(names: Collection[str]) -> str:
 
 
 def _hash(names: Collection[str]) -> str:
-    return f"hash({', '.join(quote('files', name) for name in names)})"
+    return f"hash({', '.join(DIALECT.quote(name) for name in names)})"
 
 
 def _difference(file: File, names: Collection[str]) -> FileUnreadable | None:
     """The first row that the two readers read differently."""
     failures: list[Exception] = []
-    selected = ", ".join(quote("files", name) for name in names)
+    selected = ", ".join(DIALECT.quote(name) for name in names)
     own = f"(SELECT row_number() OVER () AS {ROW}, * FROM {reading(file, names)})"
     with database_of(file.store, failures) as database:
 

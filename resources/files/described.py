@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tableferry.resources.connecting.retry import is_transient
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
 from tableferry.resources.files.database import opened
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import (
     File,
     FileUnreadable,
@@ -94,7 +94,7 @@ def _shapes(file: File) -> list[Shape]:
                 columns = "".join(f"{member(at)} AS c{at}, " for at in places)
                 table = f"(SELECT {columns}{KINDS} FROM {members(file, own)})"
             else:
-                wanted = [one for name in own for one in shape(quote("files", name))]
+                wanted = [one for name in own for one in shape(DIALECT.quote(name))]
                 wanted.append(delimited.row_hashes(own))
                 table = reading(file, own)
             wanted.append("count(*)")

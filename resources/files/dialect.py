@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.system import Dialect
-from tableferry.resources.tables import Column
+from tableferry.resources.contract.dialect import Dialect
+from tableferry.resources.types.column import Column
 
 OF_FILE = "ferry_of_file"
 """A macro that compares a file's name. It also marks the files that a query is about: only those
@@ -34,3 +34,6 @@ class FilesDialect(Dialect):
     def add_column(self, table: str, name: str, column: Column) -> str:
         """Nothing: the files that are written from now on have it, the others NULL."""
         return ""
+
+
+DIALECT = FilesDialect()

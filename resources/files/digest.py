@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.digest.definition import (
-    LONG_DECIMAL,
-    NAN_BITS,
-    NULL,
-    SAMPLE,
-    UUID,
-    Algorithm,
-)
-from tableferry.resources.digest.fields import DigestedType, Field, Valued, declared
-from tableferry.resources.files.types import FROM_TEXT, value
-from tableferry.resources.tables import Column
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field, Valued
+from tableferry.resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID
+from tableferry.resources.digest.fields import DigestedType, declared
+from tableferry.resources.files.types import FROM_TEXT, TYPES, value
+from tableferry.resources.types.column import Column
 
 CHEAP_DIGITS, MOST_DIGITS = 18, 38
 """Of decimals, see `_digits`."""
@@ -44,7 +39,7 @@ CONSTANTS = {
 
 def whole(field: Field, column: Column, x: str) -> str | None:
     """A BIGINT that stands for the value and sorts like it; None for kinds that have none."""
-    own, x = declared("files", column.type).kind, value(column.type, x)
+    own, x = declared(TYPES, column.type).kind, value(column.type, x)
     match field.kind:
         case "integer" | "boolean":
             return f"CAST({x} AS BIGINT)"
@@ -60,7 +55,7 @@ def whole(field: Field, column: Column, x: str) -> str | None:
 
 def text(field: Field, column: Column, x: str) -> str:
     """The value's canonical form; of text, the text alone."""
-    own = declared("files", column.type)
+    own = declared(TYPES, column.type)
     match field.kind:
         case "text":
             return f"rtrim({x}, ' ')" if field.padded else x

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import IO, Literal, cast
 
-from tableferry.resources.connecting.facts import Answer, facts_of
+from tableferry.resources.contract.facts import Answer, facts_of
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.extras import zstd
 from tableferry.resources.files.store import Store

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.files import parquet
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File
 from tableferry.resources.files.types import FILE, FROM_TEXT, export
 from tableferry.resources.keys.range import ROW, KeyRange
@@ -33,7 +33,7 @@ def unchanged(plan: CopyPlan, held: Mapping[str, str]) -> list[str] | None:
         way = export(type_)
         if own is None or not isinstance(way, Export) or type_.endswith(FROM_TEXT):
             return None
-        expected = way.arrow.replace("{}", quote("files", name))
+        expected = way.arrow.replace("{}", DIALECT.quote(name))
         same = own in (FILE, ROW) or held[own] == type_
         if not same or way.refuse or column.arrow_sql != expected:
             return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tableferry.resources.digest.fields import Field
-from tableferry.resources.digest.overflow import ITEM
-from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.contract.overflow_sql import ITEM, OverflowSql
+from tableferry.resources.files import digest
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value
 from tableferry.resources.own_names import own_prefix
 from tableferry.resources.types.kinds import Kind
@@ -16,7 +16,7 @@ GREATEST = 2**63 - 1
 class FilesOverflow(OverflowSql):
     """See `OverflowSql`."""
 
-    system = "files"
+    digest = digest
 
     def number(self, field: Field, x: str) -> str:
         """What is infinite lies beyond all limits."""

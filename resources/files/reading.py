@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable
 
-from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File, header
 from tableferry.resources.files.object_store import ObjectStore
 
@@ -37,7 +37,7 @@ def reading(file: File, names: Iterable[str]) -> str:
         return parquet(file, ", file_row_number=true" if _numbers(names) else "")
     if file.format == "ndjson":
         listed = [*names]
-        found = (f"{member(at)} AS {quote('files', name)}" for at, name in enumerate(listed, 1))
+        found = (f"{member(at)} AS {DIALECT.quote(name)}" for at, name in enumerate(listed, 1))
         return f"(SELECT {', '.join(found)} FROM {members(file, listed)})"
     delimiter, own = header(file)
     columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in own)
@@ -122,7 +122,7 @@ def _pointer(name: str) -> str:
 
 
 def _literal(text: str) -> str:
-    return string_literal("files", text)
+    return DIALECT.literal(text)
 
 
 def _path(file: File) -> str:

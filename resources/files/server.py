@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from tableferry.resources.connecting.address import ConnectionSettings, Server
-from tableferry.resources.connecting.facts import facts_of
+from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.facts import facts_of
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.extras import require
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
 from tableferry.resources.files.database import opened
 from tableferry.resources.files.described import Names, names, text_types
-from tableferry.resources.files.dialect import OF_FILE
+from tableferry.resources.files.dialect import DIALECT, OF_FILE
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.folder import File, FileUnreadable, matching
 from tableferry.resources.files.inference import united
@@ -33,7 +34,8 @@ from tableferry.resources.files.reading import reading, row_number
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb
@@ -53,7 +55,7 @@ class FilesServer(Server):
     Every query has a database of its own, in memory, with a view of the files that it is about.
     """
 
-    system: ClassVar[str] = "files"
+    system_name: ClassVar[str] = "files"
 
     @property
     def addressed(self) -> bool:
@@ -285,7 +287,7 @@ class FilesServer(Server):
             if len(selected) == 1 and len(wanted) == 1:
                 names(wanted[0])
             view = self._view(files, wanted, stream)
-            database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote('files', table.schema)}")
+            database.execute(f"CREATE SCHEMA IF NOT EXISTS {DIALECT.quote(table.schema)}")
             database.execute(f"CREATE VIEW {qualified(table)} AS {view}")
 
     def _view(self, files: Sequence[File], wanted: Sequence[File], stream: Stream | None) -> str:
@@ -306,7 +308,7 @@ class FilesServer(Server):
             if file.name in of
         ]
         shown = [
-            f"{nothing[folded]} AS {quote('files', one)}" for folded, (one, _) in columns.items()
+            f"{nothing[folded]} AS {DIALECT.quote(one)}" for folded, (one, _) in columns.items()
         ]
         shown += [f'CAST(NULL AS VARCHAR) AS "{FILE}"', f'CAST(NULL AS BIGINT) AS "{ROW}"']
         return " UNION ALL ".join(selects or [f"SELECT {', '.join(shown)} WHERE false"])
@@ -326,11 +328,11 @@ class FilesServer(Server):
             table, row = reading(file, held), row_number(file, held)
         here = {name.casefold(): name for name, type_ in held.items() if type_ != NOTHING}
         shown = [
-            f"{quote('files', here[folded]) if folded in here else nothing[folded]} "
-            f"AS {quote('files', name)}"
+            f"{DIALECT.quote(here[folded]) if folded in here else nothing[folded]} "
+            f"AS {DIALECT.quote(name)}"
             for folded, (name, _) in columns.items()
         ]
-        shown += [f'{string_literal("files", file.name)} AS "{FILE}"', f'{row} AS "{ROW}"']
+        shown += [f'{DIALECT.literal(file.name)} AS "{FILE}"', f'{row} AS "{ROW}"']
         return f"SELECT {', '.join(shown)} FROM {table}"
 
     def _readable(self, files: Sequence[File]) -> list[tuple[File, Names]]:

@@ -10,16 +10,18 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from tableferry.resources.columns.conversions import holds
 from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import filtered, predicate, qualified, string_literal
+from tableferry.resources.contract.dialects import filtered, predicate, qualified
 from tableferry.resources.contract.endpoint import Endpoint, refuse_snapshot
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import MARK, SHOWN, Where
 from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.files.described import row_groups, text_shapes
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import (
     COMPRESSIONS,
     FORMATS,
@@ -40,8 +42,8 @@ from tableferry.resources.files.types import (
     text_type,
 )
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import holds
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Integer, Kind, Timestamp
 
 KEY_KIND: KeyKind = "file"
@@ -114,7 +116,7 @@ class FilesSource(Source):
         if file is None:
             gone = f"{table}: there is no file {key_range.lower} any more"
             return SourceFingerprint(0, "file:gone", refused=gone)
-        condition = filtered(predicate(KEY, key_range, "files"), where)
+        condition = filtered(predicate(KEY, key_range, table.system), where)
         try:
             hashed = content_hash(file)
             if file.format == "csv":
@@ -184,9 +186,7 @@ class FilesSource(Source):
         self, expression: str, condition: str, where: Where, reason: str, type_: str
     ) -> str:
         """By an error with the message."""
-        table, column, why = (
-            string_literal("files", text) for text in (where.table, where.column, reason)
-        )
+        table, column, why = (DIALECT.literal(text) for text in (where.table, where.column, reason))
         place = f"json_array({table}, {column}, CAST({where.key} AS VARCHAR), "
         place += f"left(CAST({where.value} AS VARCHAR), {SHOWN}), {why})"
         message = f"error('{MARK}' || CAST({place} AS VARCHAR))"

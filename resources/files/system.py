@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tableferry.resources.connecting.address import Scheme
-from tableferry.resources.contract.system import Loader, System
+from tableferry.resources.contract.loader import Loader
+from tableferry.resources.contract.settings import Scheme
+from tableferry.resources.contract.system import System
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.files import digest
-from tableferry.resources.files.dialect import FilesDialect
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.errors import is_transient
 from tableferry.resources.files.exports import PATTERN
 from tableferry.resources.files.object_store import KINDS
@@ -24,7 +25,7 @@ SYSTEM = System(
     dagster="tableferry.resources.files.resource:FilesResource",
     schemes=dict.fromkeys(("file", *KINDS), Scheme(0)),
     database=".",
-    dialect=FilesDialect(),
+    dialect=DIALECT,
     types=TYPES,
     digest=digest,
     overflow=FilesOverflow(),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NoReturn
 
+from tableferry.resources.columns.planner import compatible
 from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
@@ -32,8 +33,8 @@ from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE
 from tableferry.resources.keys.range import ROW, KeyRange
-from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
-from tableferry.resources.types.planner import compatible
+from tableferry.resources.tables import TableRef, staging_name, staging_prefix
+from tableferry.resources.types.column import Column
 
 
 def folder_problem(table: TableRef) -> str | None:
@@ -103,7 +104,7 @@ class FilesTarget(Target):
         problems = [
             f"column {one.name!r}: {why}"
             for one in plan.target_columns
-            if one.name in there and (why := compatible("files", one, there[one.name]))
+            if one.name in there and (why := compatible(self.resource.system, one, there[one.name]))
         ]
         if problems:
             raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")

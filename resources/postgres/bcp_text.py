@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.copy_plan import OverflowPolicy
-from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.delimited import END, END_BYTE
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.postgres.copy_text import condition_of, guarded
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import Scaled, ToDecimal
 from tableferry.resources.types.declared import read
 from tableferry.resources.types.kinds import (
@@ -22,8 +23,16 @@ from tableferry.resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from tableferry.resources.types.steps import Cast, Finite, Length, Step, Units, Whole, Within
-from tableferry.resources.wires.delimited import END, END_BYTE
+from tableferry.resources.types.steps import (
+    Cast,
+    Finite,
+    Length,
+    OverflowPolicy,
+    Step,
+    Units,
+    Whole,
+    Within,
+)
 
 
 def bcp_expression(
@@ -41,7 +50,7 @@ def bcp_expression(
     """
     if policy in ("null", "clamp"):
         return None
-    name = quote("postgres", column.name)
+    name = DIALECT.quote(column.name)
     where = Where(str(source), column.name, key, name)
     value, text = _forms(conversion, name, read(column.type).name == "character")
     if text is None:

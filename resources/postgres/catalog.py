@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tableferry.resources.contract.catalog import Listed, TableSize
-from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.postgres.dialect import PostgresDialect
+from tableferry.resources.postgres.dialect import DIALECT, PostgresDialect
 from tableferry.resources.postgres.errors import rows_hidden
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
@@ -76,7 +77,7 @@ SAMPLE_BYTES = 32 << 20
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
     """The tables and views, without the partitions of others."""
     return [
-        Listed(TableRef(endpoint.system, schema, name, connection), view, readable)
+        Listed(TableRef(endpoint.system_name, schema, name, connection), view, readable)
         for schema, name, view, readable in endpoint.query(TABLES_SQL)
     ]
 
@@ -102,7 +103,7 @@ def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:
 
 def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> str | None:
     """The table's primary key, where it is made of some of the columns."""
-    listed = ", ".join(string_literal("postgres", name) for name in columns)
+    listed = ", ".join(DIALECT.literal(name) for name in columns)
     found = endpoint.query(UNIQUE_SQL.format(table=_literal(table), columns=listed))
     return str(found[0][0]) if found else None
 
@@ -111,8 +112,8 @@ def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     """What is said of a table whose policies hold for the login; those below a view are found when
     it is read."""
     names = {
-        "schema": string_literal("postgres", table.schema),
-        "name": string_literal("postgres", table.name),
+        "schema": DIALECT.literal(table.schema),
+        "name": DIALECT.literal(table.name),
     }
     found = endpoint.query(HIDDEN_SQL.format(**names))
     return rows_hidden(str(found[0][0])) if found else None
@@ -125,7 +126,7 @@ def children(endpoint: Endpoint, table: TableRef) -> list[str]:
 
 def serves_order(endpoint: Endpoint, table: TableRef, key: Column) -> bool:
     """Whether an index has the order of bytes, by the key's own collation or beside it."""
-    name = string_literal("postgres", key.name)
+    name = DIALECT.literal(key.name)
     ordered = PostgresDialect().in_key_order("", key, "text")
     own = f"(SELECT attcollation FROM pg_attribute WHERE attrelid = c.oid AND attname = {name})"
     sql = ORDERED_SQL.format(
@@ -139,4 +140,4 @@ def serves_order(endpoint: Endpoint, table: TableRef, key: Column) -> bool:
 
 
 def _literal(table: TableRef) -> str:
-    return string_literal("postgres", qualified(table))
+    return DIALECT.literal(qualified(table))

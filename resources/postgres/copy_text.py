@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tableferry.resources.contract.copy_plan import OverflowPolicy
-from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.refusals import MARK, SHOWN, Where
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.kinds import (
     EPOCH,
@@ -24,7 +25,7 @@ from tableferry.resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from tableferry.resources.types.steps import Within
+from tableferry.resources.types.steps import OverflowPolicy, Within
 
 
 def guarded(expression: str, condition: str, where: Where, reason: str, type_: str) -> str:
@@ -41,9 +42,7 @@ def guarded(expression: str, condition: str, where: Where, reason: str, type_: s
         reason: why the value is refused.
         type_: the expression's type; for one that casts from text, `integer` is cast to before.
     """
-    table, column, why = (
-        string_literal("postgres", text) for text in (where.table, where.column, reason)
-    )
+    table, column, why = (DIALECT.literal(text) for text in (where.table, where.column, reason))
     message = (
         f"('{MARK}' || json_build_array({table}, {column}, ({where.key})::text, "
         f"left(({where.value})::text, {SHOWN}), {why})::text)"

@@ -13,9 +13,9 @@ from tableferry.resources.errors import StatementFailed
 from tableferry.resources.postgres.dialect import has_own_order
 from tableferry.resources.postgres.errors import broke
 from tableferry.resources.postgres.types import read
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session, Statements, aliases
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
 
 TRY_SECONDS = 0.1
@@ -32,7 +32,7 @@ INDEX_BYTES = 2700
 class PostgresStatements(Statements):
     """See `Statements`."""
 
-    system = "postgres"
+    system_name = "postgres"
     overriding = " OVERRIDING SYSTEM VALUE"
     settle = ("SET CONSTRAINTS ALL IMMEDIATE",)
     """Deferred triggers run, and those of what they do run at once."""
@@ -64,7 +64,7 @@ class PostgresStatements(Statements):
         name = self.names([key.name])
         if self.text_key(plan):
             if self.orders(plan):
-                ordered = system(self.system).dialect.in_key_order(name, key, "text")
+                ordered = self.system.dialect.in_key_order(name, key, "text")
                 statements.append(f"CREATE INDEX ON {qualified(table)} (({ordered}))")
         elif primary_key[:1] != (key.name,):
             statements.append(f"CREATE INDEX ON {qualified(table)} ({name})")

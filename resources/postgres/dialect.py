@@ -6,13 +6,13 @@ import datetime as dt
 import uuid
 from collections.abc import Sequence
 
-from tableferry.resources.contract.system import Dialect
+from tableferry.resources.contract.delimited import FIELD, ROW
+from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.postgres.places import CTID
 from tableferry.resources.postgres.places import bound as tid
 from tableferry.resources.postgres.types import read
-from tableferry.resources.tables import Column
-from tableferry.resources.wires.delimited import FIELD, ROW
+from tableferry.resources.types.column import Column
 
 
 class PostgresDialect(Dialect):
@@ -82,3 +82,6 @@ ZONED = ("timestamp with time zone", "timestamptz")
 def has_own_order(column: Column) -> bool:
     """Whether it is a text whose comparisons are of its own, whatever its collation."""
     return read(column.type).name in ("citext", "name")
+
+
+DIALECT = PostgresDialect()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.digest.definition import (
     CONVERTED,
     LONG_DECIMAL,
@@ -12,11 +14,11 @@ from tableferry.resources.digest.definition import (
     RECORD,
     SAMPLE,
     UUID,
-    Algorithm,
 )
-from tableferry.resources.digest.fields import Field, Valued, declared
+from tableferry.resources.digest.fields import declared
 from tableferry.resources.postgres import record_digest
-from tableferry.resources.tables import Column
+from tableferry.resources.postgres.types import TYPES
+from tableferry.resources.types.column import Column
 
 _AT_A_TIME = 49
 """Values that are joined: a function takes 100 arguments (PostgreSQL manual, appendix K), and a
@@ -61,7 +63,7 @@ DOUBLE = ("1899-01-01", "2041-01-01")
 
 def whole(field: Field, column: Column, x: str) -> str | None:
     """A bigint that stands for the value and sorts like it; None for kinds that have none."""
-    kind = declared("postgres", column.type).kind
+    kind = declared(TYPES, column.type).kind
     match field.kind:
         case "integer" | "boolean" if kind == "boolean":
             return f"({x})::int::bigint"
@@ -88,7 +90,7 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
     match field.kind:
         case _ if _is_form(field, column):
             return f"({x})::text"
-        case "integer" if declared("postgres", column.type).kind == "decimal":
+        case "integer" if declared(TYPES, column.type).kind == "decimal":
             return _decimal(0, f"({x})::numeric")
         case "decimal":
             return _decimal(field.scale, f"({x})::numeric")
@@ -97,7 +99,7 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
             bits = _bigint(f"float8send({x})", variant)
             return f"(CASE WHEN {x} = 'NaN' THEN {NAN_BITS} ELSE {bits} END)::text"
         case "date" | "timestamp":
-            if declared("postgres", column.type).kind == "integer":
+            if declared(TYPES, column.type).kind == "integer":
                 return f"({x})::text"
             # what is infinite, or later than 64 bits of microseconds reach, is written as it is
             value = x if field.kind == "timestamp" else f"({x})::date"
@@ -119,7 +121,7 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
 
 def _is_form(field: Field, column: Column) -> bool:
     """Whether the value as the server writes it is its canonical form."""
-    own = declared("postgres", column.type)
+    own = declared(TYPES, column.type)
     if own.kind != field.kind:
         return False
     if own.kind == "decimal":
@@ -221,7 +223,7 @@ def _joined(values: Sequence[str]) -> str:
 
 
 def _zoned(column: Column) -> bool:
-    return declared("postgres", column.type).zoned
+    return declared(TYPES, column.type).zoned
 
 
 def _moment(column: Column, x: str) -> str:
@@ -239,7 +241,7 @@ def _decimal(scale: int, x: str) -> str:
 
 def _text(field: Field, column: Column, x: str) -> str:
     """The column as text. The cast cuts the blanks of character(n), which the export keeps."""
-    own = declared("postgres", column.type)
+    own = declared(TYPES, column.type)
     value = x if own.name in ("text", "character varying") else f"({x})::text"
     if field.padded:
         return f"rtrim({value}, ' ')"

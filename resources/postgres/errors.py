@@ -6,9 +6,8 @@ import re
 
 import psycopg
 
-from tableferry.resources.connecting.address import ConnectionSettings
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.refusals import refused_in_query
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import (
     ConnectionFailed,
     RowsHidden,
@@ -16,6 +15,7 @@ from tableferry.resources.errors import (
     StatementFailed,
     TableferryError,
 )
+from tableferry.resources.postgres.dialect import DIALECT
 
 DRIVERS = ("psycopg", "adbc_driver_manager")
 TRANSIENT = (
@@ -80,7 +80,7 @@ def statement_failed(
 
 def rows_hidden(user: str | None) -> str:
     """Why a table is refused whose policies hold for the login, and what to do."""
-    role = quote("postgres", user) if user else "the role"
+    role = DIALECT.quote(user) if user else "the role"
     return (
         f"row-level security would hide rows from {role}; have an administrator run ALTER ROLE "
         f"{role} BYPASSRLS, connect as the table's owner, or declare 'row_security: apply' to take "

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions, replaces, row_identity
+from tableferry.resources.postgres.dialect import DIALECT
 
 INSERT, DELETE, UPDATE = 4, 8, 16
 """Events, as pg_trigger.tgtype has them (catalog/pg_trigger.h)."""
@@ -114,9 +114,7 @@ class Row(NamedTuple):
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    schema, name = (
-        string_literal("postgres", text) for text in (plan.target.schema, plan.target.name)
-    )
+    schema, name = (DIALECT.literal(text) for text in (plan.target.schema, plan.target.name))
     rows = [Row(*row) for row in endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))]
     if options.mode.whole_table:
         return [hazard for row in rows for hazard in _of_swap(row)]

@@ -6,9 +6,11 @@ import socket
 import struct
 from collections.abc import Iterator
 
+from tableferry.resources.connecting.health import asked, clock, encryption, privileges
 from tableferry.resources.connecting.tls import look
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
-from tableferry.resources.contract.health import Finding, Use, asked, clock, encryption, privileges
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.server import PostgresServer
 
 OLDEST = 140000
@@ -105,7 +107,7 @@ def _reader(use: Use) -> Iterator[str]:
     """The statements that make a role that may read the sources, and nothing else."""
     yield "CREATE ROLE ferry LOGIN PASSWORD '...';"
     for schema in dict.fromkeys(one.schema for one in use.reads):
-        yield f"GRANT USAGE ON SCHEMA {quote('postgres', schema)} TO ferry;"
+        yield f"GRANT USAGE ON SCHEMA {DIALECT.quote(schema)} TO ferry;"
     for table in use.reads:
         yield f"GRANT SELECT ON {qualified(table)} TO ferry;"
 
@@ -117,7 +119,7 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     if superuser and not use.writes:
         says = f"{user} is a superuser; a role that may only read is enough"
         yield Finding("privileges", "note", says, tuple(_reader(use)))
-    to = quote("postgres", user)
+    to = DIALECT.quote(user)
     # what is written may not be there yet, and is then the login's own
     reads = [one for one in use.reads if one not in use.writes]
     tables = ", ".join(f"({_text(one.schema)}, {_text(one.name)})" for one in reads)
@@ -127,7 +129,7 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     for schema, name, usage, exists, select, some, hidden in found:
         table = by_name[schema, name]
         if not usage:
-            missing.append(f"GRANT USAGE ON SCHEMA {quote('postgres', schema)} TO {to};")
+            missing.append(f"GRANT USAGE ON SCHEMA {DIALECT.quote(schema)} TO {to};")
         if not exists:
             says = f"{table} does not exist, or is hidden from {user}"
             yield Finding("tables", "warning", says, ("`ferry validate` names the file and line.",))
@@ -150,20 +152,20 @@ def _lacking_to_write(resource: PostgresServer, use: Use, to: str) -> list[str]:
     for schema, exists, may in (
         resource.query(SCHEMAS_SQL.format(schemas=schemas)) if schemas else ()
     ):
-        name = quote("postgres", schema)
+        name = DIALECT.quote(schema)
         if not exists:
             missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {to};")
         elif not may:
             missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {to};")
     tables = ", ".join(f"({_text(one.schema)}, {_text(one.name)})" for one in use.writes)
     for schema, table in resource.query(TABLES_SQL.format(tables=tables)) if tables else ():
-        where = f"{quote('postgres', schema)}.{quote('postgres', table)}"
+        where = f"{DIALECT.quote(schema)}.{DIALECT.quote(table)}"
         missing.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {where} TO {to};")
     return missing
 
 
 def _text(value: str) -> str:
-    return string_literal("postgres", value)
+    return DIALECT.literal(value)
 
 
 def _snapshot(resource: PostgresServer) -> Iterator[Finding]:

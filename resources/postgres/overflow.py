@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tableferry.resources.digest.fields import Field, declared
-from tableferry.resources.digest.overflow import ITEM, NEVER
-from tableferry.resources.digest.overflow_sql import OverflowSql
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
+from tableferry.resources.digest.fields import declared
+from tableferry.resources.postgres import digest
 from tableferry.resources.postgres.bcp_text import unfit
 from tableferry.resources.postgres.copy_text import condition_of
 from tableferry.resources.postgres.digest import END
+from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import Characters, Length, Step, Units, WithoutNul
@@ -18,14 +20,14 @@ GREATEST = 2**63 - 1
 class PostgresOverflow(OverflowSql):
     """See `OverflowSql`."""
 
-    system = "postgres"
+    digest = digest
 
     def number(self, field: Field, x: str) -> str:
         """What is infinite, or later than 64 bits of microseconds reach, lies beyond all others."""
         found = super().number(field, x)
-        if declared(self.system, field.source.type).kind == "time":
+        if declared(TYPES, field.source.type).kind == "time":
             return found
-        first = END[str(declared(self.system, field.source.type).kind)]
+        first = END[str(declared(TYPES, field.source.type).kind)]
         return (
             f"(CASE WHEN {x} = '-infinity' THEN {-GREATEST} WHEN {x} >= '{first}' THEN {GREATEST} "
             f"ELSE {found} END)"
@@ -33,7 +35,7 @@ class PostgresOverflow(OverflowSql):
 
     def plain(self, field: Field, x: str) -> tuple[str, str]:
         """Money as a decimal; character(n) with its blanks, which casts would cut."""
-        own = declared(self.system, field.source.type)
+        own = declared(TYPES, field.source.type)
         if own.name == "money":
             return f"({x})::numeric", f"numeric({own.precision},{own.scale})"
         if own.padded:

@@ -7,11 +7,12 @@ number, `block * 10000 + number`: a block of the largest size, 32 kB, has at mos
 
 from __future__ import annotations
 
-from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Place
 from tableferry.resources.errors import InputError
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 CTID = "ctid"
 """Name of the system column, and how a column of it calls its type: `tid` is what users declare."""
@@ -78,4 +79,4 @@ def blocks(endpoint: Endpoint, table: TableRef) -> int:
 
 
 def _literal(table: TableRef) -> str:
-    return string_literal("postgres", qualified(table))
+    return table.system.dialect.literal(qualified(table))

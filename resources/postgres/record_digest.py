@@ -7,7 +7,9 @@ without it (before 14), of another byte order, or whose texts are not UTF-8 is f
 
 from __future__ import annotations
 
-from tableferry.resources.digest.fields import Field, declared
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.digest.fields import declared
+from tableferry.resources.postgres.types import TYPES
 
 EXPECTED = -403595406026974282
 """What the row of all `digest.probe.VALUES` gives."""
@@ -28,7 +30,7 @@ _FLOATS = {"real": "float4send", "double precision": "float8send"}
 
 def native(field: Field, x: str) -> str | None:
     """The value as it is hashed; None where its canonical form is."""
-    own, rendered = declared("postgres", field.source.type), field.rendered or field.target_rendered
+    own, rendered = declared(TYPES, field.source.type), field.rendered or field.target_rendered
     if rendered or field.source.type != field.target.type:
         return None
     name = own.name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.system import Dialect
 from tableferry.resources.errors import InputError
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.tables import TableRef
 
 KIND_SQL = """
@@ -62,7 +62,7 @@ def row_version(endpoint: Endpoint, table: TableRef, sql: Dialect) -> list[tuple
     Raises:
         InputError: it is a view, whose rows have none.
     """
-    schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
+    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
     found = endpoint.query(KIND_SQL.format(schema=schema, name=name))
     if found[0][0] not in ("r", "p", "m"):
         raise InputError(
@@ -79,7 +79,7 @@ def reading(
     """A hash of what the catalog says of columns, by which rows that stay as they are read
     otherwise: a column made anew, its value in rows that are older than it, the labels of an enum,
     the parts of a row type, the expression of a virtual column."""
-    schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
-    listed = ", ".join(string_literal("postgres", one) for one in columns)
+    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
+    listed = ", ".join(DIALECT.literal(one) for one in columns)
     sql = READING_SQL.format(schema=schema, name=name, columns=listed)
     return str(endpoint.query(sql, snapshot=snapshot)[0][0])

@@ -15,16 +15,17 @@ import psycopg
 import pyarrow as pa
 from psycopg.conninfo import make_conninfo
 
-from tableferry.resources.connecting.address import ConnectionSettings, Server
+from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.pool import ConnectionPool
-from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.contract.endpoint import BATCH_ROWS
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.postgres import arrow_session
 from tableferry.resources.postgres.arrow_session import ArrowSession
 from tableferry.resources.postgres.columns import COLUMNS_SQL
 from tableferry.resources.postgres.copy_out import copy_out
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.session import PostgresSession
@@ -39,7 +40,8 @@ from tableferry.resources.postgres.settings import (
 )
 from tableferry.resources.postgres.snapshots import ExportedSnapshot
 from tableferry.resources.postgres.storage import storage
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.wires.counted import CountedBytes
 
 logger = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ class PostgresServer(Server):
         ... )
     """
 
-    system: ClassVar[str] = "postgres"
+    system_name: ClassVar[str] = "postgres"
 
     def ping(self) -> str:
         """The server's version, for example `18.6`.
@@ -273,7 +275,7 @@ class PostgresServer(Server):
             with self._translated():
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 if joined is not None:
-                    name = string_literal("postgres", joined)
+                    name = DIALECT.literal(joined)
                     connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
                 if table is None:
                     snapshot = ExportedSnapshot.of(connection)
@@ -435,7 +437,7 @@ def _begin(snapshot: str | None) -> tuple[str, ...]:
         return ()
     return (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        f"SET TRANSACTION SNAPSHOT {string_literal('postgres', str(snapshot))}",
+        f"SET TRANSACTION SNAPSHOT {DIALECT.literal(str(snapshot))}",
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.errors import statement_failed
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import Listed, TableSize
-from tableferry.resources.contract.copy_plan import CopyPlan, Format, OverflowPolicy
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import SharedSnapshot
@@ -17,15 +17,17 @@ from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.postgres import catalog, places, row_version
 from tableferry.resources.postgres.bcp_text import bcp_expression
 from tableferry.resources.postgres.copy_text import guarded, text_expression
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.statistics import quantiles
-from tableferry.resources.postgres.types import binary_safe
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.postgres.types import TYPES, binary_safe
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.kinds import Decimal
 from tableferry.resources.types.samples import ConstantStyle
+from tableferry.resources.types.steps import OverflowPolicy
 
 
 def _text(text: str) -> str:
@@ -77,7 +79,7 @@ class PostgresSource(Source):
 
     def index_of_order(self, table: TableRef, key: Column) -> str:
         """By an index of its own, the column's collation being another."""
-        ordered = system("postgres").dialect.in_key_order(quote("postgres", key.name), key, "text")
+        ordered = DIALECT.in_key_order(DIALECT.quote(key.name), key, "text")
         return f"CREATE INDEX ON {qualified(table)} (({ordered}))"
 
     def quantiles(
@@ -92,7 +94,7 @@ class PostgresSource(Source):
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
         """The place and the writing transaction of each row."""
-        return row_version.row_version(endpoint, table, system("postgres").dialect)
+        return row_version.row_version(endpoint, table, DIALECT)
 
     def reading(
         self,
@@ -123,7 +125,7 @@ class PostgresSource(Source):
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:
         """Of bare numeric columns, by one scan."""
-        types = system("postgres").types
+        types = TYPES
         bare = [
             column.name
             for column in columns
@@ -131,7 +133,7 @@ class PostgresSource(Source):
         ]
         expressions = []
         for name in bare:
-            column = quote("postgres", name)
+            column = DIALECT.quote(name)
             # the greatest finite magnitude has the most digits before the point; NaN is above all
             finite = f"FILTER (WHERE abs({column}) < 'Infinity')"
             expressions.append(f"length(trunc(max(abs({column})) {finite})::text)")
@@ -176,7 +178,7 @@ class PostgresSource(Source):
 
     def unread_sql(self, format: Format, column: Column) -> str | None:
         """All by text; by the binary form what every server reads alike."""
-        name = quote("postgres", column.name)
+        name = DIALECT.quote(column.name)
         if column.type == places.CTID:
             return places.NUMBER.replace("{}", name)
         if format == "pgcopy":

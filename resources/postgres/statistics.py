@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
+from tableferry.resources.contract.catalog import BUCKETS
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.keys.statistics import BUCKETS
 from tableferry.resources.keys.text import LONGEST
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.types import read
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal
 
 EXACT_BYTES = 256 << 20
@@ -34,8 +35,8 @@ def quantiles(
     endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, condition: str
 ) -> tuple[int, Sequence[object]]:
     """See `Source.quantiles`; no ANALYZE is needed."""
-    key, name = quote("postgres", column.name), qualified(table)
-    ordered = system("postgres").dialect.in_key_order(key, column, kind)
+    key, name = DIALECT.quote(column.name), qualified(table)
+    ordered = DIALECT.in_key_order(key, column, kind)
     # of a long text, its beginning tells where to cut
     shown = f"left({key}, {LONGEST})" if kind == "text" else key
     ranked = f'{shown} COLLATE "C"' if kind == "text" else key
@@ -48,7 +49,7 @@ def quantiles(
         # a partitioned table's rows are in its partitions; a view has no size
         "SELECT coalesce(sum(pg_catalog.pg_relation_size(relid)), 0)::bigint,"
         " (SELECT relkind IN ('r', 'p', 'm') FROM pg_catalog.pg_class WHERE oid = r.root)"
-        f" FROM (SELECT {string_literal('postgres', name)}::regclass::oid AS root) r"
+        f" FROM (SELECT {DIALECT.literal(name)}::regclass::oid AS root) r"
         " LEFT JOIN LATERAL (SELECT relid FROM pg_catalog.pg_partition_tree(r.root)"
         " UNION SELECT r.root) parts ON true GROUP BY r.root"
     )[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.tables import TableRef
 
 
@@ -99,7 +99,7 @@ def storage(ask: Callable[[str], list[tuple[str, str, str, str]]], table: TableR
         ask: sends a query: under a snapshot, or outside of any.
         table: what is read.
     """
-    schema, name = (string_literal("postgres", one) for one in (table.schema, table.name))
+    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
     found = ask(STORAGE_SQL.format(schema=schema, name=name))
     return {relation: StoredRelation(*said) for relation, *said in found}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tableferry.resources.connecting.address import Scheme
-from tableferry.resources.contract.system import Loader, System
+from tableferry.resources.contract.inspection import Inspection
+from tableferry.resources.contract.loader import Loader
+from tableferry.resources.contract.settings import Scheme
+from tableferry.resources.contract.system import System
 from tableferry.resources.postgres import digest, record_digest
 from tableferry.resources.postgres.catalog import hidden, unique_by
 from tableferry.resources.postgres.ddl import STATEMENTS
-from tableferry.resources.postgres.dialect import PostgresDialect
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import is_transient
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.overflow import PostgresOverflow
@@ -23,15 +25,13 @@ SYSTEM = System(
     dagster="tableferry.resources.postgres.resource:PostgresResource",
     schemes={"postgresql": Scheme(5432), "postgres": Scheme(5432)},
     database="postgres",
-    dialect=PostgresDialect(),
+    dialect=DIALECT,
     types=TYPES,
     digest=digest,
     overflow=PostgresOverflow(),
     record_digest=record_digest.EXPECTED,
     is_transient=is_transient,
-    health=findings,
-    unique_by=unique_by,
-    hidden=hidden,
+    inspection=Inspection(health=findings, unique_by=unique_by, hidden=hidden),
     source=PostgresSource(),
     loader=Loader(
         PostgresTarget, accepts=("pgcopy", "copy_text", "arrow"), orders_key=STATEMENTS.orders

@@ -300,7 +300,7 @@ def slot(declared: str, version: str = "") -> Slot | None:
 
 def _decimal(kind: Decimal, precision: int | None, scale: int | None) -> Slot | None:
     if precision is None:
-        # see `resources.types.conversions`
+        # see `resources.columns.conversions`
         return Slot(replace(kind, nan=False), pa.null())
     if not 1 <= precision <= MOST_DIGITS or not 0 <= (scale or 0) <= precision:
         return None

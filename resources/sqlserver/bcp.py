@@ -23,6 +23,7 @@ from typing import Literal
 
 from tableferry.resources.artifacts import Artifact, ArtifactWriter, workspace
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
@@ -36,7 +37,6 @@ from tableferry.resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
 from tableferry.resources.types.steps import REPLACEMENT, Unreplaced
-from tableferry.resources.wires.delimited import Framing
 
 logger = logging.getLogger(__name__)
 

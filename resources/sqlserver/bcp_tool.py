@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Literal
 
 from tableferry.resources.child_processes import ending_with_us
-from tableferry.resources.connecting.address import ConnectionSettings
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.refusals import refused_in_query
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed
 from tableferry.resources.sqlserver.settings import SESSION, statements
-from tableferry.resources.wires.delimited import Framing
 
 TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""

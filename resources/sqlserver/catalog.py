@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tableferry.resources.contract.catalog import TableSize
-from tableferry.resources.contract.dialects import quote, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.tables import TableRef
 
 ROWS_SQL = """
@@ -60,7 +60,7 @@ def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     found = endpoint.query(POLICIES_SQL.format(**_names(table)))
     if not found:
         return None
-    policy = quote("sqlserver", str(found[0][0]))
+    policy = DIALECT.quote(str(found[0][0]))
     return (
         f"the security policy {policy} filters its rows; have an administrator let this login see "
         f"all of them and switch the filter off (ALTER SECURITY POLICY {policy} WITH (STATE = "
@@ -70,6 +70,6 @@ def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
 
 def _names(table: TableRef) -> dict[str, str]:
     return {
-        "schema": string_literal("sqlserver", table.schema),
-        "table": string_literal("sqlserver", table.name),
+        "schema": DIALECT.literal(table.schema),
+        "table": DIALECT.literal(table.name),
     }

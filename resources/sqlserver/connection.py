@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.extras import require
 from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate

@@ -10,14 +10,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.sqlserver.dialect import BINARY, KEY_ORDER
+from tableferry.resources.sqlserver.dialect import BINARY, DIALECT, KEY_ORDER
 from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session, Statements, aliases
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Text
 
 KEY_BYTES = 900
@@ -33,7 +34,7 @@ MISREAD = re.compile("['\"\\]\U00010000-\U0010ffff]")
 class SqlServerStatements(Statements):
     """See `Statements`. Without TABLOCK: it would make parallel ranges wait for each other."""
 
-    system = "sqlserver"
+    system_name = "sqlserver"
     collates_key = True
     indexed_text, any_text = "nvarchar(64)", "nvarchar(max)"
 
@@ -43,7 +44,7 @@ class SqlServerStatements(Statements):
 
     def create_schema(self, table: TableRef) -> str:
         """It must be the only statement of its batch, hence EXEC."""
-        inner = f"CREATE SCHEMA {quote('sqlserver', table.schema)}"
+        inner = f"CREATE SCHEMA {DIALECT.quote(table.schema)}"
         return f"IF SCHEMA_ID({_text(table.schema)}) IS NULL EXEC({_text(inner)})"
 
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
@@ -59,7 +60,7 @@ class SqlServerStatements(Statements):
         if primary_key[:1] != [key.name] and indexable(key):
             # an index keeps its name when a swap renames its table, and on Babelfish the next
             # shadow's may not have the same
-            index = quote("sqlserver", f"ix_{secrets.token_hex(6)}_key")
+            index = DIALECT.quote(f"ix_{secrets.token_hex(6)}_key")
             columns = self.names([key.name])
             statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({columns})")
         return statements
@@ -188,7 +189,7 @@ class SqlServerStatements(Statements):
         same = super().equal(plan, column)
         if not _is_text(column):
             return same
-        name, (staged, own) = quote("sqlserver", column.name), aliases(plan)
+        name, (staged, own) = DIALECT.quote(column.name), aliases(plan)
         return f"{same} COLLATE {BINARY} AND DATALENGTH({own}.{name}) = DATALENGTH({staged}.{name})"
 
 
@@ -317,8 +318,8 @@ def _is_text(column: Column) -> bool:
 
 def _without_doubled(name: str) -> str:
     """A name in quotes or in brackets, whichever it does not hold itself."""
-    return f"[{name}]" if '"' in name and "]" not in name else quote("sqlserver", name)
+    return f"[{name}]" if '"' in name and "]" not in name else DIALECT.quote(name)
 
 
 def _text(value: str) -> str:
-    return string_literal("sqlserver", value)
+    return DIALECT.literal(value)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-from tableferry.resources.contract.system import Dialect
+from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.keys.sql import MOST_RANGES
+from tableferry.resources.ranges.sql import MOST_RANGES
 from tableferry.resources.sqlserver.types import MAX_UNITS, read
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
 
 BINARY = "Latin1_General_BIN2"
@@ -167,3 +167,6 @@ class SqlServerDialect(Dialect):
         """freebcp has the query described by SET FMTONLY ON, which Babelfish heeds only where it
         reads SELECT *; rows in the place of a description keep freebcp busy for ever."""
         return f"SELECT * FROM ({query}) AS ferry__rows"
+
+
+DIALECT = SqlServerDialect()

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.digest.definition import LONG_DECIMAL, NULL, SAMPLE, UUID, Algorithm
-from tableferry.resources.digest.fields import Field, Valued, declared
-from tableferry.resources.tables import Column
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field, Valued
+from tableferry.resources.digest.definition import LONG_DECIMAL, NULL, SAMPLE, UUID
+from tableferry.resources.digest.fields import declared
+from tableferry.resources.sqlserver.types import TYPES
+from tableferry.resources.types.column import Column
 
 _UTF8 = "Latin1_General_100_BIN2_UTF8"
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA2_256"}
@@ -47,7 +50,7 @@ CONSTANTS = {
 
 def whole(field: Field, column: Column, x: str) -> str | None:
     """A bigint that stands for the value and sorts like it; None for kinds that have none."""
-    own = declared("sqlserver", column.type)
+    own = declared(TYPES, column.type)
     if field.kind in ("integer", "boolean") or (
         own.kind == "integer" and field.kind in ("date", "time", "timestamp")
     ):
@@ -73,7 +76,7 @@ def whole(field: Field, column: Column, x: str) -> str | None:
 
 def text(field: Field, column: Column, x: str) -> str:
     """The value's canonical form; of text, the text alone as nvarchar."""
-    own = declared("sqlserver", column.type)
+    own = declared(TYPES, column.type)
     match field.kind:
         case "decimal":
             fits = own.kind == "decimal" and own.scale == field.scale and "money" not in own.name
@@ -114,7 +117,7 @@ def sent_exactly(field: Field, column: Column) -> bool:
     They have microseconds only, and what they make of money, datetime, xml and the like is left to
     the server to write.
     """
-    own = declared("sqlserver", column.type)
+    own = declared(TYPES, column.type)
     if own.kind != field.kind:
         return False
     match own.kind:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions, replaces
 from tableferry.resources.errors import StatementFailed
+from tableferry.resources.sqlserver.dialect import DIALECT
 
 TABLE = (
     "sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
@@ -51,9 +51,7 @@ Row = tuple[str, str, str, str, int, int]
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`. What a server has no catalog view of counts as being there."""
-    schema, name = (
-        string_literal("sqlserver", text) for text in (plan.target.schema, plan.target.name)
-    )
+    schema, name = (DIALECT.literal(text) for text in (plan.target.schema, plan.target.name))
     asked = {about: sql.format(schema=schema, name=name) for about, sql in PARTS.items()}
     try:
         rows = endpoint.query(" UNION ALL ".join(asked.values()))

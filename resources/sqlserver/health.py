@@ -7,11 +7,7 @@ import ssl
 import struct
 from collections.abc import Iterator
 
-from tableferry.resources.connecting.tls import look
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
-from tableferry.resources.contract.health import (
-    Finding,
-    Use,
+from tableferry.resources.connecting.health import (
     asked,
     clock,
     disk,
@@ -19,8 +15,12 @@ from tableferry.resources.contract.health import (
     encryption,
     privileges,
 )
+from tableferry.resources.connecting.tls import look
+from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.catalog import hidden, is_babelfish
+from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.trial import trial
 from tableferry.resources.tables import TableRef
@@ -155,13 +155,13 @@ def _exactly(plain: socket.socket, size: int) -> bytes:
 
 def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     _, _, babelfish, _, user = resource.query(PROPERTIES)[0]
-    to = quote("sqlserver", str(user))
+    to = DIALECT.quote(str(user))
     missing = []
     for what in ("CREATE TABLE", "CREATE VIEW"):
         if use.writes and _may(resource, None, "DATABASE", what) is False:
             missing.append(f"GRANT {what} TO {to};")
     for schema in dict.fromkeys(one.schema for one in use.writes):
-        literal, name = string_literal("sqlserver", schema), quote("sqlserver", schema)
+        literal, name = DIALECT.literal(schema), DIALECT.quote(schema)
         if resource.query(f"SELECT SCHEMA_ID({literal})")[0][0] is None:
             yield Finding(
                 "schema",
@@ -194,7 +194,7 @@ def _unreadable(resource: SqlServerServer, table: TableRef) -> bool:
 
 def _may(resource: SqlServerServer, name: str | None, kind: str, what: str) -> bool | None:
     """Whether the login has a permission; None if the server does not say."""
-    of = "NULL" if name is None else string_literal("sqlserver", name)
+    of = "NULL" if name is None else DIALECT.literal(name)
     found = resource.query(f"SELECT HAS_PERMS_BY_NAME({of}, '{kind}', '{what}')")[0][0]
     return None if found is None else bool(found)
 
@@ -209,7 +209,7 @@ def _policies(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     looks = ("VIEW DEFINITION", "ALTER ANY SECURITY POLICY")
     if tables and all(_may(resource, None, "DATABASE", one) is False for one in looks):
         says = "this login may not see whether security policies filter the rows of its tables"
-        to = quote("sqlserver", str(resource.query("SELECT USER_NAME()")[0][0]))
+        to = DIALECT.quote(str(resource.query("SELECT USER_NAME()")[0][0]))
         yield Finding("row security", "note", says, (f"GRANT VIEW DEFINITION TO {to};",))
 
 
@@ -222,7 +222,7 @@ def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:
         "snapshot isolation",
         "warning",
         "is off: rows that change while a range is read make it be read again",
-        (f"ALTER DATABASE {quote('sqlserver', database)} SET ALLOW_SNAPSHOT_ISOLATION ON;",),
+        (f"ALTER DATABASE {DIALECT.quote(database)} SET ALLOW_SNAPSHOT_ISOLATION ON;",),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tableferry.resources.digest.fields import Field, declared
-from tableferry.resources.digest.overflow import NEVER
-from tableferry.resources.digest.overflow_sql import OverflowSql
-from tableferry.resources.sqlserver.dialect import BINARY
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.contract.overflow_sql import NEVER, OverflowSql
+from tableferry.resources.digest.fields import declared
+from tableferry.resources.sqlserver import digest
+from tableferry.resources.sqlserver.dialect import BINARY, DIALECT
 from tableferry.resources.sqlserver.digest import utf8
+from tableferry.resources.sqlserver.types import TYPES
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import (
     Characters,
@@ -25,11 +27,11 @@ SUPPLEMENTARY = "Latin1_General_100_CI_AS_SC"
 class SqlServerOverflow(OverflowSql):
     """See `OverflowSql`."""
 
-    system = "sqlserver"
+    digest = digest
 
     def plain(self, field: Field, x: str) -> tuple[str, str]:
         """Money as a decimal."""
-        own = declared(self.system, field.source.type)
+        own = declared(TYPES, field.source.type)
         if "money" in own.name:
             type_ = f"decimal({own.precision},{own.scale})"
             return f"CAST({x} AS {type_})", type_
@@ -52,7 +54,7 @@ class SqlServerOverflow(OverflowSql):
             case Length(length, fixed):
                 return f"DATALENGTH({x}) {'<>' if fixed else '>'} {length}"
             case UtcOffset():
-                text = f"CAST({field.value('source', self.system)} AS nvarchar(34))"
+                text = f"CAST({field.value('source', DIALECT)} AS nvarchar(34))"
                 return f"RIGHT({text}, 6) <> N'+00:00'"
             case Finite():
                 return NEVER

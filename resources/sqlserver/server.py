@@ -11,13 +11,15 @@ import pyarrow as pa
 from pydantic import Field
 
 from tableferry.resources.artifacts import artifact_folder, most_bytes
-from tableferry.resources.connecting.address import DigestsBy, Server
-from tableferry.resources.contract.dialects import string_literal
+from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 COLUMNS = """
 SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
@@ -74,7 +76,7 @@ class SqlServerServer(Server):
         >>> SqlServerServer(url="mssql://sa:secret@localhost:1433/shop").ping()
     """
 
-    system: ClassVar[str] = "sqlserver"
+    system_name: ClassVar[str] = "sqlserver"
 
     encrypt: str | None = Field(default=None, description="yes (default), no or strict.")
     trust_server_certificate: bool | None = Field(
@@ -347,4 +349,4 @@ def _braced(value: str) -> str:
 
 
 def _text(value: str) -> str:
-    return string_literal("sqlserver", value)
+    return DIALECT.literal(value)

@@ -7,27 +7,27 @@ from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import TableSize
-from tableferry.resources.contract.copy_plan import CopyPlan, Format, OverflowPolicy, WireFormat
-from tableferry.resources.contract.dialects import quote, string_literal
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
 from tableferry.resources.sqlserver import catalog
 from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
-from tableferry.resources.sqlserver.dialect import KEY_ORDER, UTF8_ORDER, orders_text
+from tableferry.resources.sqlserver.dialect import DIALECT, KEY_ORDER, UTF8_ORDER, orders_text
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
+from tableferry.resources.types.steps import OverflowPolicy
 
 
 def _text(text: str) -> str:
-    literal = string_literal("sqlserver", text)
+    literal = DIALECT.literal(text)
     for character in "\t\n\r":
         literal = literal.replace(character, f"' + NCHAR({ord(character)}) + N'")
     return f"({literal})"
@@ -100,9 +100,9 @@ class SqlServerSource(Source):
         """The counter of a rowversion column."""
         for column in endpoint.columns(table):
             if column.type in ("timestamp", "rowversion"):
-                version = f"CAST({quote('sqlserver', column.name)} AS bigint)"
+                version = f"CAST({DIALECT.quote(column.name)} AS bigint)"
                 return [
-                    (version, system("sqlserver").dialect.exact_sum("{}")),
+                    (version, DIALECT.exact_sum("{}")),
                     (version, "MAX({})"),
                 ]
         raise InputError(

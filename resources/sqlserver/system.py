@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tableferry.resources.connecting.address import Scheme
-from tableferry.resources.contract.system import Loader, System
+from tableferry.resources.contract.inspection import Inspection
+from tableferry.resources.contract.loader import Loader
+from tableferry.resources.contract.settings import Scheme
+from tableferry.resources.contract.system import System
 from tableferry.resources.sqlserver import digest
 from tableferry.resources.sqlserver.catalog import hidden
 from tableferry.resources.sqlserver.ddl import indexable
-from tableferry.resources.sqlserver.dialect import SqlServerDialect
+from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.errors import is_transient
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.overflow import SqlServerOverflow
@@ -25,14 +27,13 @@ SYSTEM = System(
     dagster="tableferry.resources.sqlserver.resource:SqlServerResource",
     schemes={"mssql": Scheme(1433), "sqlserver": Scheme(1433)},
     database="master",
-    dialect=SqlServerDialect(),
+    dialect=DIALECT,
     types=TYPES,
     digest=digest,
     slow_digests=("nvarchar",),
     overflow=SqlServerOverflow(),
     is_transient=is_transient,
-    health=findings,
-    hidden=hidden,
+    inspection=Inspection(health=findings, hidden=hidden),
     source=SqlServerSource(),
     loader=Loader(
         SqlServerTarget,

@@ -22,8 +22,9 @@ from tableferry.resources.sqlserver.ddl import (
 )
 from tableferry.resources.sqlserver.load import SqlServerLoad
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.target import TransactionalTarget
+from tableferry.resources.types.column import Column
 
 
 class SqlServerTarget(TransactionalTarget[SqlServerConnection]):

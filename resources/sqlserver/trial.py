@@ -10,13 +10,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
-from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 REHEARSALS = 16
 """Names that a rehearsal's staging table may have: few, so that each drops what a dead process has
@@ -47,7 +49,7 @@ def rehearsal(
         StatementFailed: the user may not create tables.
         RangeBusy: another process uses the name.
     """
-    named = string_literal("sqlserver", plan.target.schema)
+    named = DIALECT.literal(plan.target.schema)
     ((there, own),) = resource.query(f"SELECT SCHEMA_ID({named}), SCHEMA_NAME()")
     schema = plan.target.schema if there is not None else str(own)
     into = replace(plan.target, schema=schema, name=f"probe {os.getpid() % REHEARSALS}")

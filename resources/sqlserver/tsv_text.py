@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 
-from tableferry.resources.contract.copy_plan import OverflowPolicy
-from tableferry.resources.contract.dialects import quote, string_literal
 from tableferry.resources.contract.refusals import MARK, Where
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import Scaled
 from tableferry.resources.types.kinds import (
     EPOCH,
@@ -27,7 +27,14 @@ from tableferry.resources.types.kinds import (
     Timestamp,
     Uuid,
 )
-from tableferry.resources.types.steps import Cast, Step, TimeText, Unreplaced, Within
+from tableferry.resources.types.steps import (
+    Cast,
+    OverflowPolicy,
+    Step,
+    TimeText,
+    Unreplaced,
+    Within,
+)
 from tableferry.resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
 
 EMPTY = "~tableferry empty~"
@@ -64,7 +71,7 @@ def tab_separated(
     """
     if policy in ("null", "clamp"):
         return None
-    name = quote("sqlserver", column.name)
+    name = DIALECT.quote(column.name)
     text = _text(conversion, name)
     if text is None:
         return None
@@ -173,4 +180,4 @@ def _json(value: str) -> str:
 
 
 def _literal(text: str) -> str:
-    return string_literal("sqlserver", text)
+    return DIALECT.literal(text)

@@ -13,7 +13,6 @@ from tableferry.resources.contract.dialects import drop_table
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Look
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.same_rows import SameRows
 from tableferry.resources.contract.target import (
     TargetMoved,
     TargetOptions,
@@ -23,9 +22,10 @@ from tableferry.resources.contract.target import (
     replaces,
     require_staged,
 )
+from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.publish_audit import (
     PublishAudit,
@@ -34,6 +34,7 @@ from tableferry.resources.transactional.publish_audit import (
 )
 from tableferry.resources.transactional.reader import SessionReader
 from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.types.column import Column
 
 RESOLVE_SECONDS = 30
 """How long a lost session may take to end, before nobody can say what became of its commit."""

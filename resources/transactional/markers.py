@@ -18,7 +18,6 @@ from tableferry.resources.contract.markers import (
 from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session, Statements
 
@@ -91,7 +90,7 @@ class MarkerTable:
         Raises:
             InputError: they must not be read.
         """
-        folded = system(self._sql.system).dialect.folded
+        folded = self._sql.system.dialect.folded
         shadow = [shadow_of(self._target)] if options.mode.whole_table else []
         names = [one.name for one in (self._target, *shadow, self._table)]
         found = ask(self._sql.object_ids(self._target.schema, names))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tableferry.resources.contract.same_rows import SameRows, Summed
+from tableferry.resources.digest.same_rows import SameRows, Summed
 from tableferry.resources.errors import RangeBusy
 from tableferry.resources.tables import staging_prefix
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.hazards import Hazard, Look, ShownDiffers, having, told
-from tableferry.resources.contract.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.contract.target import replaces
+from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableferry.resources.connecting.address import ConnectionSettings, DigestsBy, Server
+from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.errors import InputError
 from tableferry.resources.transactional.statements import Session
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from tableferry.resources import registry
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
+from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.keys.kind import is_text_key
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.ranges.key_kind import is_text_key
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 class Session(Protocol):
@@ -31,7 +33,7 @@ class Session(Protocol):
 class Statements:
     """What a system's SQL is for each step. What stands here is standard SQL."""
 
-    system: str
+    system_name: str
 
     overriding = ""
     """What an INSERT says in front of its SELECT, so that it may write an identity column."""
@@ -47,6 +49,11 @@ class Statements:
     rollback = "ROLLBACK"
     settle: Sequence[str] = ()
     """What runs now, in a transaction, all that would run at its commit."""
+
+    @property
+    def system(self) -> System:
+        """The system whose SQL it is."""
+        return registry.system(self.system_name)
 
     # the table
 
@@ -181,9 +188,7 @@ class Statements:
 
     def count(self, table: TableRef, condition: str = "1 = 1") -> str:
         """Count rows, however many there are."""
-        return (
-            f"SELECT {system(self.system).dialect.count} FROM {qualified(table)} WHERE {condition}"
-        )
+        return f"SELECT {self.system.dialect.count} FROM {qualified(table)} WHERE {condition}"
 
     def look_by_index(self, table: TableRef) -> Sequence[str]:
         """What a transaction does first that looks for a key range of a table which may be new."""
@@ -191,7 +196,7 @@ class Statements:
 
     def any_row(self, table: TableRef, condition: str) -> str:
         """A query with one row if there is any."""
-        first, last = system(self.system).dialect.limited(1)
+        first, last = self.system.dialect.limited(1)
         return f"SELECT {first}1 FROM {qualified(table)} WHERE {condition}{last}"
 
     def delete_range(self, table: TableRef, condition: str) -> str:
@@ -251,7 +256,7 @@ class Statements:
 
     def count_kept(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
         """Count the rows whose primary key was not staged."""
-        count = system(self.system).dialect.count
+        count = self.system.dialect.count
         return f"SELECT {count} FROM {self.kept_rows(plan, table, staging, condition)}"
 
     def kept_rows(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:

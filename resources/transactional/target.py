@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, cast
 
 from tableferry.resources import crash_points
+from tableferry.resources.columns.planner import compatible
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Hazard, having
@@ -37,13 +38,13 @@ from tableferry.resources.errors import (
     TableferryError,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef, staging_name, staging_prefix
+from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.transactional import preview
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.publish_audit import require_room
 from tableferry.resources.transactional.statements import Statements
-from tableferry.resources.types.planner import compatible
+from tableferry.resources.types.column import Column
 
 LOCK_SECONDS = 10
 """How long an attempt waits for a range's lock: a session whose client was killed ends by itself,

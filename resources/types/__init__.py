@@ -1,1 +1,1 @@
-"""The type map: what each column becomes, and how its values are read, converted and refused."""
+"""What types hold: kinds of values, how each system declares them, and steps between them."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tableferry.resources.types.conversions import Conversion
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.declared import read
 from tableferry.resources.types.kinds import (
     EPOCH,

@@ -7,14 +7,14 @@ and that with Arrow's kernels too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.contract.copy_plan import OverflowPolicy
-
 REPLACEMENT = "\ufffd"
+
+OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 
 
 @dataclass(frozen=True)

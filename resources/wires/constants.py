@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from tableferry.resources.columns.conversions import conversion_of, plain_type
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
+from tableferry.resources.connecting.probe import Wrong, shown
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conversions import Conversion, conversion_of, plain_type
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.kinds import Text, signed
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
-from tableferry.resources.wires.probe import Wrong, shown
 
 Row = tuple[Sample | None, ...]
 """One value per column; None is NULL."""
@@ -48,7 +51,7 @@ def pairs_of(plan: CopyPlan) -> tuple[TypePair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (pair.source, pair.target)))
 
 
-def plan_of(pairs: Sequence[TypePair], source: str, target: TableRef, version: str) -> CopyPlan:
+def plan_of(pairs: Sequence[TypePair], source: System, target: TableRef, version: str) -> CopyPlan:
     """A plan like the hop's, of the rows' number and one column per pair of types.
 
     Args:
@@ -58,9 +61,9 @@ def plan_of(pairs: Sequence[TypePair], source: str, target: TableRef, version: s
         version: see `CopyPlan.target_version`.
     """
     columns = {f"x{number}": pair for number, pair in enumerate(pairs, start=1)}
-    numbers = str(system(source).types.default(signed(32)))
+    numbers = str(source.types.default(signed(32)))
     return plan_copy(
-        TableRef(source, "probe", "constants"),
+        TableRef(source.name, "probe", "constants"),
         [
             Column(KEY, numbers, False),
             *(Column(name, pair.source) for name, pair in columns.items()),
@@ -74,7 +77,7 @@ def plan_of(pairs: Sequence[TypePair], source: str, target: TableRef, version: s
 
 def samples_of(plan: CopyPlan) -> list[list[Sample]]:
     """The edge values of each column of a plan of constants, but for the number."""
-    style = system(plan.source.system).as_source().style
+    style = source_of(plan.source.system).style
     assert style is not None
     return [
         samples(style, column.source.type, conversion_of(column, plan))
@@ -99,7 +102,7 @@ def table_of(plan: CopyPlan, rows: Sequence[Row]) -> str:
         )
         lines.append(list(typed))
     names = [quote(plan.source.system, column.source.name) for column in plan.columns]
-    return system(plan.source.system).dialect.constants(lines, names)
+    return plan.source.system.dialect.constants(lines, names)
 
 
 def require_rows(rows: Sequence[Row], arrived: Arrivals) -> None:

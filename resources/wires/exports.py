@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.columns.conversions import conversion_of
+from tableferry.resources.connecting.probe import Wrong, shown
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.delimited import END, Framing
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.refusals import refused_in_query
-from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.source import Source, source_of
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
-from tableferry.resources.registry import system as _system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform
-from tableferry.resources.types.conversions import conversion_of
 from tableferry.resources.types.kinds import Binary, Kind, Text
 from tableferry.resources.types.samples import REFUSED, Sample
 from tableferry.resources.wires.constants import (
@@ -34,8 +36,6 @@ from tableferry.resources.wires.constants import (
     written,
     wrong_arrivals,
 )
-from tableferry.resources.wires.delimited import END, Framing
-from tableferry.resources.wires.probe import Wrong, shown
 
 SILENT_SECONDS = 60.0
 """How long a tool may take for a few constants."""
@@ -77,16 +77,16 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
 class _Probe:
     source: Endpoint
     wire: WireFormat
-    target: str
+    target: System
     version: str
 
     @property
     def _sending(self) -> Source:
-        return _system(self.source.system).as_source()
+        return source_of(self.source.system)
 
     def wrong(self, pairs: Sequence[TypePair]) -> list[Wrong]:
         """What does not arrive; a failure of all is looked for type by type."""
-        target = TableRef(self.target, "probe", "constants")
+        target = TableRef(self.target.name, "probe", "constants")
         plan = plan_of(pairs, self.source.system, target, self.version)
         found = samples_of(plan)
         rows = rows_of(found)
@@ -173,7 +173,7 @@ class _Probe:
         stream = self._sending.read_bytes(
             self.source, plan, EVERYTHING, "tab_separated", rows_of=table, silence=SILENT_SECONDS
         )
-        from tableferry.resources.digest.text_rows import tab_separated
+        from tableferry.resources.wires.text_rows import tab_separated
 
         with stream as chunks:
             data = b"".join(chunks)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tableferry.resources.columns.conversions import source_export
+from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
+from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import (
     InputError,
@@ -17,8 +22,6 @@ from tableferry.resources.errors import (
     ValueRefused,
 )
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system
-from tableferry.resources.types.conversions import source_export
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.wires.constants import (
     EVERYTHING,
@@ -35,9 +38,6 @@ from tableferry.resources.wires.constants import (
     written,
     wrong_arrivals,
 )
-from tableferry.resources.wires.delimited import Framing, framed_rows
-from tableferry.resources.wires.formats import format_of
-from tableferry.resources.wires.probe import Wrong
 
 
 class _Untried(Exception):
@@ -65,7 +65,7 @@ def wrong_loads(
         ConnectionFailed: a server is not there.
     """
     format = format_of(wire, plan.source, plan.target)
-    if format is None or format not in system(target.system).as_target().rehearsals:
+    if format is None or format not in loader_of(target.system).rehearsals:
         return ()
     pairs = pairs_of(plan)
     probe = _Probe(source, target, format, plan)
@@ -82,7 +82,7 @@ def wrong_loads(
 class _Probe:
     def __init__(self, source: Endpoint, target: Endpoint, format: Format, plan: CopyPlan) -> None:
         self._source, self._target, self._format, self._plan = source, target, format, plan
-        self._rehearse = system(target.system).as_target().rehearsals[format]
+        self._rehearse = loader_of(target.system).rehearsals[format]
 
     def answer(self, pairs: Sequence[TypePair]) -> tuple[Wrong, ...] | str:
         """What does not arrive, or why nothing does; a failure of all is looked for by type."""

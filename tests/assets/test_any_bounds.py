@@ -15,7 +15,7 @@ from tableferry.assets.declaring.transfer_files import load_transfer
 from tableferry.assets.planning.ranges import extend_ranges, find_range, like_range, plan_ranges
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.keys.statistics import KeyStatistics
+from tableferry.resources.ranges.statistics import KeyStatistics
 
 KINDS: tuple[KeyKind, ...] = ("integer", "date", "timestamp", "uuid", "text")
 ODD = (

@@ -52,7 +52,7 @@ def test_a_system_that_only_takes_rows(
 def test_the_smallest_file_gets_the_defaults(tmp_path: Path) -> None:
     transfer = load_transfer(write(tmp_path, GOOD))
     assert transfer.source == TableRef("postgres", "public", "orders")
-    assert [hop.to.system for hop in transfer.hops] == ["sqlserver", "clickhouse"]
+    assert [hop.to.system_name for hop in transfer.hops] == ["sqlserver", "clickhouse"]
     assert (transfer.write, transfer.reconcile, transfer.fingerprint) == (
         "replace",
         "checksum",

@@ -23,10 +23,12 @@ from tableferry.assets.planning.ranges import (
     plan_ranges,
     top_bound,
 )
+from tableferry.resources import registry
+from tableferry.resources.contract.catalog import BUCKETS
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
-from tableferry.resources.keys.statistics import BUCKETS, KeyStatistics
-from tableferry.resources.tables import Column
+from tableferry.resources.ranges.statistics import KeyStatistics
+from tableferry.resources.types.column import Column
 
 KEYS: dict[KeyKind, st.SearchStrategy[Any]] = {
     "integer": st.one_of(
@@ -568,7 +570,7 @@ def test_a_spec_that_does_not_fit_is_refused(
     ],
 )
 def test_key_kinds(system: Any, type_: str, expected: tuple[str, int]) -> None:
-    assert key_kind(Column("k", type_), system) == expected
+    assert key_kind(Column("k", type_), registry.system(system)) == expected
 
 
 @pytest.mark.parametrize(
@@ -578,4 +580,4 @@ def test_other_keys_are_refused(type_: str) -> None:
     with pytest.raises(
         InputError, match="should be an integer, date, timestamp, uuid or text column"
     ):
-        key_kind(Column("k", type_), "postgres")
+        key_kind(Column("k", type_), registry.system("postgres"))

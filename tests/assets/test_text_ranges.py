@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tableferry.assets.planning.ranges import extend_ranges, find_range, plan_ranges, top_bound
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import KeyStatistics
+from tableferry.resources.ranges.statistics import KeyStatistics
 from tests.assets.test_ranges import statistics_of
 from tests.resources.test_text_keys import BOUNDS, KEYS
 

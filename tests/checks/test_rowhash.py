@@ -15,8 +15,10 @@ from tableferry.checks.checksum import Digests
 from tableferry.checks.rowhash import Compared, Layout, merge_rows
 from tableferry.checks.verdict import Difference
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.digest.fields import Side, fields
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.contract.fields import Side
+from tableferry.resources.digest.fields import fields
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 Row = tuple[int, str | None, bytes | None]
 

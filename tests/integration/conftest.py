@@ -16,8 +16,9 @@ from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.command.views import PlannedRange, PlanView
-from tableferry.resources.connecting import facts
-from tableferry.resources.registry import registered, system
+from tableferry.resources import registry
+from tableferry.resources.contract import facts
+from tableferry.resources.registry import registered
 from tests.integration.support import looking
 from tests.servers import SQLSERVER, Servers, named, own
 
@@ -139,7 +140,7 @@ def copies(stack: Servers) -> Iterator[str]:
 @pytest.fixture
 def digests_by_servers() -> Iterator[None]:
     """The servers compute their digests, also those that do so slowly."""
-    with registered(replace(system("sqlserver"), slow_digests=())):
+    with registered(replace(registry.system("sqlserver"), slow_digests=())):
         yield
 
 

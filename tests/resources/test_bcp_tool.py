@@ -15,6 +15,7 @@ import pytest
 
 from tableferry.resources.connecting.resource import ConnectionSettings
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
 from tableferry.resources.sqlserver import bcp_tool
 from tableferry.resources.sqlserver.bcp_tool import (
@@ -28,7 +29,6 @@ from tableferry.resources.sqlserver.bcp_tool import (
     running,
     silent_seconds,
 )
-from tableferry.resources.wires.delimited import Framing
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)

@@ -22,7 +22,8 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.target import TargetOptions, row_identity, shadow_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("clickhouse", "shop", "orders")

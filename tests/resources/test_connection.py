@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from tableferry.resources import registry
 from tableferry.resources.connecting.resource import ConnectionSettings, parse_url
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
@@ -34,7 +35,7 @@ ENCODED = "p%40ss%2Fw%3Ard%3F"
     ],
 )
 def test_urls_are_read(system: str, url: str, expected: tuple[object, ...]) -> None:
-    found = parse_url(system, url)
+    found = parse_url(registry.system(system), url)
     assert (
         found.host,
         found.port,
@@ -58,12 +59,14 @@ def test_urls_are_read(system: str, url: str, expected: tuple[object, ...]) -> N
 )
 def test_a_wrong_url_is_refused_without_repeating_it(url: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        parse_url("postgres", url)
+        parse_url(registry.system("postgres"), url)
     assert "ss%2Fw" not in str(caught.value) and "w:rd" not in str(caught.value)
 
 
 def test_nothing_that_is_printed_shows_the_password() -> None:
-    settings = parse_url("postgres", f"postgresql://someone:{ENCODED}@h:1/d?password=other")
+    settings = parse_url(
+        registry.system("postgres"), f"postgresql://someone:{ENCODED}@h:1/d?password=other"
+    )
     resource = PostgresResource(url=f"postgresql://someone:{ENCODED}@h:1/d", password=SECRET)
     for printed in (str(settings), repr(settings), str(resource), repr(resource)):
         assert "ss" not in printed.replace("postgres", "").replace("password", "")

@@ -21,7 +21,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_scheme_says_which_system_it_is() -> None:
-    assert (system_of("sales_pg"), system_of("lake")) == ("postgres", "clickhouse")
+    assert (system_of("sales_pg").name, system_of("lake").name) == ("postgres", "clickhouse")
     assert connection_names()[-2:] == ("sales_pg", "lake")
     assert url_variable("sqlserver") == "TABLEFERRY_SQLSERVER_URL"
     assert set_variable("lake") == "TABLEFERRY_CONNECTION_lake"
@@ -30,7 +30,7 @@ def test_the_scheme_says_which_system_it_is() -> None:
 @pytest.mark.parametrize("text", ["sales_pg://public.orders", "Sales_PG://public.orders"])
 def test_a_table_keeps_its_connection(text: str) -> None:
     table = table_of(text)
-    assert (table.system, table.connection) == ("postgres", "sales_pg")
+    assert (table.system_name, table.connection) == ("postgres", "sales_pg")
     assert str(table) == "sales_pg://public.orders"
     assert table_of(str(table)) == table
     assert table != table_of("postgres://public.orders")

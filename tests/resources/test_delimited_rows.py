@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableferry.resources.registry import system
-from tableferry.resources.wires.delimited import (
+from tableferry.resources.contract.delimited import (
     FIELD,
     ROW,
     Framing,
@@ -16,6 +15,7 @@ from tableferry.resources.wires.delimited import (
     framed_rows,
     text_bytes,
 )
+from tableferry.resources.registry import system
 
 FRAMING = Framing("~abcdefghf", "~abcdefghr")
 PIECES = st.lists(

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
+from tableferry.resources.contract.digest_writer import Algorithm
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.digest.client import digests, framed
-from tableferry.resources.digest.definition import ALGORITHMS, Algorithm
-from tableferry.resources.digest.fields import Field, fields
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.digest.definition import ALGORITHMS
+from tableferry.resources.digest.fields import fields
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 ID = Field("id", "uuid", Column("id", "uuid"), Column("id", "UUID"))
 TEXT = Field("note", "text", Column("note", "text"), Column("note", "String"))

@@ -9,6 +9,8 @@ import pytest
 
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
+from tableferry.resources import registry
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.digest.fields import (
     DigestedType,
@@ -18,8 +20,8 @@ from tableferry.resources.digest.fields import (
     not_compared,
     relaxed_fields,
 )
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ from tableferry.resources.types.planner import ColumnOverride, plan_copy
     ],
 )
 def test_declared(system: str, text: str, expected: DigestedType) -> None:
-    assert declared(system, text) == expected
+    assert declared(registry.system(system).types, text) == expected
 
 
 def column(source: str, target: str, arrow: pa.DataType, policy: str = "refuse") -> ColumnPlan:
@@ -131,14 +133,15 @@ def test_a_column_that_the_transfer_may_change_is_compared_as_it_makes_it() -> N
     assert not_compared(plan) == ()
     *_, raw = all_fields(plan)
     (relaxed,) = relaxed_fields(plan)
-    assert raw.value("source", "postgres") == '"x"', "any change of it changes the fingerprint"
-    limits = relaxed.value("source", "postgres")
+    postgres, clickhouse = (registry.system(one).dialect for one in ("postgres", "clickhouse"))
+    assert raw.value("source", postgres) == '"x"', "any change of it changes the fingerprint"
+    limits = relaxed.value("source", postgres)
     assert "-32768" in limits and "32767" in limits
-    assert relaxed.value("target", "clickhouse") == raw.value("target", "clickhouse")
+    assert relaxed.value("target", clickhouse) == raw.value("target", clickhouse)
     # a table that is there may have a wider column; what fits is what was planned
     wider = replace(plan.columns[1], target=Column("y", "Int64"), fitted="Int16")
     (relaxed,) = relaxed_fields(replace(plan, columns=(key, wider)))
-    assert relaxed.value("source", "postgres") == limits
+    assert relaxed.value("source", postgres) == limits
 
 
 def test_limits_that_t_sql_cannot_tell_are_not_compared() -> None:

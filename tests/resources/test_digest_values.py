@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.digest.fields import Field, Kind
+from tableferry.resources.contract.fields import Field, Kind
 from tableferry.resources.digest.values import shown
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 
 
 def field(kind: Kind, *, scale: int = 0, item: Field | None = None) -> Field:

@@ -17,11 +17,12 @@ from tableferry.resources.connecting.resource import parse_url
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.errors import translated
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver import errors as sqlserver_errors
 from tableferry.resources.sqlserver.resource import SqlServerResource
 
-CLICKHOUSE = parse_url("clickhouse", "http://app:s3cret@host:8123/shop")
-SQLSERVER = parse_url("sqlserver", "mssql://sa:s3cret@host:1433/shop")
+CLICKHOUSE = parse_url(system("clickhouse"), "http://app:s3cret@host:8123/shop")
+SQLSERVER = parse_url(system("sqlserver"), "mssql://sa:s3cret@host:1433/shop")
 
 
 def _server(code: int, text: str) -> DatabaseError:

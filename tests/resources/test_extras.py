@@ -121,7 +121,7 @@ def test_all_modules_are_imported_without_the_optional_packages() -> None:
     need_extras = {
         "tableferry.assets.log.postgres_storage",
         "tableferry.resources.digest.client",
-        "tableferry.resources.digest.text_rows",
+        "tableferry.resources.wires.text_rows",
     }
     code = f"""
 import sys

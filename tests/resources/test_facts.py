@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.connecting.facts import Facts
+from tableferry.resources.contract.facts import Facts
 from tableferry.resources.postgres.server import PostgresServer
 
 URL = "postgresql://ann:secret@db.example:5433/shop?sslmode=require"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tableferry.resources.digest.fields import Field
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.files.digest import text
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 
 
 def written(kind: str, type_: str, literal: str, scale: int = 0) -> str:

@@ -17,8 +17,10 @@ from tableferry.resources.files.inference import WIDTH, inferred, shape_of, unit
 from tableferry.resources.files.source import stretches
 from tableferry.resources.files.types import from_text
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.sql import range_number
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.ranges.sql import range_number
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 NAMES = ["a.csv", "2024/01/a b.parquet", "a..b.csv", "a...b.csv", "50%.csv", "x\ny.csv", "é😀'.csv"]
 KEY = Column("_file", "FILE", nullable=False)
@@ -38,11 +40,11 @@ def test_ordinary_names_are_partition_keys_as_they_are() -> None:
 
 def test_rows_are_found_by_the_files_name() -> None:
     ranges = [KeyRange("file", "a.csv"), KeyRange("file", "it's.csv")]
-    assert predicate(KEY, ranges[1], "clickhouse") == "`_file` = 'it\\'s.csv'"
-    assert range_number(ranges, KEY, "postgres") == (
+    assert predicate(KEY, ranges[1], system("clickhouse")) == "`_file` = 'it\\'s.csv'"
+    assert range_number(ranges, KEY, system("postgres")) == (
         "CASE WHEN \"_file\" = 'a.csv' THEN 0 WHEN \"_file\" = 'it''s.csv' THEN 1 ELSE -1 END"
     )
-    on_sqlserver = predicate(KEY, ranges[0], "sqlserver")
+    on_sqlserver = predicate(KEY, ranges[0], system("sqlserver"))
     assert on_sqlserver.startswith("\"_file\" = N'a.csv' AND ")
 
 
@@ -57,7 +59,7 @@ def test_rows_are_found_by_the_files_name() -> None:
 )
 def test_a_reference_is_read_and_written(text: str) -> None:
     found = TableRef.parse(text)
-    assert str(found) == text and found.system == "files"
+    assert str(found) == text and found.system_name == "files"
     assert TableRef.parse(str(found)) == found
 
 
@@ -158,8 +160,8 @@ def test_a_partition_key_leads_back_to_a_stretch(name: str, rows: tuple[int, int
 
 def test_rows_of_a_stretch_are_found_by_file_and_number() -> None:
     first, last = stretches("a.parquet", [5, 5, 5], 10)
-    assert predicate(KEY, first, "clickhouse") == (
+    assert predicate(KEY, first, system("clickhouse")) == (
         "`_file` = 'a.parquet' AND `_row` >= 1 AND `_row` < 11"
     )
-    assert predicate(KEY, last, "postgres") == '"_file" = \'a.parquet\' AND "_row" >= 11'
+    assert predicate(KEY, last, system("postgres")) == '"_file" = \'a.parquet\' AND "_row" >= 11'
     assert first.name == "a.parquet#0000000001..0000000011"

@@ -8,14 +8,15 @@ from typing import Any, cast
 import pytest
 
 from tableferry.resources.clickhouse import hazards as clickhouse
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard, require_publishable
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.sqlserver import hazards as sqlserver
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 TABLE = TableRef("sqlserver", "dbo", "t")
 KEY = Column("id", "bigint", nullable=False)

@@ -11,7 +11,8 @@ import pytest
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.markers import Marker, Published, cover_all, range_key
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 def ranges(*bounds: int | None) -> list[KeyRange]:

@@ -73,7 +73,7 @@ def test_a_package_that_is_missing_is_named_with_file_and_line(
     url: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TABLEFERRY_CONNECTION_LAKE", url)
-    assert system_of("lake") == "files"
+    assert system_of("lake").name == "files"
     (tmp_path / "t.yaml").write_text(DECLARED, encoding="utf-8")
     problems = [str(one) for one in load_transfers(tmp_path).invalid]
     assert len(problems) == 1

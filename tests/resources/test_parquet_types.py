@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import InputError, TableferryError, TypeRefused, ValueRefused
 from tableferry.resources.files import described
@@ -25,7 +26,6 @@ from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import plan_copy
 
 TARGET = TableRef("clickhouse", "warehouse", "t")
 DAY = dt.date(2024, 2, 29)

@@ -6,27 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.digest.text_rows import tab_separated
+from tableferry.resources.columns.conversions import conversion_between, default_type, source_export
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import system
-from tableferry.resources.types.conversions import conversion_between, default_type, source_export
 from tableferry.resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
+from tableferry.resources.wires.text_rows import tab_separated
 
 TARGETS: dict[str, str] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
 
 
 def found(source: str, declared: str, target_type: str | None = None) -> list[Sample]:
-    export = source_export(source, declared)
-    chosen = target_type or default_type("clickhouse", export.kind)  # type: ignore[union-attr]
+    export = source_export(system(source), declared)
+    chosen = target_type or default_type(system("clickhouse"), export.kind)  # type: ignore[union-attr]
     assert chosen is not None
-    style = system(source).as_source().style
+    style = source_of(system(source)).style
     assert style is not None
-    return samples(style, declared, conversion_between(source, declared, "clickhouse", chosen))
+    return samples(
+        style, declared, conversion_between(system(source), declared, system("clickhouse"), chosen)
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "declared"),
-    [(source, one) for source in TARGETS for one in system(source).as_source().examples],
+    [(source, one) for source in TARGETS for one in source_of(system(source)).examples],
 )
 def test_every_type_of_the_doctor_has_values_that_arrive(source: str, declared: str) -> None:
     arriving = [one for one in found(source, declared) if one.expected != REFUSED]

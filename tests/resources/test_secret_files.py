@@ -166,7 +166,7 @@ def test_the_usual_and_the_named_servers_may_be_in_files(
     monkeypatch.setenv(f"{NAMED}_file", str(secret))
     assert configured() == ["postgres", "sales"]
     assert connection_names()[-1:] == ("sales",)
-    assert (set_variable("sales"), system_of("sales")) == (f"{NAMED}_file", "postgres")
+    assert (set_variable("sales"), system_of("sales").name) == (f"{NAMED}_file", "postgres")
     found = resources()
     for name in ("postgres", "sales"):
         settings = found[name].settings()  # type: ignore[attr-defined]

@@ -16,8 +16,9 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock, shown, staging_schema
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session
+from tableferry.resources.types.column import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")
@@ -98,7 +99,7 @@ def test_staging_is_a_heap_with_plain_names_and_a_view_of_it() -> None:
 def test_a_key_that_is_a_text_is_staged_in_the_order_of_its_ranges() -> None:
     key = _column("Order", "nvarchar(20)")
     plan = _with(key, _column("order no", "int"), primary_key=())
-    plan = replace(plan, source=replace(SOURCE, system="sqlserver"))
+    plan = replace(plan, source=replace(SOURCE, system_name="sqlserver"))
     rows, _ = STATEMENTS.create_staging(plan, STAGING)
     assert '("c0" nvarchar(20) COLLATE Latin1_General_' in rows and "c1" in rows
 

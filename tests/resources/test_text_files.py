@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import TableferryError, TypeRefused, ValueRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 TARGET = TableRef("clickhouse", "warehouse", "t")
 TEXT = "VARCHAR FROM TEXT"

@@ -12,11 +12,13 @@ from dagster._core.definitions.partitions.utils import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tableferry.resources import registry
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import key_kind, to_bound
+from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.text import MOST_CHARACTERS, problem, separator
-from tableferry.resources.tables import Column
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.types.column import Column
 
 NAMED = st.characters(min_codepoint=0x20, max_codepoint=0xD7FF)
 BOUNDS = st.one_of(
@@ -127,10 +129,10 @@ def test_why_a_text_is_no_bound(bound: str, why: str) -> None:
 def test_which_texts_can_be_keys(system: str, type_: str, kind: str | None) -> None:
     column = Column("k", type_)
     if kind:
-        assert key_kind(column, system)[0] == kind
+        assert key_kind(column, registry.system(system))[0] == kind
     else:
         with pytest.raises(InputError, match="uuid or text column"):
-            key_kind(column, system)
+            key_kind(column, registry.system(system))
 
 
 def test_a_number_is_no_bound_of_texts() -> None:

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.errors import InputError, SchemaDrift, ValueRefused
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.conform import conform
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tableferry.resources.clickhouse.nullable import declared_type
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Skew
 from tableferry_bench.servers import Servers
@@ -69,8 +70,8 @@ class Contender(ABC):
 
     def clean_up(self, servers: Servers, table: Table) -> None:
         """Leave nothing on the servers."""
-        for system in servers.settings:
-            servers.drop(self.target(servers, table, system))
+        for name in servers.settings:
+            servers.drop(self.target(servers, table, name))
 
     def target(self, servers: Servers, table: Table, system: str = "clickhouse") -> TableRef:
         """The table that it fills."""
@@ -96,21 +97,21 @@ def needs(*programs: str) -> str | None:
 
 def planned(servers: Servers, source: TableRef, target: TableRef, key: str) -> CopyPlan:
     """The types that Tableferry gives to the columns: all contenders fill the same tables."""
-    columns = getattr(servers, source.system).columns(source)
-    version = getattr(servers, target.system).ping()
+    columns = getattr(servers, source.system_name).columns(source)
+    version = getattr(servers, target.system_name).ping()
     return plan_copy(source, columns, target, key=key, target_version=version)
 
 
 def create_in_clickhouse(servers: Servers, plan: CopyPlan) -> None:
     """An empty target, sorted by the key, in the place of what is there."""
     columns = ", ".join(
-        f"{quote('clickhouse', column.name)} {declared_type(column)}"
+        f"{quote(system('clickhouse'), column.name)} {declared_type(column)}"
         for column in plan.target_columns
     )
     servers.drop(plan.target)
     servers.clickhouse.execute(
         f"CREATE TABLE {qualified(plan.target)} ({columns}) "
-        f"ENGINE = MergeTree ORDER BY {quote('clickhouse', plan.key.target.name)}"
+        f"ENGINE = MergeTree ORDER BY {quote(system('clickhouse'), plan.key.target.name)}"
     )
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.types import FILE
 from tableferry.resources.keys.range import ROW
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.planner import plan_copy
 from tableferry_bench.contenders.base import (
     PARQUET_CLICKHOUSE,
     Contender,
@@ -84,7 +85,9 @@ class CurlParquet(Contender):
         target = self.target(servers, table)
         plan = plan_copy(files, columns, target, key=table.key, target_version=version)
         create_in_clickhouse(servers, plan)
-        names = ", ".join(quote("clickhouse", column.name) for column in plan.target_columns)
+        names = ", ".join(
+            quote(system("clickhouse"), column.name) for column in plan.target_columns
+        )
         query = f"INSERT INTO {qualified(target)} ({names}) FORMAT Parquet"
         config = curl_config(servers, self.name, query)
         script = f'for file in "$FILES"/*.parquet; do {CURL} < "$file" || exit; done'

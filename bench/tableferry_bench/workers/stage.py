@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.conform import schema
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.conform import schema
 from tableferry_bench.contenders.base import create_in_clickhouse, planned
 from tableferry_bench.servers import VARIABLES, Servers
 

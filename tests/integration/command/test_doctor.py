@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from psycopg import sql
 
 from tableferry.pipelines.cli import main
-from tableferry.resources.contract import health
+from tableferry.resources.connecting import health
+from tableferry.resources.contract.inspection import Finding
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.resource import SqlServerResource
@@ -139,7 +140,7 @@ def test_a_clock_that_is_off_is_noticed(pg_url: str) -> None:
 def test_what_a_server_does_not_answer_stops_no_other_question(pg_url: str) -> None:
     server = PostgresResource(url=pg_url)
 
-    def refused() -> Iterator[health.Finding]:
+    def refused() -> Iterator[Finding]:
         server.query("SELECT nope")
         raise AssertionError
 

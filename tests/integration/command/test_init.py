@@ -16,8 +16,9 @@ from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.onboarding.proposal import choose_key, range_rows
 from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 from tests.servers import Servers, own
 
 SCHEMA = own("shop")
@@ -221,7 +222,7 @@ def test_ranges_go_by_size(size: TableSize, rows: int) -> None:
 
 def test_a_key_that_no_index_begins_with_is_not_chosen() -> None:
     columns = [Column("a", "text"), Column("n", "integer", nullable=True)]
-    key, why, possible = choose_key(columns, (), "postgres")
+    key, why, possible = choose_key(columns, (), system("postgres"))
     assert (key, [one.name for one in possible]) == (None, ["n"])
     assert "no primary key" in why
-    assert choose_key(columns, ("n",), "postgres")[0] is None, "its NULLs would be a range"
+    assert choose_key(columns, ("n",), system("postgres"))[0] is None, "its NULLs would be a range"

@@ -7,6 +7,7 @@ import pytest
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.dialects import quote, string_literal
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef, staging_name
 from tests import servers
@@ -33,8 +34,8 @@ def test_nothing_of_a_run_is_left_on_named_servers(
     postgres.execute(f"CREATE DATABASE {room}")
     clickhouse.execute(f"CREATE DATABASE {room}")
     odd = own('it\'s "odd"?')
-    sqlserver.execute(f"CREATE SCHEMA {quote('sqlserver', odd)}")
-    clickhouse.execute(f"CREATE DATABASE {quote('clickhouse', odd)}")
+    sqlserver.execute(f"CREATE SCHEMA {quote(system('sqlserver'), odd)}")
+    clickhouse.execute(f"CREATE DATABASE {quote(system('clickhouse'), odd)}")
     for server, schema in (
         (postgres, "public"),
         (postgres, room),
@@ -42,7 +43,7 @@ def test_nothing_of_a_run_is_left_on_named_servers(
         (clickhouse, "warehouse"),
         (clickhouse, room),
     ):
-        target = TableRef(server.system, schema, name, "copies")
+        target = TableRef(server.system_name, schema, name, "copies")
         end = " ENGINE = Memory" if server is clickhouse else ""
         for table in (name, staging_name(target, "..")):
             server.execute(f"CREATE TABLE {schema}.{table} (id int){end}")
@@ -51,11 +52,13 @@ def test_nothing_of_a_run_is_left_on_named_servers(
 
     counted = "SELECT count(*) FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_NAME "
     for server, schema in ((postgres, "public"), (sqlserver, "dbo"), (clickhouse, "warehouse")):
-        staging = staging_name(TableRef(server.system, schema, name), "..")
+        staging = staging_name(TableRef(server.system_name, schema, name), "..")
         for pattern in (name, staging):
             assert server.query(f"{counted} = '{pattern}'") == [(0,)]
     assert postgres.query(f"SELECT FROM pg_database WHERE datname = '{room}'") == []
     assert postgres.query(f"SELECT FROM pg_namespace WHERE nspname = '{room}'") == []
-    left = f"IN ({string_literal('clickhouse', room)}, {string_literal('clickhouse', odd)})"
+    left = f"IN ({', '.join(string_literal(system('clickhouse'), one) for one in (room, odd))})"
     assert clickhouse.query(f"SELECT 1 FROM system.databases WHERE name {left}") == []
-    assert sqlserver.query(f"SELECT SCHEMA_ID({string_literal('sqlserver', odd)})") == [(None,)]
+    assert sqlserver.query(f"SELECT SCHEMA_ID({string_literal(system('sqlserver'), odd)})") == [
+        (None,)
+    ]

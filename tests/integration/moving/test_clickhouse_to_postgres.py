@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from tableferry.pipelines.command import runner
-from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
@@ -135,7 +136,7 @@ def test_keys_are_cut_evenly(source, type_, literal):
 
 def test_what_the_catalog_says(source):
     source.fill("String", ["'a'", "'b'"])
-    sending = system("clickhouse").as_source()
+    sending = source_of(system("clickhouse"))
     listed = sending.tables(source.resource, "lake")
     assert not {one.table.schema.lower() for one in listed} & {"system", "information_schema"}
     assert TableRef("clickhouse", source.database, source.table.name, "lake") in [

@@ -10,12 +10,14 @@ import pytest
 
 from tableferry.assets.planning.ranges import extend_ranges, plan_ranges, top_bound
 from tableferry.resources.contract.dialects import predicate
-from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
 from tableferry.resources.postgres import statistics as postgres_statistics
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.integration.support import looking
 from tests.servers import own
 
@@ -44,7 +46,8 @@ def make(source: PostgresResource, declaration: str, rows: str = "") -> Column:
 def depths(source: PostgresResource, key: Column, ranges: list[KeyRange]) -> list[int]:
     """Rows per range, by the predicate that exports use."""
     counts = ", ".join(
-        f"count(*) FILTER (WHERE {predicate(key, key_range, 'postgres')})" for key_range in ranges
+        f"count(*) FILTER (WHERE {predicate(key, key_range, system('postgres'))})"
+        for key_range in ranges
     )
     return list(source.query(f"SELECT {counts} FROM {T}")[0])
 
@@ -53,7 +56,7 @@ def planned(
     source: PostgresResource, key: Column, spec: dict[str, Any]
 ) -> tuple[KeyStatistics, list[KeyRange], list[int]]:
     stats = key_statistics(source, TABLE, key)
-    ranges = plan_ranges(stats, spec, *key_kind(key, "postgres"))
+    ranges = plan_ranges(stats, spec, *key_kind(key, system("postgres")))
     found = depths(source, key, ranges)
     assert sum(found) == source.query(f"SELECT count(*) FROM {T}")[0][0]
     return stats, ranges, found

@@ -27,6 +27,7 @@ from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.object_store import store_at
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import KEY, FilesSource
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry, table_name
 from tests.integration.moving.test_move_files import TO_CLICKHOUSE, held, invoke, reopened
@@ -277,7 +278,7 @@ def test_a_stretch_of_an_object_is_read_by_itself(
             (801, None)
         ]
         before = proxy.answered
-        condition = predicate(KEY, ranges[1], "files")
+        condition = predicate(KEY, ranges[1], system("files"))
         sql = f"SELECT count(*), min(id), max(name) FROM {qualified(table)} WHERE {condition}"
         assert resource.query(sql) == [(200, 200, max(texts[200:400]))]
         assert 200_000 < proxy.answered - before < 500_000

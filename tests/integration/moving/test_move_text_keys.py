@@ -10,6 +10,7 @@ import pytest
 
 from tableferry.checks.verdict import LEVELS
 from tableferry.pipelines.command import runner
+from tableferry.resources import registry
 from tableferry.resources.contract.dialects import predicate, qualified, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
@@ -203,7 +204,8 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
         f"CREATE TABLE dbo.{one.table} (id {type_}, n int, note nvarchar(20));"
     )
     values = ", ".join(
-        f"({string_literal('sqlserver', key)}, {n}, N'x')" for n, key in enumerate(keys)
+        f"({string_literal(registry.system('sqlserver'), key)}, {n}, N'x')"
+        for n, key in enumerate(keys)
     )
     servers["sqlserver"].execute(f"INSERT INTO dbo.{one.table} VALUES {values}")
     try:
@@ -222,7 +224,9 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
 
 def told_apart(server: Endpoint, keys: list[str]) -> list[str]:
     """The keys, without those that its own collation takes for others."""
-    values = ", ".join(f"({string_literal('sqlserver', key)}, {n})" for n, key in enumerate(keys))
+    values = ", ".join(
+        f"({string_literal(registry.system('sqlserver'), key)}, {n})" for n, key in enumerate(keys)
+    )
     rows = server.query(f"SELECT MIN(n) FROM (VALUES {values}) AS keys(id, n) GROUP BY id")
     return [keys[int(n)] for (n,) in sorted(rows)]
 
@@ -284,7 +288,7 @@ def test_the_plan_warns_where_no_index_serves_the_order(ferry: Make) -> None:
             TableRef("postgres", "public", one.table)
         )[0],
         KeyRange.parse(first, "text"),
-        "postgres",
+        registry.system("postgres"),
     )
     with psycopg.connect(one.stack.postgres_url, options="-c enable_seqscan=off") as connection:
         query = f"EXPLAIN SELECT * FROM {one.table} WHERE {condition}"

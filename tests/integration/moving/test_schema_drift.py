@@ -78,12 +78,12 @@ class Moved:
         servers = self.ferry.session.servers
         self.drop(copy)
         servers.target(copy).prepare(replace(hop.plan, target=copy), hop.options)
-        copied = COPY[copy.system].format(table=qualified(table), copy=qualified(copy))
-        looking.run(self.ferry.stack, copy.system, copied)
+        copied = COPY[copy.system_name].format(table=qualified(table), copy=qualified(copy))
+        looking.run(self.ferry.stack, copy.system_name, copied)
 
     def drop(self, table: TableRef) -> None:
         """Drop a table."""
-        looking.run(self.ferry.stack, table.system, f"DROP TABLE IF EXISTS {qualified(table)}")
+        looking.run(self.ferry.stack, table.system_name, f"DROP TABLE IF EXISTS {qualified(table)}")
 
     def run(self, policy: str, **settings: str) -> list[str]:
         """Run under a policy; returns the errors."""

@@ -11,16 +11,18 @@ from itertools import pairwise
 import pytest
 
 from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.dialects import predicate, qualified, quote, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.sql import range_number, within
-from tableferry.resources.keys.statistics import key_statistics
 from tableferry.resources.keys.text import problem
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.ranges.sql import range_number, within
+from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.integration.conftest import table_name
 
 pytestmark = pytest.mark.integration
@@ -91,7 +93,7 @@ def texts(seed: int, *, nul: bool = False) -> list[str]:
 
 
 def literal(system: str, text: str) -> str:
-    return string_literal(system, text).replace("\0", "\\0")
+    return string_literal(registry.system(system), text).replace("\0", "\\0")
 
 
 def in_code_page(text: str) -> bool:

@@ -13,9 +13,9 @@ import pytest
 
 from tableferry.pipelines.command import runner
 from tableferry.resources.artifacts import BYTES, FOLDER
+from tableferry.resources.contract import delimited
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.errors import InputError
-from tableferry.resources.wires import delimited
-from tableferry.resources.wires.delimited import Framing
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.support.crashing import Command, crash, reopen
 

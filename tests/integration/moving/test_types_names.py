@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform
-from tableferry.resources.types.planner import plan_copy
 from tests.integration.support.typed_servers import (
     EVERYTHING,
     ClickHouseEnd,
@@ -52,7 +53,7 @@ def target(request, stack):
 
 def copy(source, target, name, names):
     """Row 1, with the column's position as its value; what the target then says it has."""
-    columns = ", ".join(f"{quote('postgres', column)} int" for column in names)
+    columns = ", ".join(f"{quote(system('postgres'), column)} int" for column in names)
     table = TableRef("postgres", source.schema, name)
     source.connection.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
     source.connection.execute(f"CREATE TABLE {qualified(table)} ({columns})".encode())

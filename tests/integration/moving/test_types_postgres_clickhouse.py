@@ -18,11 +18,11 @@ from decimal import Decimal
 import pytest
 from hypothesis import strategies as st
 
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.columns.scan import decimal_types
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform
-from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.types.scan import decimal_types
 from tests.integration.support.typed_servers import (
     EVERYTHING,
     REFUSED,

@@ -135,7 +135,7 @@ def test_the_demo_moves_with_these_users(session: Session) -> None:
         assert view.good, view.errors
         transfer = session.transfers[name]
         for table in (transfer.source, *(hop.to for hop in transfer.hops)):
-            found = servers.endpoints[table.system].query(
+            found = servers.endpoints[table.system_name].query(
                 f"SELECT count(*) FROM {table.schema}.{table.name}"
             )
             assert found == [(ROWS[transfer.source.name],)], table

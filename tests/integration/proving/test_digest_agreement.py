@@ -10,21 +10,23 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.dialects import qualified, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.definition import ALGORITHMS
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
-from tableferry.resources.digest.fields import Field, declared, fields, observed
+from tableferry.resources.digest.fields import declared, fields, observed
 from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.digest.probe import DigestRefused, dialect, shared
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.digest import VARIANTS
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.tables import Column
-from tableferry.resources.types.conform import conform
+from tableferry.resources.types.column import Column
 from tests.integration.proving.test_reconcile_no_false_alarm import (
     FOR_SQLSERVER,
     NO_KEY,
@@ -95,7 +97,7 @@ def test_every_kind_on_every_server_and_on_the_client(
     }
     for side, columns in fields_of.items():
         key = columns[0].column(side)  # type: ignore[arg-type]
-        grouped = Grouped.by_range([*RANGES, NO_KEY], key, "sqlserver")
+        grouped = Grouped.by_range([*RANGES, NO_KEY], key, system("sqlserver"))
         digest = RowDigest(dialect(first.target.endpoint), columns, side)  # type: ignore[arg-type]
         of_server, of_client = (
             measure(server, plan.target, side, grouped, digest=digest)  # type: ignore[arg-type]
@@ -183,13 +185,15 @@ def test_postgres_has_one_digest_however_it_is_written(pg_url: str, algorithm: A
     require_variant(pg_url, "cast")
     server = PostgresResource(url=pg_url)
     for type_, values in EXTREMES.items():
-        column, kind = Column("x", type_), declared("postgres", type_).kind
+        column, kind = Column("x", type_), declared(system("postgres").types, type_).kind
         field = Field("x", kind, column, column, scale=6)  # type: ignore[arg-type]
-        rows = ", ".join(f"({string_literal('postgres', value)}::{type_})" for value in values)
+        rows = ", ".join(
+            f"({string_literal(system('postgres'), value)}::{type_})" for value in values
+        )
         written = [
             expression
             for variant in VARIANTS
-            for one in [DigestSql("postgres", algorithm, variant)]
+            for one in [DigestSql(system("postgres"), algorithm, variant)]
             for expression in (one.framed(field, "source", "x"), one.digest([field], "source"))
         ]
         found = server.query(f"SELECT {', '.join(written)} FROM (VALUES {rows}) v(x)")
@@ -206,7 +210,7 @@ def test_postgres_tells_every_microsecond(
 ) -> None:
     require_variant(pg_url, variant)
     column = Column("x", type_)
-    form = DigestSql("postgres", "md5", variant).framed(
+    form = DigestSql(system("postgres"), "md5", variant).framed(
         Field("x", "timestamp", column, column, scale=scale), "source", "x"
     )
     known = ", ".join(f"('{moment}+00'::{type_})" for moment in MOMENTS)

@@ -12,13 +12,13 @@ from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.planner import plan_copy
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from tableferry.resources.contract.copy_plan import CopyPlan, OverflowPolicy
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.digest.client import digests
@@ -20,8 +22,7 @@ from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.types.steps import OverflowPolicy
 from tests.integration.support.typed_servers import (
     EVERYTHING,
     SHORT_CALENDAR,

@@ -8,10 +8,13 @@ from dataclasses import replace
 import pytest
 
 from tableferry.checks.reconcile import reconcile
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import own_field
-from tableferry.resources.digest.measure import Figures, Grouped, measure
+from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.digest.probe import DigestRefused, dialect
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
@@ -20,8 +23,6 @@ from tableferry.resources.registry import registered, system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.planner import plan_copy
 from tests.integration.support import looking
 from tests.servers import own
 
@@ -75,9 +76,9 @@ def filled(mssql_url: str) -> Iterator[str]:
 
 def measured(server: SqlServerResource) -> dict[int, Figures]:
     columns = server.columns(TABLE)
-    fields = tuple(own_field("sqlserver", column) for column in columns)
+    fields = tuple(own_field(system("sqlserver"), column) for column in columns)
     digest = RowDigest(dialect(server), fields, "target")
-    grouped = Grouped.by_range(RANGES, columns[0], "sqlserver")
+    grouped = Grouped.by_range(RANGES, columns[0], system("sqlserver"))
     big = tuple(field for field in fields if field.name == "big")
     return measure(server, TABLE, "target", grouped, digest=digest, figures=big)
 

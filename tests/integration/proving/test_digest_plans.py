@@ -7,17 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.digest.definition import RECORD
 from tableferry.resources.digest.expressions import DigestSql
-from tableferry.resources.digest.fields import Field, Side, fields
+from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import Grouped, measuring
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import plan_copy
 
 ROWS = 300_000
 RANGES = [KeyRange("integer", low, low + ROWS // 40) for low in range(1, ROWS, ROWS // 40)]
@@ -78,9 +80,9 @@ def test_postgres_shares_the_digests_of_a_table_among_its_workers(
 ) -> None:
     if postgres.query("SHOW max_parallel_workers_per_gather") == [("0",)]:
         pytest.skip("the server has none")
-    cheap = DigestSql("postgres", RECORD, "plain").digest(fields(plan), "source")
+    cheap = DigestSql(system("postgres"), RECORD, "plain").digest(fields(plan), "source")
     quarters = [KeyRange("integer", low, low + ROWS // 4) for low in range(1, ROWS, ROWS // 4)]
-    grouped = Grouped.by_range(quarters, plan.key.source, "postgres")
+    grouped = Grouped.by_range(quarters, plan.key.source, system("postgres"))
     sql = measuring(plan.source, "source", grouped, cheap, ())
     found = "\n".join(str(row[0]) for row in postgres.query(f"EXPLAIN {sql}"))
     assert "Parallel Seq Scan on planned" in found and "Sort" not in found, found

@@ -86,7 +86,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         def watched(self: Any, sql: str, **options: Any) -> Any:
             if "md5" in sql.lower() and "ferry__g" in sql:
-                found.append(self.system)
+                found.append(self.system_name)
             return query(self, sql, **options)
 
         monkeypatch.setattr(resource, "query", watched)

@@ -14,7 +14,8 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.servers import own
 
 pytestmark = [

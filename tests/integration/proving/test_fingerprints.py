@@ -12,17 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import METHODS, fingerprints
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import KeyStatistics, key_statistics
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import plan_copy
 from tests.integration.support import looking
 from tests.integration.support.planning import plan_of
 from tests.servers import own
@@ -333,7 +334,7 @@ def test_every_kind_of_key(source: PostgresResource, type_: str, rows: str) -> N
         FROM generate_series(1, 1000) g""",
     )
     columns = source.columns(TABLE)
-    kind, digits = key_kind(columns[0], "postgres")
+    kind, digits = key_kind(columns[0], registry.system("postgres"))
     stats = key_statistics(source, TABLE, columns[0])
     ranges = plan_ranges(stats, {"count": 5}, kind, digits)
     for method in ("content", "count_minmax", "row_version"):

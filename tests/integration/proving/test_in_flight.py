@@ -16,21 +16,23 @@ import pytest
 from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED, PROVEN
 from tableferry.pipelines.command.session import open_session
+from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.delimited import Framing, framed_rows
+from tableferry.resources.contract.fingerprint import Figures, KnownFigures
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest import measure as measuring
-from tableferry.resources.digest.measure import Figures, Grouped, KnownFigures, measure
+from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform
-from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.wires.delimited import Framing, framed_rows
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.proving.test_audit import LAST, add_rows, corrupted, hop, moved
 from tests.integration.support import looking
@@ -115,7 +117,7 @@ def test_what_streams_has_the_digest_that_the_source_computes(
         with arrow() as reader:
             batches = (conform(batch, plan, {}) for batch in reader)
             passed = sum(batch.num_rows for batch in stream_digest.watched(batches))
-    grouped = Grouped.by_range([EVERYTHING], plan.key.source, "postgres")
+    grouped = Grouped.by_range([EVERYTHING], plan.key.source, registry.system("postgres"))
     asked: dict[int, Figures] = measure(
         postgres, plan.source, "source", grouped, digest=stream_digest.digest
     )
@@ -146,7 +148,7 @@ def test_bcp_s_text_has_the_digest_that_the_source_computes(pg_url: str, mssql_u
         ) as reader:
             for _ in stream_digest.watched(framed_rows(reader, framing, len(plan.columns))):
                 pass
-        grouped = Grouped.by_range([EVERYTHING], plan.key.source, "postgres")
+        grouped = Grouped.by_range([EVERYTHING], plan.key.source, registry.system("postgres"))
         asked = measure(postgres, source, "source", grouped, digest=stream_digest.digest)
         assert stream_digest.known_figures().figures == asked[0]
     finally:

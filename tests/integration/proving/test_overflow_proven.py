@@ -60,14 +60,14 @@ def damaged(hop: Hop, one: Ferry, column: str, value: str, key: int) -> None:
     """Change one value of a target by hand."""
     table, server = hop.plan.target, one.session.servers.endpoint(hop.plan.target)
     name = qualified(table)
-    if table.system == "files":
+    if table.system_name == "files":
         files = Path(hop.spec.to.schema).glob("*.parquet")
         has_row = f"SELECT 1 FROM '{{}}' WHERE id = {key}"
         file = next(path for path in files if duckdb.sql(has_row.format(path)).fetchone())
         duckdb.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM '{file}'")
         duckdb.execute(f"UPDATE t SET {column} = {value} WHERE id = {key}")
         duckdb.execute(f"COPY t TO '{file}'")
-    elif table.system == "clickhouse":
+    elif table.system_name == "clickhouse":
         server.execute(
             f"ALTER TABLE {name} UPDATE {column} = {value} WHERE id = {key} "
             "SETTINGS mutations_sync = 2"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.connecting.probe import Constant, probed, wrong_answers
 from tableferry.resources.connecting.resource import ServerResource
 from tableferry.resources.errors import ConnectionFailed
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.wires.probe import Constant, probed, wrong_answers
 from tests.servers import Servers
 
 INTEGER = {"postgres": "bigint", "sqlserver": "bigint", "clickhouse": "Nullable(Int64)"}
@@ -28,20 +28,20 @@ def server(request: pytest.FixtureRequest, stack: Servers) -> ServerResource:
 def constant(
     server: ServerResource, expression: str, value: object, expected: str | None, what: str = "it"
 ) -> Constant:
-    typed = f"CAST({value} AS {INTEGER[server.system]})"
+    typed = f"CAST({value} AS {INTEGER[server.system_name]})"
     return Constant(what, expression, expected, (("x", typed),))
 
 
 def test_right_results_are_believed(server: ServerResource) -> None:
     # ClickHouse computes both branches, and documents it
-    division = "2" if server.system == "clickhouse" else "1 / x"
+    division = "2" if server.system_name == "clickhouse" else "1 / x"
     constants = [
         *(constant(server, "x + 1", value, str(value + 1)) for value in (-5, 0, 2**62)),
         constant(server, "x + 1", "NULL", None),
         constant(server, f"CASE WHEN x = 0 THEN 7 ELSE {division} END", 0, "7"),
         Constant("no values", "1 + 1", "2"),
         Constant("a name", '"a""b" + 1', "2", (('a"b', "1"),))
-        if server.system != "clickhouse"
+        if server.system_name != "clickhouse"
         else Constant("a name", "`a\\`b` + 1", "2", (("a`b", "1"),)),
     ]
     assert wrong_answers(server, constants) == ()  # type: ignore[arg-type]
@@ -63,12 +63,12 @@ def test_a_wrong_result_is_named(server: ServerResource) -> None:
 def test_an_expression_that_fails_is_named_and_the_others_are_not(server: ServerResource) -> None:
     constants = [
         constant(server, "x + 1", 1, "2"),
-        constant(server, DIVISION[server.system].format("x"), 0, "1", "a division"),
+        constant(server, DIVISION[server.system_name].format("x"), 0, "1", "a division"),
         Constant("no such function", "no_such_function(1)", "1"),
     ]
     found = wrong_answers(server, constants)  # type: ignore[arg-type]
     assert [one.what for one in found] == ["a division", "no such function"]
-    assert server.system in found[0].found
+    assert server.system_name in found[0].found
 
 
 def test_a_single_expression_that_fails_is_not_asked_for_again(
@@ -82,7 +82,7 @@ def test_a_single_expression_that_fails_is_not_asked_for_again(
     )
     constants = [constant(server, "no_such_function(x)", value, "1") for value in (1, 2)]
     found = wrong_answers(server, constants)  # type: ignore[arg-type]
-    assert [server.system in one.found for one in found] == [True, True]
+    assert [server.system_name in one.found for one in found] == [True, True]
     assert len(asked) == 1
 
 

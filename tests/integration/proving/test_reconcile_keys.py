@@ -17,16 +17,18 @@ from tableferry.checks.reconcile import reconcile, reconcile_all
 from tableferry.checks.verdict import LEVELS, Difference
 from tableferry.checks.whole_table import whole_table
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.connecting.probe import NUMBER
 from tableferry.resources.connecting.resource import ConnectionSettings
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import SchemaDrift, TableMissing
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import plan_copy
-from tableferry.resources.wires.probe import NUMBER
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.integration.support import looking
 
 pytestmark = pytest.mark.integration
@@ -58,7 +60,7 @@ class Counting:
     scans: list[str] = field(default_factory=list)
 
     @property
-    def system(self) -> str:  # type: ignore[override]
+    def system(self) -> System:  # type: ignore[override]
         return self.inner.system
 
     def ping(self) -> str:

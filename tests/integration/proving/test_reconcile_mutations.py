@@ -16,11 +16,12 @@ from tableferry.checks.drilldown import drill_down
 from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED
 from tableferry.checks.verdict import Difference, Differences, Level, Verdict
+from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.digest.client import digests, totals
-from tableferry.resources.digest.measure import DIGEST, ROWS, KnownFigures
+from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.conform import conform
 from tests.integration.conftest import table_name
 from tests.integration.support.pairs import PAIRS, TEXT, Hop, graph
 from tests.servers import Servers
@@ -346,10 +347,10 @@ def assert_undamaged(hop: Hop) -> None:
 
 def look(hop: Hop) -> Seen:
     """Damage the target, and compare it at every level."""
-    system = hop.plan.target.system
+    system = hop.plan.target.system_name
     types = {column.target.name: column.target.type for column in hop.plan.columns}
     seen = Seen({})
-    for claim in claims_between(hop.plan.source.system, system):
+    for claim in claims_between(hop.plan.source.system_name, system):
         which = claim.subject, claim.damage
         as_text = AS_TEXT.get(which)
         text = as_text and TEXT[system].lower() in types[column_of(as_text)].lower()

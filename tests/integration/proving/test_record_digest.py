@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import fields, observed
@@ -20,8 +21,9 @@ from tableferry.resources.digest.probe import dialect, preferred, shared
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.postgres.catalog import unique_by
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
+from tableferry.resources.registry import system
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.servers import own
 
 pytestmark = pytest.mark.integration
@@ -229,7 +231,8 @@ def test_tables_have_one_sum_if_and_only_if_their_rows_are_the_same(
         asked.append(f"SELECT '{side}', n, {digests} FROM (SELECT n, {selected} FROM {{v}}) AS r")
     rows = [*pair.tables[0], *pair.tables[1]]
     literals = [
-        ["NULL" if one is None else string_literal("postgres", one) for one in row] for row in rows
+        ["NULL" if one is None else string_literal(system("postgres"), one) for one in row]
+        for row in rows
     ]
     constants = ", ".join(f"({n}, {', '.join(row)})" for n, row in enumerate(literals))
     names = ", ".join(f"c{at}" for at in range(len(compared)))
@@ -253,9 +256,9 @@ def test_servers_that_do_not_share_it_take_another_hash(
     nothing_known()
     older = Older(url=pg_url)
     assert {one.algorithm for one in shared(older, older)} == {"md5"}
-    assert preferred(older, "postgres").algorithm == "md5"
+    assert preferred(older, system("postgres")).algorithm == "md5"
     nothing_known()
-    assert preferred(server, "postgres").algorithm == "record"
+    assert preferred(server, system("postgres")).algorithm == "record"
 
 
 def test_only_a_primary_key_over_the_whole_table_is_believed(

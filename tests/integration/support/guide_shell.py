@@ -19,7 +19,6 @@ from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
 from tableferry.resources.connecting.names import system_of
-from tableferry.resources.registry import system
 from tests.guide import Block
 from tests.servers import own
 
@@ -62,7 +61,7 @@ class Shell:
             path.write_text(self.named(block.text), encoding="utf-8")
         if server := block.options.get("run"):
             url = self.environment[f"TABLEFERRY_{server.upper()}_URL"]
-            system(system_of(server)).resource(url=url).execute(self.named(block.text))
+            system_of(server).resource(url=url).execute(self.named(block.text))
         return self._type(block) if block.language == "console" else ""
 
     def _type(self, block: Block) -> str:

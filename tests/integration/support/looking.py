@@ -14,13 +14,14 @@ import psycopg
 import pymssql
 from clickhouse_connect.driver.client import Client
 
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import all_rows, quiet_cursor
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.wires.loads import wrong_loads
 from tests.servers import Servers
 

@@ -16,12 +16,16 @@ from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import LEVELS, Level, Verdict
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fingerprint import KnownFigures
+from tableferry.resources.contract.formats import formats_between
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.digest.fields import observed
-from tableferry.resources.digest.measure import KnownFigures
 from tableferry.resources.errors import TableMissing, TypeRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.target import FilesTarget
@@ -29,13 +33,9 @@ from tableferry.resources.files.types import FILE
 from tableferry.resources.keys.range import ROW, KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.target import PostgresTarget
-from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
-from tableferry.resources.wires.formats import formats_between
 from tests.servers import Servers
 
 PAIRS = [
@@ -65,12 +65,12 @@ class Place:
     schema: str = ""
 
     def table(self, name: str) -> TableRef:
-        if self.endpoint.system == "files":
+        if self.endpoint.system_name == "files":
             return TableRef("files", name, "*.parquet")
-        return TableRef(self.endpoint.system, self.schema, name)
+        return TableRef(self.endpoint.system_name, self.schema, name)
 
     def drop(self, table: TableRef) -> None:
-        if self.endpoint.system == "files":
+        if self.endpoint.system_name == "files":
             for path in self.paths(table):
                 path.unlink()
         else:
@@ -129,7 +129,7 @@ class Hop:
                 self.load(key_range, (conform(batch, self.plan, {}) for batch in reader))
             return
         (format, *_) = formats_between(self.plan.source, self.plan.target)
-        sending = system(self.plan.source.system).as_source()
+        sending = source_of(self.plan.source.system)
         options = replace(OPTIONS, format=format)
         with (
             sending.read_bytes(self.source.endpoint, self.plan, key_range, format) as chunks,
@@ -182,7 +182,7 @@ def hop(
     """
     columns = source.endpoint.columns(table)
     exclude = {FILE, ROW} & {one.name for one in columns}
-    if table.system == "clickhouse":
+    if table.system_name == "clickhouse":
         exclude |= set(without)
     there = target.table(name)
     try:
@@ -190,7 +190,7 @@ def hop(
     except TypeRefused as refused:
         types = {one.name: one.type for one in columns}
         assert all("Array(" in types[one] or "[]" in types[one] for one in refused.problems)
-        text = ColumnOverride(type=TEXT[target.endpoint.system])
+        text = ColumnOverride(type=TEXT[target.endpoint.system_name])
         overrides = dict.fromkeys(refused.problems, text)
         plan = plan_copy(table, columns, there, key="id", overrides=overrides, exclude=exclude)
     target.drop(there)

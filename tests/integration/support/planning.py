@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import TypeRefused
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
 
 
 def plan_of(source: Endpoint, table: TableRef, exclude: Collection[str] = ()) -> CopyPlan:

@@ -24,22 +24,23 @@ from hypothesis import strategies as st
 from tableferry.resources.artifacts import workspace
 from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.bcp import load_files, read_tab_separated
 from tableferry.resources.sqlserver.bulk_copy import bulk_copy
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conform import conform, schema
-from tableferry.resources.types.planner import ColumnOverride, plan_copy
-from tableferry.resources.wires.delimited import Framing, framed_rows
 from tests.integration.support import looking
 
 REFUSED = object()
@@ -253,7 +254,7 @@ class ClickHouseEnd:
     def create(self, plan: CopyPlan) -> None:
         """A new table of the plan's target columns."""
         columns = ", ".join(
-            f"{quote('clickhouse', column.name)} {declared_type(column)}"
+            f"{quote(system('clickhouse'), column.name)} {declared_type(column)}"
             for column in plan.target_columns
         )
         self.query(f"DROP TABLE IF EXISTS {qualified(plan.target)}")

@@ -19,8 +19,10 @@ from tableferry.assets.asset_keys import asset_key, table_of
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
+from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.markers import beside
 from tableferry.resources.contract.target import Target, TargetOptions
@@ -29,8 +31,8 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
@@ -75,7 +77,9 @@ def sources(system: str = "postgres") -> TableRef:
 def columns() -> str:
     types = {"Order Details": "bigint NOT NULL", "a]b": "integer NOT NULL", "it's": "text"}
     types |= dict.fromkeys(PARTS, "text")
-    listed = ", ".join(f"{quote('postgres', name)} {type_}" for name, type_ in types.items())
+    listed = ", ".join(
+        f"{quote(registry.system('postgres'), name)} {type_}" for name, type_ in types.items()
+    )
     return f'{listed}, PRIMARY KEY ("Order Details", "a]b")'
 
 
@@ -91,14 +95,16 @@ def ferry(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     source = sources()
     with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {quote('postgres', source.schema)}".encode())
+        connection.execute(
+            f"CREATE SCHEMA {quote(registry.system('postgres'), source.schema)}".encode()
+        )
         connection.execute(f"CREATE TABLE {qualified(source)} ({columns()})".encode())
         values = ", ".join(f"'{number} ' || g" for number in range(len(PARTS)))
         connection.execute(
             f"INSERT INTO {qualified(source)} SELECT g, g % 7, 'x', {values} "
             "FROM generate_series(1, 40) g".encode()
         )
-        database = quote("clickhouse", source.schema)
+        database = quote(registry.system("clickhouse"), source.schema)
         server = ClickHouseResource(url=stack.clickhouse_url)
         server.execute(f"CREATE DATABASE {database}")
         document = {
@@ -131,7 +137,9 @@ def ferry(
             return found.stdout
 
         yield run
-        connection.execute(f"DROP SCHEMA {quote('postgres', source.schema)} CASCADE".encode())
+        connection.execute(
+            f"DROP SCHEMA {quote(registry.system('postgres'), source.schema)} CASCADE".encode()
+        )
         server.execute(f"DROP DATABASE {database}")
         SqlServerResource(url=stack.sqlserver_url).execute(
             f"DROP TABLE IF EXISTS {qualified(sources('sqlserver'))}"
@@ -152,7 +160,7 @@ def assert_moved(session: Session) -> None:
     for table in (sources("sqlserver"), sources("clickhouse")):
         names = ["Order Details", "a]b", RENAMED, *PARTS]
         listed = ", ".join(f"{quote(table.system, name)} AS c{i}" for i, name in enumerate(names))
-        found = session.servers.endpoints[table.system].query(
+        found = session.servers.endpoints[table.system_name].query(
             f"SELECT {listed} FROM {qualified(table)} ORDER BY 1"
         )
         assert [tuple(row) for row in found] == expected
@@ -172,7 +180,7 @@ def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
     again = json.loads(ferry("plan", "awkward", "--json"))
     assert {view["state"] for view in again["ranges"]} == {"skip"}
 
-    damaged = quote("clickhouse", "back`tick")
+    damaged = quote(registry.system("clickhouse"), "back`tick")
     session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE {qualified(last)} UPDATE {damaged} = 'damaged' WHERE `Order Details` = 7 "
         "SETTINGS mutations_sync = 2"
@@ -232,7 +240,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         # Babelfish swaps no capitals beyond ASCII, see below, nor in schemas with both " and ]
         schema = name.replace("]", "") if '"' in name else name
         table = TableRef(system, f"{schema}{SUFFIX}", name)
-        resource.execute(f"CREATE {kind} {quote(system, table.schema)}")
+        resource.execute(f"CREATE {kind} {quote(registry.system(system), table.schema)}")
         version = resource.ping() if system == "clickhouse" else None
         source = TableRef("postgres", "public", "x")
         plan = plan_copy(source, columns, table, key=name, target_version=version)
@@ -251,7 +259,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         assert target.clean(table) == []
         for one in (table, beside(table)):
             resource.execute(f"DROP TABLE {qualified(one)}")
-        resource.execute(f"DROP {kind} {quote(system, table.schema)}")
+        resource.execute(f"DROP {kind} {quote(registry.system(system), table.schema)}")
 
 
 def test_capitals_beyond_ascii_are_swapped_or_refused(stack: Servers) -> None:
@@ -288,7 +296,7 @@ def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers
     batch = pa.record_batch(
         {"id": pa.array([1, 2], types["id"]), "É": pa.array(["a ", None], types["É"])}
     )
-    resource.execute(f"CREATE SCHEMA {quote('sqlserver', table.schema)}")
+    resource.execute(f"CREATE SCHEMA {quote(registry.system('sqlserver'), table.schema)}")
     target.prepare(plan, options)
     with target.attempt(plan, key_range, options, owner="me", data_version="1") as load:
         load.load_arrow([batch])
@@ -300,7 +308,7 @@ def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers
     assert target.clean(table) == [kept.name]
     for one in (table, beside(table)):
         resource.execute(f"DROP TABLE {qualified(one)}")
-    resource.execute(f"DROP SCHEMA {quote('sqlserver', table.schema)}")
+    resource.execute(f"DROP SCHEMA {quote(registry.system('sqlserver'), table.schema)}")
 
 
 def test_a_sql_server_table_of_any_name_is_a_source(
@@ -315,13 +323,16 @@ def test_a_sql_server_table_of_any_name_is_a_source(
     clickhouse = ClickHouseResource(url=stack.clickhouse_url)
     source = TableRef("sqlserver", f"{ALL_IN_ONE}{SUFFIX}", ALL_IN_ONE)
     target = TableRef("clickhouse", f"{{table}} {SUFFIX}", "{range}")
-    key, short = quote("sqlserver", "%s {0}"), quote("sqlserver", ALL_IN_ONE)
-    server.execute(f"CREATE SCHEMA {quote('sqlserver', source.schema)}")
+    key, short = (
+        quote(registry.system("sqlserver"), "%s {0}"),
+        quote(registry.system("sqlserver"), ALL_IN_ONE),
+    )
+    server.execute(f"CREATE SCHEMA {quote(registry.system('sqlserver'), source.schema)}")
     server.execute(
         f"CREATE TABLE {qualified(source)} ({key} int NOT NULL PRIMARY KEY, {short} nvarchar(20))"
     )
     server.execute(f"INSERT INTO {qualified(source)} VALUES (1, N'a'), (2, NULL), (3, N'b')")
-    clickhouse.execute(f"CREATE DATABASE {quote('clickhouse', target.schema)}")
+    clickhouse.execute(f"CREATE DATABASE {quote(registry.system('clickhouse'), target.schema)}")
     query = "SELECT 1 AS x FROM {table} WHERE {range} AND `%s {0}` > 3"
     document = {
         "transfer": "odd",
@@ -342,6 +353,6 @@ def test_a_sql_server_table_of_any_name_is_a_source(
     assert found.exit_code == 0, found.output
     rows = clickhouse.query(f"SELECT * FROM {qualified(target)} ORDER BY 1")
     assert rows == [(1, "a"), (2, None), (3, "b")]
-    clickhouse.execute(f"DROP DATABASE {quote('clickhouse', target.schema)}")
+    clickhouse.execute(f"DROP DATABASE {quote(registry.system('clickhouse'), target.schema)}")
     server.execute(f"DROP TABLE {qualified(source)}")
-    server.execute(f"DROP SCHEMA {quote('sqlserver', source.schema)}")
+    server.execute(f"DROP SCHEMA {quote(registry.system('sqlserver'), source.schema)}")

@@ -11,17 +11,17 @@ import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.dialects import qualified
-from tableferry.resources.contract.health import Use
+from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, RowsHidden, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.planner import plan_copy
 from tests.integration.conftest import Ferry
 from tests.servers import CLICKHOUSE, named
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_set_is_refused_by_name(login: Login, user: str, reason: 
 def test_a_row_policy_is_refused_or_declared(
     login: Login, ferry: Callable[..., Ferry], copies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hidden = system("clickhouse").hidden
+    hidden = inspection_of(system("clickhouse")).hidden
     assert hidden(login("plain"), SOURCE) is None
     assert hidden(login("blind"), SOURCE) is None, "it may not look"
     one = ferry(f"['postgres://{copies}.{{t}}']", "CREATE TABLE {t} (id int)")
@@ -253,7 +253,7 @@ def test_doctor_tells_of_row_policies_or_that_it_may_not_look(login: Login) -> N
     found = {
         user: [
             (one.state, one.says)
-            for one in system("clickhouse").health(login(user), Use(reads=(SOURCE,)))
+            for one in inspection_of(system("clickhouse")).health(login(user), Use(reads=(SOURCE,)))
             if one.subject == "row security"
         ]
         for user in ("plain", "filtered", "blind")

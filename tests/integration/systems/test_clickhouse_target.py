@@ -32,7 +32,8 @@ from tableferry.resources.errors import (
     StatementFailed,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import Column, TableRef, staging_prefix
+from tableferry.resources.tables import TableRef, staging_prefix
+from tableferry.resources.types.column import Column
 from tableferry_local.stack import Stack
 from tests.integration.support import looking
 from tests.integration.support.proxy import LosesAnswer

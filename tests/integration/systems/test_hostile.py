@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tableferry.pipelines.cli import main
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tests.integration.support import looking
@@ -159,14 +160,14 @@ def test_names_stay_names(servers: Servers, tmp_path: Path) -> None:
         columns = [f"{index} {one}"[:60] for index, one in enumerate(NAMES)]
         source = TableRef("postgres", schema, name)
         targets = TableRef("sqlserver", "dbo", name), TableRef("clickhouse", schema, name)
-        database = quote("clickhouse", schema)
+        database = quote(system("clickhouse"), schema)
         clickhouse = ClickHouseResource(url=servers.clickhouse_url)
         sqlserver = SqlServerResource(url=servers.sqlserver_url)
         with looking.postgres(servers.postgres_url) as connection:
             try:
-                connection.execute(f"CREATE SCHEMA {quote('postgres', schema)}".encode())
+                connection.execute(f"CREATE SCHEMA {quote(system('postgres'), schema)}".encode())
                 clickhouse.execute(f"CREATE DATABASE {database}")
-                listed = ", ".join(f"{quote('postgres', one)} text" for one in columns)
+                listed = ", ".join(f"{quote(system('postgres'), one)} text" for one in columns)
                 connection.execute(f"CREATE TABLE {qualified(source)} (id int, {listed})".encode())
                 filled = ", ".join(f"'{index}'" for index in range(len(columns)))
                 connection.execute(
@@ -186,7 +187,7 @@ def test_names_stay_names(servers: Servers, tmp_path: Path) -> None:
                     assert resource.query(f"SELECT count(*) FROM {qualified(table)}") == [(9,)]
             finally:
                 connection.execute(
-                    f"DROP SCHEMA IF EXISTS {quote('postgres', schema)} CASCADE".encode()
+                    f"DROP SCHEMA IF EXISTS {quote(system('postgres'), schema)} CASCADE".encode()
                 )
                 clickhouse.execute(f"DROP DATABASE IF EXISTS {database}")
                 sqlserver.execute(f"DROP TABLE IF EXISTS {qualified(targets[0])}")

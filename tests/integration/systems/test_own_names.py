@@ -13,13 +13,14 @@ import pytest
 from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Level
 from tableferry.checks.whole_table import repeated_keys
+from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import key_statistics
-from tableferry.resources.types.conform import conform, schema
+from tableferry.resources.ranges.statistics import key_statistics
+from tableferry.resources.registry import system
 from tests.integration.support import looking
 from tests.integration.support.pairs import Hop, graph
 from tests.servers import SQLSERVER, Servers, named, own
@@ -87,7 +88,7 @@ def hops(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
     """Some hops of a table of such columns, each of them moved."""
     assert "bigint" in named_in_sources()
     table = own("own_names")
-    create = ", ".join(f"{quote('postgres', name)} integer NOT NULL" for name in NAMES)
+    create = ", ".join(f"{quote(system('postgres'), name)} integer NOT NULL" for name in NAMES)
     folder = tmp_path_factory.mktemp("files")
     with graph(stack, folder, PAIRS, table, f"{create}, PRIMARY KEY (id)") as made:
         values = ", ".join(f"i + {number}" for number in range(ROWS))
@@ -134,7 +135,7 @@ def damage(hop: Hop, column: str, value: int) -> None:
     """Change a value of the row 7 of the target."""
     table = hop.plan.target
     begin, end = f"UPDATE {qualified(table)} SET", ""
-    if table.system == "clickhouse":
+    if table.system_name == "clickhouse":
         begin, end = f"ALTER TABLE {qualified(table)} UPDATE", " SETTINGS mutations_sync = 2"
     hop.target.endpoint.execute(
         f"{begin} {quote(table.system, column)} = {value} WHERE id = 7{end}"
@@ -143,7 +144,7 @@ def damage(hop: Hop, column: str, value: int) -> None:
 
 def test_keys_are_counted_whatever_they_are_called(hops: dict[str, Hop]) -> None:
     for hop in hops.values():
-        if hop.plan.source.system == "files":
+        if hop.plan.source.system_name == "files":
             continue
         by_name = {one.name: one for one in hop.source.endpoint.columns(hop.plan.source)}
         for name in ("k", "i", "n", "numbered", "ferry__k", "FERRY2__k", "ferry__at"):
@@ -160,7 +161,7 @@ def test_keys_are_counted_whatever_they_are_called(hops: dict[str, Hop]) -> None
 
 def test_primary_keys_of_any_name_are_told_apart(hops: dict[str, Hop]) -> None:
     for hop in hops.values():
-        if hop.plan.target.system != "files":
+        if hop.plan.target.system_name != "files":
             plan = replace(hop.plan, primary_key=("ferry__n", "q"))
             assert repeated_keys(plan, hop.target.endpoint) == (0, 0)
 
@@ -187,13 +188,13 @@ def test_rows_that_are_there_are_found_by_their_keys(hops: dict[str, Hop], mode:
 def test_updates_of_each_column_are_seen(hops: dict[str, Hop], stack: Servers) -> None:
     """In the row whose number is its own, by all that reads the column."""
     sources = list({one.plan.source.system: one for one in hops.values()}.values())
-    sources = [hop for hop in sources if hop.plan.source.system != "files"]
+    sources = [hop for hop in sources if hop.plan.source.system_name != "files"]
     before = {hop.name: fingerprints_of(hop) for hop in sources}
     table = qualified(sources[0].plan.source)
     looking.ask_postgres(
         stack.postgres_url,
         *(
-            f"UPDATE {table} SET {quote('postgres', name)} = 100000 WHERE id = {number}"
+            f"UPDATE {table} SET {quote(system('postgres'), name)} = 100000 WHERE id = {number}"
             for number, name in enumerate(NAMES, start=1)
         ),
     )

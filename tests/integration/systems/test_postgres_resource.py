@@ -21,7 +21,8 @@ from tableferry.resources.errors import (
     TableMissing,
 )
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tests.servers import Servers, own
 
 SCHEMA = own("postgres_resource")

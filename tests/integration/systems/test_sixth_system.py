@@ -18,18 +18,21 @@ from click.testing import CliRunner
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.resource import Scheme, ServerResource
+from tableferry.resources.contract.dialect import Dialect
+from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.contract.source import Source
-from tableferry.resources.contract.system import Dialect, System
-from tableferry.resources.digest.definition import NULL, Algorithm
-from tableferry.resources.digest.fields import Field, Valued
+from tableferry.resources.contract.system import System
+from tableferry.resources.digest.definition import NULL
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.registry import registered, system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import Float, Kind, Text, signed
-from tableferry.resources.types.planner import plan_copy
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 from tests.integration.conftest import table_name
 from tests.servers import Servers
@@ -108,7 +111,7 @@ class Sum:
 
 
 class SqliteResource(ServerResource):
-    system: ClassVar[str] = "sqlite"
+    system_name: ClassVar[str] = "sqlite"
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

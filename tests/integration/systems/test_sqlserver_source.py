@@ -11,9 +11,10 @@ from tableferry.assets.planning.ranges import plan_ranges
 from tableferry.resources.contract.dialects import predicate
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.kind import key_kind
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.keys.statistics import key_statistics
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.statistics import key_statistics
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.server import ALLOWS_SNAPSHOT
@@ -149,9 +150,11 @@ def test_ranges_hold_every_row_once_and_evenly(
     key = source.columns(TABLE)[0]
     stats = key_statistics(source, TABLE, key)
     assert (stats.rows, stats.nullable) == (300, True)
-    ranges = plan_ranges(stats, {"count": 3}, *key_kind(key, "sqlserver"))
+    ranges = plan_ranges(stats, {"count": 3}, *key_kind(key, system("sqlserver")))
     depths = [
-        source.query(f"SELECT COUNT_BIG(*) FROM {T} WHERE {predicate(key, r, 'sqlserver')}")[0][0]
+        source.query(
+            f"SELECT COUNT_BIG(*) FROM {T} WHERE {predicate(key, r, system('sqlserver'))}"
+        )[0][0]
         for r in ranges
     ]
     assert depths == [100, 100, 100, 0, 1]

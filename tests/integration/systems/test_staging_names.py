@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tableferry.resources.contract.dialects import qualified, quote
-from tableferry.resources.contract.health import Use
+from tableferry.resources.contract.inspection import Use
 from tableferry.resources.contract.markers import beside
 from tableferry.resources.errors import InputError
+from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.connection import (
     SqlServerConnection,
     close_pooled_connections,
@@ -63,7 +64,7 @@ def rows(one: Ferry, table: TableRef) -> list[tuple[object, ...]]:
     key, second, text = (quote(table.system, name) for name in (KEY, SECOND, "😀"))
     return [
         tuple(row)
-        for row in one.session.servers.endpoints[table.system].query(
+        for row in one.session.servers.endpoints[table.system_name].query(
             f"SELECT {key} AS k, {second} AS s, {text} AS t FROM {qualified(table)} ORDER BY 1"
         )
     ]
@@ -73,9 +74,11 @@ def rows(one: Ferry, table: TableRef) -> list[tuple[object, ...]]:
 def odd_schema(stack: Servers) -> Iterator[str]:
     """A schema that the driver would misread."""
     schema = own('Sales "x" [y]') if not named(SQLSERVER) else own("Sales [y]")
-    looking.ask_sqlserver(stack.sqlserver_url, f"CREATE SCHEMA {quote('sqlserver', schema)}")
+    looking.ask_sqlserver(
+        stack.sqlserver_url, f"CREATE SCHEMA {quote(system('sqlserver'), schema)}"
+    )
     yield schema
-    looking.ask_sqlserver(stack.sqlserver_url, f"DROP SCHEMA {quote('sqlserver', schema)}")
+    looking.ask_sqlserver(stack.sqlserver_url, f"DROP SCHEMA {quote(system('sqlserver'), schema)}")
 
 
 @pytest.mark.parametrize("mode", ["replace", "append", "upsert", "swap"])
@@ -90,9 +93,10 @@ def test_odd_names_go_everywhere_by_one_table(
     types = ["bigint", "integer", "timestamp NOT NULL", "time", "numeric(12,2)"]
     types += ["text"] * len(PLAIN)
     columns = ", ".join(
-        f"{quote('postgres', name)} {type_}" for name, type_ in zip(COLUMNS, types, strict=True)
+        f"{quote(system('postgres'), name)} {type_}"
+        for name, type_ in zip(COLUMNS, types, strict=True)
     )
-    keys = f"{quote('postgres', KEY)}, {quote('postgres', SECOND)}"
+    keys = f"{quote(system('postgres'), KEY)}, {quote(system('postgres'), SECOND)}"
     texts = ", ".join(f"'{number} ' || g" for number in range(len(PLAIN)))
     hops = ", ".join(f'"{_yaml(str(table))}"' for table in (middle, last))
     settings = {"incremental": "true"} if mode == "upsert" else {}
@@ -112,7 +116,7 @@ def test_odd_names_go_everywhere_by_one_table(
         assert first.good, first.errors
         assert rows(one, middle) == rows(one, last) == [(g, g % 7, f"4 {g}") for g in range(1, 41)]
         # a row with a newer watermark; `append` adds rows and changes none
-        text, mark, key = (quote("postgres", name) for name in ("😀", WATERMARK, KEY))
+        text, mark, key = (quote(system("postgres"), name) for name in ("😀", WATERMARK, KEY))
         one.source(
             f"INSERT INTO {qualified(source)} {FIRST_ROWS}, {texts} FROM generate_series(0, 0) g"
             if mode == "append"

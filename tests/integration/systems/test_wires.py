@@ -17,8 +17,10 @@ from click.testing import CliRunner
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.pipelines.cli import main
 from tableferry.resources.artifacts import BYTES
+from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.resource import parse_url
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
@@ -28,8 +30,8 @@ from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.trial import REHEARSALS
-from tableferry.resources.tables import Column, TableRef, staging_prefix
-from tableferry.resources.types.planner import plan_copy
+from tableferry.resources.tables import TableRef, staging_prefix
+from tableferry.resources.types.column import Column
 from tableferry.resources.wires import exports as wires
 from tableferry.resources.wires.exports import wrong_values
 from tableferry.resources.wires.loads import wrong_loads
@@ -59,14 +61,14 @@ def plan_of(source: str, types: tuple[str, ...], target: str = "clickhouse") -> 
 @pytest.mark.parametrize("wire", ["arrow", pytest.param("text", marks=needs_bcp)])
 def test_sqlserver_is_exact(sqlserver: SqlServerResource, wire: WireFormat) -> None:
     found = wrong_values(
-        sqlserver, wire, plan_of("sqlserver", tuple(system("sqlserver").as_source().examples))
+        sqlserver, wire, plan_of("sqlserver", tuple(source_of(system("sqlserver")).examples))
     )
     assert [str(one) for one in found] == []
 
 
 @pytest.mark.parametrize("target", ["clickhouse", "sqlserver"])
 def test_postgres_is_exact(pg_url: str, target: str) -> None:
-    plan = plan_of("postgres", tuple(system("postgres").as_source().examples), target)
+    plan = plan_of("postgres", tuple(source_of(system("postgres")).examples), target)
     found = wrong_values(PostgresResource(url=pg_url), "text", plan)
     assert [str(one) for one in found] == []
 
@@ -187,7 +189,7 @@ def test_text_gets_into_sqlserver_exactly_once_asked_and_leaves_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = into("sqlserver", *system("postgres").as_source().examples)
+    plan = into("sqlserver", *source_of(system("postgres")).examples)
     put_before_bcp(tmp_path, f'echo >> {tmp_path}/asked; exec $TOOL "$@"', monkeypatch)
     for _ in range(2):
         assert [str(one) for one in wrong_loads(postgres, sqlserver, "text", plan)] == []
@@ -278,7 +280,7 @@ def configured(
     systems: tuple[str, ...] = ("postgres", "sqlserver", "clickhouse")
     for name, url in urls.items():
         monkeypatch.setenv(f"TABLEFERRY_{name}_URL", url)
-    settings = [parse_url(one, urls[one.upper()]) for one in systems]
+    settings = [parse_url(system(one), urls[one.upper()]) for one in systems]
     yield [one.password for one in settings if one.password]
 
 

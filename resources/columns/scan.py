@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.system import System
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Fitting:
 
 
 def decimal_types(
-    endpoint: Endpoint, table: TableRef, columns: Sequence[Column], target: str
+    endpoint: Endpoint, table: TableRef, columns: Sequence[Column], target: System
 ) -> dict[str, Fitting]:
     """The smallest decimal types that hold what bare numeric columns hold now.
 
@@ -50,8 +52,8 @@ def decimal_types(
     Raises:
         StatementFailed: the server refused the query.
     """
-    types = _system(target).types
-    source = _system(table.system).as_source()
+    types = target.types
+    source = source_of(table.system)
     return {
         name: Fitting(types.decimal(whole + scale, scale), not_numbers)
         for name, (whole, scale, not_numbers) in source.digits(endpoint, table, columns).items()

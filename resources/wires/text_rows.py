@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from tableferry.resources.digest.fields import Kind
-from tableferry.resources.wires.delimited import END, END_BYTE, Framing
+from tableferry.resources.contract.delimited import END, END_BYTE, Framing
+from tableferry.resources.contract.fields import Kind
 
 BACKSLASH = "\0"
 """A placeholder for escaped backslashes; no text of these systems holds it."""

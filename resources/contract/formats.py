@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tableferry.resources.contract.copy_plan import Format, WireFormat
-from tableferry.resources.registry import system
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.tables import TableRef
 
 WIRES: dict[Format, WireFormat] = {
@@ -27,8 +28,8 @@ def formats_between(source: TableRef, target: TableRef) -> tuple[Format, ...]:
     Raises:
         InputError: one of them is no source, or no target.
     """
-    sends = system(source.system).as_source().sends
-    accepts = system(target.system).as_target().accepts
+    sends = source_of(source.system).sends
+    accepts = loader_of(target.system).accepts
     return tuple(one for one in WIRES if one in sends and one in accepts)
 
 

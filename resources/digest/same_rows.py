@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, told
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
-from tableferry.resources.digest.fields import Field, Side, all_fields
+from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.probe import shared
 from tableferry.resources.own_names import own_prefix
-from tableferry.resources.registry import system
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Runs a query in the session that sees the rows."""
@@ -101,7 +102,7 @@ class SameRows:
         return f"{qualified(self.table)} WHERE {condition}"
 
     def _summed(self, ask: Ask, side: Side, rows: str, fields: tuple[Field, ...]) -> Summed:
-        dialect = system(self.table.system).dialect
+        dialect = self.table.system.dialect
         digest = str(RowDigest(self.dialect, fields, side))
         own = own_prefix(digest, rows)
         ((count, total),) = ask(

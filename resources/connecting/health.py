@@ -6,17 +6,13 @@ import ipaddress
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tableferry.resources.connecting.tls import Certificate
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.inspection import Finding
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
-
-State = Literal["ok", "note", "warning", "problem"]
 
 MOST_SKEW = 5.0
 """Seconds between two clocks that do no harm; a run's times and a schedule's go by both."""
@@ -26,28 +22,6 @@ EXPIRES_SOON = 30
 
 LEAST_FREE = 0.1
 """Of a disk; a tenth of it is soon filled by staging tables."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    subject: str
-    """E.g. `TLS`, `privileges`, `disk`."""
-    state: State
-    """`problem`: something will fail; `warning`: it may; `note`: good to know, or not to be found
-    out."""
-    says: str
-    do: tuple[str, ...] = ()
-    """What to do about it: statements to run, or a sentence."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """What the declared transfers want of a server."""
-
-    reads: Sequence[TableRef] = ()
-    writes: Sequence[TableRef] = ()
 
 
 Check = Callable[[], Iterable[Finding]]

@@ -9,15 +9,8 @@ from itertools import count
 
 import pyarrow as pa
 
-from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, OverflowPolicy
-from tableferry.resources.contract.dialects import quote
-from tableferry.resources.contract.refusals import Where
-from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column, TableRef
-from tableferry.resources.types.advice import alternative, no_decimal, text_type
-from tableferry.resources.types.conversions import (
-    Conversion,
+from tableferry.resources.columns.advice import alternative, no_decimal, text_type
+from tableferry.resources.columns.conversions import (
     NoConversion,
     conversion_between,
     default_type,
@@ -26,9 +19,19 @@ from tableferry.resources.types.conversions import (
     source_export,
     target_slot,
 )
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.refusals import Where
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.system import System
+from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.types.kinds import Array, Float
-from tableferry.resources.wires.formats import format_of
+from tableferry.resources.types.steps import OverflowPolicy
 
 
 @dataclass(frozen=True)
@@ -124,12 +127,12 @@ def plan_copy(
     )
 
 
-def is_target_type(system: str, type_: str) -> bool:
+def is_target_type(system: System, type_: str) -> bool:
     """Whether columns of a declared type can be filled in that system."""
     return target_slot(system, plain_type(system, type_)) is not None
 
 
-def compatible(target_system: str, planned: Column, actual: Column) -> str | None:
+def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
     """Whether an existing target column takes everything that the planned one would.
 
     Returns:
@@ -155,13 +158,13 @@ def compatible(target_system: str, planned: Column, actual: Column) -> str | Non
 def _plan_column(
     table: TableRef,
     column: Column,
-    target: str,
+    target: System,
     override: ColumnOverride,
     key_sql: str,
     version: str,
     text_format: Format | None,
 ) -> ColumnPlan:
-    source, sending, types = table.system, _system(table.system).as_source(), _system(target).types
+    source, sending, types = table.system, source_of(table.system), target.types
     kept = _kept_type(source, column, target, override)
     if kept is not None:
         return _passed_on(table, column, kept, override, key_sql)
@@ -202,22 +205,20 @@ def _for_batches(table: TableRef, column: Column, conversion: Conversion, key_sq
     refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
     if not refuse:
         return expression
-    return (
-        _system(table.system)
-        .as_source()
-        .guarded(
-            expression,
-            refuse.replace("{}", name),
-            Where(str(table), column.name, key_sql, name),
-            conversion.source.refuse_reason,
-            "text" if conversion.as_text else conversion.source.refuse_type,
-        )
+    return source_of(table.system).guarded(
+        expression,
+        refuse.replace("{}", name),
+        Where(str(table), column.name, key_sql, name),
+        conversion.source.refuse_reason,
+        "text" if conversion.as_text else conversion.source.refuse_type,
     )
 
 
-def _kept_type(source: str, column: Column, target: str, override: ColumnOverride) -> str | None:
+def _kept_type(
+    source: System, column: Column, target: System, override: ColumnOverride
+) -> str | None:
     """The type that a column has on both sides, so that its values need not be looked at."""
-    types = _system(source).types
+    types = source.types
     own = types.keeps(column) if source == target else None
     if own is None or override.on_overflow == "text" or override.low_cardinality:
         return None
@@ -231,7 +232,7 @@ def _passed_on(
     """A column between two servers of one system, which hand its values over as they are."""
     if override.on_overflow != "refuse":
         raise InputError(f"column {column.name!r}: no value can overflow")
-    sending = _system(table.system).as_source()
+    sending = source_of(table.system)
     arrow_sql, arrow_type = None, pa.null()
     try:
         conversion = conversion_between(table.system, column.type, table.system, type_)
@@ -256,8 +257,8 @@ def _can_overflow(conversion: Conversion, override: ColumnOverride) -> bool:
     return conversion.guarded or override.on_overflow == "text"
 
 
-def _target_type(source: str, column: Column, target: str, override: ColumnOverride) -> str:
-    if override.low_cardinality and _system(target).types.low_cardinality is None:
+def _target_type(source: System, column: Column, target: System, override: ColumnOverride) -> str:
+    if override.low_cardinality and target.types.low_cardinality is None:
         raise InputError(f"column {column.name!r}: {target} has no type for low_cardinality")
     if override.type is not None:
         if override.on_overflow == "text":
@@ -290,7 +291,7 @@ def require_distinct(source: TableRef, target: TableRef, names: Mapping[str, str
     Raises:
         NamesClash: there are such columns.
     """
-    folded = _system(target.system).dialect.folded
+    folded = target.system.dialect.folded
     taken = {folded(name) for name in names.values()}
     first: dict[str, str] = {}
     problems: dict[str, str] = {}

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from tableferry.resources import registry
-from tableferry.resources.digest.fields import Field
+from tableferry.resources.contract.digest_writer import DigestWriter
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.types.decimals import DecimalCast
 from tableferry.resources.types.kinds import Decimal, Kind
 from tableferry.resources.types.steps import Step
+
+NEVER = ""
+"""The condition that no value meets."""
+
+
+ITEM = "ferry__e"
+"""An element, in the SQL of a list."""
 
 
 class OverflowSql:
     """Writes conditions and values in a source's SQL. This class serves a system without lists."""
 
-    system: str
-    """The system's name."""
+    digest: DigestWriter
+    """The digest writer of the same system."""
 
     def number(self, field: Field, x: str) -> str:
         """Write the 64-bit number of a date, time or timestamp; of an infinite one, a number beyond
         all limits on its side."""
-        number = registry.system(self.system).digest.whole(field, field.source, x)
+        number = self.digest.whole(field, field.source, x)
         assert number is not None, f"{field.source.type} has no number"
         return number
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tableferry.resources.contract.dialects import predicate, quote
+from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import Bound, KeyRange
-from tableferry.resources.tables import Column
+from tableferry.resources.types.column import Column
 
 MOST_RANGES = 500
 """Of one query: SQL Server allows ten nested CASE, and a balanced tree over these needs nine.
@@ -16,7 +17,7 @@ ENUMERATED = 16
 """Up to this many ranges are selected one by one, so that what lies between them is not read."""
 
 
-def range_number(ranges: Sequence[KeyRange], column: Column, system: str) -> str:
+def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
     """SQL of the position in `ranges` of the range that holds the row; -1 for none of them.
 
     A balanced tree of CASE, so that many ranges cost a few comparisons per row.
@@ -67,7 +68,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: str) -> str
     return sql
 
 
-def within(ranges: Sequence[KeyRange], column: Column, system: str) -> str:
+def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
     """A condition that at least all rows of the ranges meet, cheap for the server to decide."""
     if len(ranges) <= ENUMERATED or ranges[0].kind == "file":
         return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.registry import system as _system
 
 SHOWN = 80
 """Characters of a value that a message shows."""
@@ -69,13 +69,13 @@ def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wr
     )
 
 
-def query_of(system: str, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
+def query_of(system: System, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
     """The query that yields (position, result as text) of constants, grouped by expression.
 
     The values of a group are rows of one table, so that no server computes them while it plans: a
     branch that is not taken may not be computed ahead and fail.
     """
-    parts, sql = [], _system(system).dialect
+    parts, sql = [], system.dialect
     for group in groups:
         first = constants[group[0]]
         names = [quote(system, name) for name in (NUMBER, *(name for name, _ in first.values))]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableferry.resources import registry
-from tableferry.resources.contract.dialects import filtered, predicate, qualified, quote
+from tableferry.resources.contract.dialects import filtered, predicate
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.keys.kind import key_kind, to_bound, to_number
-from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
-from tableferry.resources.own_names import own_prefix
-from tableferry.resources.tables import Column, TableRef
-
-BUCKETS = 1000
-"""At most 0.1 % of the rows are misplaced, which is a tenth of a range if there are 100 ranges."""
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.keys.bounds import to_bound, to_number
+from tableferry.resources.keys.range import Bound, KeyRange
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def key_statistics(
     """
     kind = key_kind(column, endpoint.system)[0]
     rows_of = filtered(predicate(column, KeyRange(kind, above), endpoint.system), where)
-    source = registry.system(endpoint.system).as_source()
+    source = source_of(endpoint.system)
     rows, quantiles = source.quantiles(endpoint, table, column, kind, rows_of)
     # rows may have come or gone between the queries, hence the sorting
     order = str if kind == "text" else to_number
@@ -69,28 +66,3 @@ def key_statistics(
     if not rows or not bounds:
         return KeyStatistics(0, nullable=column.nullable)
     return KeyStatistics(rows, bounds[0], bounds[-1], tuple(bounds), column.nullable)
-
-
-def numbered_quantiles(
-    endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
-) -> tuple[int, Sequence[object]]:
-    """The quantiles of a key by numbering the rows in its order: see `Source.quantiles`."""
-    sql = registry.system(endpoint.system).dialect
-    name = qualified(table)
-    key = sql.key_value(quote(endpoint.system, column.name), column, kind)
-    rows = int(endpoint.query(f"SELECT {sql.count} FROM {name} WHERE {where}")[0][0])
-    if not rows:
-        return 0, ()
-    # the first row, and the row that ends each of the buckets; a literal of more than 32 bits would
-    # be a decimal in T-SQL, which is divided with a fraction
-    total = f"CAST({rows} AS bigint)"
-    own = own_prefix(key, where)
-    at = f"{own}at"
-    found = endpoint.query(
-        f"SELECT {own}k FROM (SELECT {key} AS {own}k, ROW_NUMBER() OVER (ORDER BY {key}) AS {at}"
-        f" FROM {name} WHERE {where}) AS {own}rows"
-        f" WHERE {at} = 1 OR {at} * {BUCKETS} / {total} > ({at} - 1) * {BUCKETS} / {total}"
-        f" ORDER BY {at}"
-    )
-    values = [row[0] for row in found]
-    return rows, values if rows > BUCKETS else values[:1] + values

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from tableferry.resources.columns.conversions import default_type, source_export
 from tableferry.resources.contract.dialects import quote
-from tableferry.resources.registry import system as _system
-from tableferry.resources.tables import Column
-from tableferry.resources.types.conversions import default_type, source_export
+from tableferry.resources.contract.system import System
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import Array, Decimal
 
 
-def text_type(target: str) -> str:
+def text_type(target: System) -> str:
     """The target's type for text of any length."""
-    return _system(target).types.text
+    return target.types.text
 
 
-def no_decimal(export: Export, column: Column, target: str) -> str:
+def no_decimal(export: Export, column: Column, target: System) -> str:
     """A numeric column for whose digits the target has no type of its own."""
     example, undeclared = _decimal(export, target)
     if undeclared:
@@ -24,7 +24,7 @@ def no_decimal(export: Export, column: Column, target: str) -> str:
             f"values need (one that does not fit is refused by name), or {text_type(target)} for "
             "its text"
         )
-    most = _system(target).types.most_digits
+    most = target.types.most_digits
     return (
         f"its digits are more than the {most} of {target}; "
         f"{_declare(column, text_type(target))} for its text, or {example} or another smaller type "
@@ -32,7 +32,7 @@ def no_decimal(export: Export, column: Column, target: str) -> str:
     )
 
 
-def choices(source: str, column: Column, target: str) -> list[tuple[str, str]]:
+def choices(source: System, column: Column, target: System) -> list[tuple[str, str]]:
     """The types that a column could be declared as where none is chosen for it; none if none works.
 
     Args:
@@ -51,9 +51,9 @@ def choices(source: str, column: Column, target: str) -> list[tuple[str, str]]:
     return [(example, held), *([(text, "its text")] if export.as_text else [])]
 
 
-def _decimal(export: Export, target: str) -> tuple[str, bool]:
+def _decimal(export: Export, target: System) -> tuple[str, bool]:
     """A type of the target for a decimal, or array of them, and whether its digits are unknown."""
-    kind, types = export.kind, _system(target).types
+    kind, types = export.kind, target.types
     example = types.decimal(types.most_digits, 10)
     if isinstance(kind, Array):
         array = types.default(Array(Decimal(types.most_digits, 10)))
@@ -61,7 +61,7 @@ def _decimal(export: Export, target: str) -> tuple[str, bool]:
     return example, isinstance(kind, Decimal) and kind.precision is None
 
 
-def alternative(source: str, column: Column, target: str) -> str:
+def alternative(source: System, column: Column, target: System) -> str:
     """What would work for a column, with the SQL that would be selected."""
     export = source_export(source, column.type)
     leave_out = f"leave it out with exclude: [{column.name}]"

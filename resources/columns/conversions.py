@@ -9,7 +9,8 @@ from functools import lru_cache
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.registry import system as _system
+from tableferry.resources.contract.system import System
+from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import DecimalCast, Scaled, ToDecimal
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import (
@@ -54,54 +55,31 @@ from tableferry.resources.types.timestamp_text import (
 )
 from tableferry.resources.types.type_map import TypeMap
 
-UNGUARDED = (Cast, Scaled, View, TimeText, ParseTimestamp)
 LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """The conversion of one column."""
-
-    source: Export
-    slot: Slot
-    arrow: pa.DataType
-    steps: tuple[Step, ...]
-    as_text: bool
-    """The source casts the value to text."""
-
-    @property
-    def sent(self) -> Kind:
-        """What the values are that the steps are for."""
-        return (self.source.text_kind or Text()) if self.as_text else self.source.kind
-
-    @property
-    def guarded(self) -> bool:
-        """Whether there are values that do not pass."""
-        return not all(isinstance(step, UNGUARDED) for step in self.steps)
 
 
 class NoConversion(Exception):
     """The target type cannot hold the source type; the message says why."""
 
 
-def source_export(system: str, type_: str) -> Export | Refusal:
+def source_export(system: System, type_: str) -> Export | Refusal:
     """How a source column of a declared type is selected."""
-    return _system(system).types.export(type_)
+    return system.types.export(type_)
 
 
-def target_slot(system: str, type_: str, version: str = "") -> Slot | None:
+def target_slot(system: System, type_: str, version: str = "") -> Slot | None:
     """What a target column of a declared type holds."""
-    return _system(system).types.slot(type_, version)
+    return system.types.slot(type_, version)
 
 
-def default_type(system: str, kind: Kind) -> str | None:
+def default_type(system: System, kind: Kind) -> str | None:
     """The target type that we choose for a kind of values."""
-    return _system(system).types.default(kind)
+    return system.types.default(kind)
 
 
 @lru_cache(maxsize=4096)
 def conversion_between(
-    source: str, source_type: str, target: str, target_type: str, version: str = ""
+    source: System, source_type: str, target: System, target_type: str, version: str = ""
 ) -> Conversion:
     """The conversion of a declared source type into a declared target type.
 
@@ -135,7 +113,7 @@ def conversion_between(
             raise NoConversion("bytes are no text")
         as_text = False
     sent: Kind = (export.text_kind or Text()) if as_text else kind
-    arrow = _system(source).types.arrives_as(slot.arrow, sent)
+    arrow = source.types.arrives_as(slot.arrow, sent)
     steps = _steps(sent, slot, arrow, _Sides.of(source, target))
     if isinstance(sent, Array) and not slot.nullable:
         steps.insert(0, Present())
@@ -163,8 +141,8 @@ class _Sides:
     target: TypeMap
 
     @classmethod
-    def of(cls, source: str, target: str) -> _Sides:
-        own, other = _system(source), _system(target)
+    def of(cls, source: System, target: System) -> _Sides:
+        own, other = source, target
         return cls(own.name, own.types, other.title, other.types)
 
 
@@ -366,6 +344,6 @@ def holds(room: Kind, kind: Kind) -> bool:
     return room == kind
 
 
-def plain_type(target: str, type_: str) -> str:
+def plain_type(target: System, type_: str) -> str:
     """A target type as given by the user, without what nullability and options add."""
-    return _system(target).types.plain(type_)
+    return target.types.plain(type_)

@@ -7,11 +7,11 @@ import datetime as dt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources import registry
+from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.refusals import SHOWN
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import SchemaDrift, ValueRefused
-from tableferry.resources.types.conversions import conversion_of
 from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
 from tableferry.resources.types.steps import Violation, plain, relax
 
@@ -88,7 +88,7 @@ def _refusal(
     return ValueRefused(str(plan.source), column.source.name, key, value, reason)
 
 
-def shown(value: pa.Scalar, system: str) -> object:
+def shown(value: pa.Scalar, system: System) -> object:
     """A value as a person would write it, also where Python's own types end."""
     if pa.types.is_date32(value.type) and value.is_valid:
         return _day(value.value, system)
@@ -112,13 +112,13 @@ def shown(value: pa.Scalar, system: str) -> object:
     return found
 
 
-def _day(number: int, system: str) -> str:
-    found = registry.system(system).types.calendar(number, 1, 32)
+def _day(number: int, system: System) -> str:
+    found = system.types.calendar(number, 1, 32)
     return found if isinstance(found, str) else _civil(found)
 
 
-def _moment(number: int, system: str) -> str:
-    found = registry.system(system).types.calendar(number, MICROSECONDS_PER_DAY, 64)
+def _moment(number: int, system: System) -> str:
+    found = system.types.calendar(number, MICROSECONDS_PER_DAY, 64)
     if isinstance(found, str):
         return found
     days, rest = divmod(found, MICROSECONDS_PER_DAY)

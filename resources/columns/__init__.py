@@ -1,0 +1,1 @@
+"""What each column becomes in another system, and how its values are converted and refused."""
