@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from tableferry.checks.checksum import in_sample
-from tableferry.checks.verdict import Verdict
+from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import predicate, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
@@ -35,6 +35,9 @@ from tableferry.resources.own_names import own_prefix
 from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"
+
+ALL_CHECKS = (*CHECK_NAMES.values(), CHECK_NAME)
+"""`ferry check` may have used any level, so planning looks at the verdicts of all."""
 MAX_ROWS = 250_000
 """Most rows of a range that are read; of a larger one a sample by the hash of the key is."""
 

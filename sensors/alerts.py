@@ -9,8 +9,11 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, move_job_name
 from tableferry.assets.log.history import failed_checks
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.planning.resolve import Servers
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 from tableferry.sensors.channels import Alert, Kind, channels, send

@@ -18,7 +18,6 @@ from tableferry.assets.declaring.dagster_rules import cron_line, op_name, owner,
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age, fresh_for
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
 from tableferry.assets.declaring.rules import (
-    Several,
     column_problems,
     hop_problems,
     incremental_problems,
@@ -33,6 +32,9 @@ from tableferry.assets.declaring.sections import (
     RangesSpec,
     Section,
     Table,
+)
+from tableferry.assets.declaring.yaml_lines import (
+    Several,
 )
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.expectations import ExpectationSpec

@@ -16,20 +16,6 @@ if TYPE_CHECKING:  # the models ask for these rules
     from tableferry.assets.declaring.sections import ColumnSpec, HopSpec
 
 
-class Several(ValueError):
-    """More than one thing is wrong with a value: where in it, and what."""
-
-    def __init__(self, found: list[tuple[Location, str]]) -> None:
-        self.found = found
-        super().__init__("; ".join(message for _, message in found))
-
-    @classmethod
-    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
-        """Raise if there is anything."""
-        if problems := list(found):
-            raise cls(problems)
-
-
 def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
     """What is wrong with the way of the hops."""
     before, seen = source, {str(source)}

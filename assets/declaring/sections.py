@@ -14,9 +14,14 @@ from pydantic import (
     model_validator,
 )
 
+from tableferry.assets.declaring.bounds import (
+    MAX_RANGES,
+    bounds_problems,
+)
 from tableferry.assets.declaring.freshness import AGE, age
-from tableferry.assets.declaring.rules import Several
-from tableferry.assets.planning.boundaries import MAX_RANGES, bounds_problems
+from tableferry.assets.declaring.yaml_lines import (
+    Several,
+)
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
 from tableferry.resources.connecting.names import NONE_BESIDES, table_of
 from tableferry.resources.contract.copy_plan import WireChoice

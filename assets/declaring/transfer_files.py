@@ -18,9 +18,14 @@ from pydantic import BaseModel, ValidationError
 
 from tableferry.assets.declaring.manifest import LENIENT, Transfer
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
-from tableferry.assets.declaring.rules import Several
 from tableferry.assets.declaring.sections import CONNECTIONS
-from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
+from tableferry.assets.declaring.yaml_lines import (
+    Location,
+    Problem,
+    Several,
+    Unreadable,
+    YamlFile,
+)
 from tableferry.resources.connecting.names import NONE_BESIDES
 from tableferry.resources.errors import InputError
 

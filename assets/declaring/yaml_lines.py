@@ -16,6 +16,20 @@ Location = tuple[int | str, ...]
 """The way to a part of the file: keys of mappings, and positions or items of lists."""
 
 
+class Several(ValueError):
+    """More than one thing is wrong with a value: where in it, and what."""
+
+    def __init__(self, found: list[tuple[Location, str]]) -> None:
+        self.found = found
+        super().__init__("; ".join(message for _, message in found))
+
+    @classmethod
+    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
+        """Raise if there is anything."""
+        if problems := list(found):
+            raise cls(problems)
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is wrong at one place of a file."""

@@ -13,7 +13,10 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name
 from tableferry.assets.log import answers
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20

@@ -21,7 +21,7 @@ from tableferry.assets.log.ledger import (
     newest_ids,
     records,
 )
-from tableferry.assets.planning.resolve import ALL_CHECKS
+from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 PAGE = 500

@@ -10,9 +10,14 @@ from tableferry.assets.log.ledger import Committed, committed, committed_schema,
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
 from tableferry.assets.planning.drift import new_columns, schema_changes, target_columns
 from tableferry.assets.planning.increments import increment, intact, now
-from tableferry.assets.planning.resolve import ALL_CHECKS, Hop, Servers, checks_of
+from tableferry.assets.planning.resolve import (
+    Hop,
+    Servers,
+    checks_of,
+)
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.counts import count_by_range
+from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.errors import concerning

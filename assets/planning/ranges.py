@@ -10,8 +10,10 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
-from tableferry.assets.planning.boundaries import (
+from tableferry.assets.declaring.bounds import (
     MAX_RANGES,
+)
+from tableferry.assets.planning.boundaries import (
     CutRules,
     first_cuts,
     growth_cuts,

@@ -42,9 +42,6 @@ from tableferry.resources.types.kinds import Integer
 if TYPE_CHECKING:
     import dagster as dg
 
-ALL_CHECKS = (*CHECK_NAMES.values(), EXPECTATIONS)
-"""`ferry check` may have used any level, so planning looks at the verdicts of all."""
-
 
 @dataclass(frozen=True)
 class Servers:

@@ -13,9 +13,12 @@ from tableferry.assets.log.ledger import newest_ids
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.decisions import Decision, decisions
 from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.source_state import (
+    read_under,
+    shared_snapshot,
+)
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.running.progress import OnProgress, unwatched
-from tableferry.assets.running.source_state import read_under, shared_snapshot
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import TableferryError

@@ -12,6 +12,10 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.ledger import committed_schema, latest_record, records
 from tableferry.assets.log.records import Reason, State
+from tableferry.assets.log.run_tags import (
+    FORCE,
+    PROFILE,
+)
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.drift import (
@@ -23,6 +27,10 @@ from tableferry.assets.planning.drift import (
 )
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of
+from tableferry.assets.planning.source_state import (
+    MOST_READINGS,
+    SourceState,
+)
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
 from tableferry.assets.running.launches import ends_last, share_pool
@@ -33,8 +41,6 @@ from tableferry.assets.running.processes import (
     run_is_alive,
     run_process,
 )
-from tableferry.assets.running.runs import FORCE, PROFILE
-from tableferry.assets.running.source_state import MOST_READINGS, SourceState
 from tableferry.assets.running.swap import promote
 from tableferry.assets.running.work import Earlier, Outcome, Work
 from tableferry.assets.running.workers import run_ranges

@@ -8,7 +8,9 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.running.runs import LAUNCH
+from tableferry.assets.log.run_tags import (
+    LAUNCH,
+)
 
 BACKFILL = "dagster/backfill"
 """Dagster's own run tag, of the runs of a backfill."""

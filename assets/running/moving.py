@@ -13,12 +13,15 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tableferry.assets.log.records import Reason, State
+from tableferry.assets.running.audit import (
+    audit,
+    settle,
+)
 from tableferry.assets.running.in_flight import stream_digest_of
 from tableferry.assets.running.increment import proven_whole, with_whole_range
 from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import Outcome
-from tableferry.assets.verifying.audit import audit, settle
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema

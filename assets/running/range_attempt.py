@@ -10,7 +10,9 @@ from tableferry.assets.log.records import Proven, RangeRecord, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.drift import column_lineage, column_schema
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.running.source_state import Reading
+from tableferry.assets.planning.source_state import (
+    Reading,
+)
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import Target

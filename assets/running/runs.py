@@ -9,16 +9,8 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START
 from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
-
-FORCE = "tableferry/force"
-"""Run tag: move the ranges also where nothing changed."""
-PROFILE = "tableferry/profile"
-"""Run tag: name of the profile to use instead of the transfer's own."""
-LAUNCH = "tableferry/launch"
-"""Run tag: `n:name` of the n runs that share the ranges of one command or tick."""
-RANGE_START = "dagster/asset_partition_range_start"
-RANGE_END = "dagster/asset_partition_range_end"
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,

@@ -11,9 +11,11 @@ from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.source_state import (
+    SourceState,
+)
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.assets.running.source_state import SourceState
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Published

@@ -9,13 +9,10 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.planning.decisions import COMPARED_FIRST
-from tableferry.assets.planning.resolve import ALL_CHECKS, Hop
-from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
-from tableferry.assets.running.moving import move
-from tableferry.assets.running.range_attempt import RangeAttempt
-from tableferry.assets.running.work import Outcome, Work
-from tableferry.assets.verifying.as_committed import target_digest_of
-from tableferry.assets.verifying.audit import (
+from tableferry.assets.planning.resolve import (
+    Hop,
+)
+from tableferry.assets.running.audit import (
     CheckFailed,
     allowing_extra_rows_in,
     audit_in_place,
@@ -23,6 +20,12 @@ from tableferry.assets.verifying.audit import (
     reconcile_range,
     verdicts_of,
 )
+from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
+from tableferry.assets.running.moving import move
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.work import Outcome, Work
+from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.connecting import outages
 from tableferry.resources.connecting.retry import is_transient, retrying

@@ -15,8 +15,11 @@ from tableferry.assets.log.ledger import committed, latest_materialization, reco
 from tableferry.assets.log.records import ROWS_SINCE
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.source_state import (
+    SourceState,
+    read_under,
+)
 from tableferry.assets.planning.transfer_plan import known_ranges
-from tableferry.assets.running.source_state import SourceState, read_under
 from tableferry.assets.verifying.on_demand import Checked
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table

@@ -19,10 +19,14 @@ import dagster as dg
 
 from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.command_runs import carry_out as carry_out_run
+from tableferry.assets.log.run_tags import (
+    LAUNCH,
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.assets.running.runs import LAUNCH, RANGE_END, RANGE_START
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import TableferryError

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tableferry.assets.log.records import RangeRecord, State
 
 if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
     from tableferry.assets.log.asking import Log
-    from tableferry.pipelines.command.views import PlannedRange
 
 SHOWN = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
@@ -119,9 +118,13 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
+class _AsJson(Protocol):
+    def json(self) -> dict[str, Any]: ...
+
+
 def document(
     transfer: str,
-    ranges: Sequence[RangeView | PlannedRange],
+    ranges: Sequence[_AsJson],
     good: bool = True,
     errors: Sequence[str] = (),
     run_ids: Sequence[str] = (),

@@ -18,6 +18,10 @@ from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges import find_ranges, like_range
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.source_state import (
+    read_under,
+    shared_snapshot,
+)
 from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
 from tableferry.assets.planning.transfer_plan import (
     TransferPlan,
@@ -27,7 +31,6 @@ from tableferry.assets.planning.transfer_plan import (
 )
 from tableferry.assets.running.caller import Caller, Prepared, moved_along
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
-from tableferry.assets.running.source_state import read_under, shared_snapshot
 from tableferry.pipelines.command.range_views import (
     RangeView,
     TransferView,
@@ -208,7 +211,10 @@ def _move(
     if transfer.placed:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.running.runs import FORCE, PROFILE
+    from tableferry.assets.log.run_tags import (
+        FORCE,
+        PROFILE,
+    )
     from tableferry.pipelines.command.launching import Outcome, Share, carry_out, carry_out_together
 
     apply_growth(plan, servers, session.instance)

@@ -20,10 +20,15 @@ from tableferry.assets.log.check_records import CheckRecord, check_record, momen
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.planning.drift import new_columns, schema_changes
-from tableferry.assets.planning.resolve import ALL_CHECKS, Hop, checks_of, resolve_hops
+from tableferry.assets.planning.resolve import (
+    Hop,
+    checks_of,
+    resolve_hops,
+)
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.transfer import check_description
 from tableferry.assets.verifying.whole_tables import DESCRIPTIONS
+from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.reporting.report import (

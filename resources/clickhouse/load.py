@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -22,24 +22,20 @@ from tableferry.resources.clickhouse.ddl import (
     take_in,
 )
 from tableferry.resources.clickhouse.dialect import DIALECT
-from tableferry.resources.clickhouse.markers import RangeMarker
+from tableferry.resources.clickhouse.held_range import HeldRange
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from tableferry.resources.connecting.retry import retrying
-from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified
-from tableferry.resources.contract.hazards import Look
 from tableferry.resources.contract.target import (
     LoadReceipt,
     TargetMoved,
-    TargetOptions,
     appends,
     make_room,
     rejected_of,
     require_staged,
 )
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch
-from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_prefix
 
 UNDIVIDED: Mapping[str, str | int] = {
@@ -51,24 +47,9 @@ UNDIVIDED: Mapping[str, str | int] = {
 
 
 @dataclass
-class ClickHouseLoad:
+class ClickHouseLoad(HeldRange):
     """A held range and its staging table; made by `ClickHouseTarget.attempt`."""
 
-    resource: ClickHouseServer
-    plan: CopyPlan
-    key_range: KeyRange
-    options: TargetOptions
-    table: TableRef
-    """What is written to: the target, or with `swap` its shadow."""
-    lock: str
-    staging: str
-    owner: Owner
-    data_version: str
-    marker: RangeMarker
-    atomic: bool
-    """Whether the table has one partition per key range."""
-    look: Look
-    """What of `table` may change rows that are published, asked anew."""
     _sent: int = field(default=0, init=False)
     _blocks: int = field(default=0, init=False)
     _arrived: int | None = field(default=None, init=False)
@@ -286,11 +267,6 @@ class ClickHouseLoad:
         self._rows_in_partition()
         self._target_rows = kept + self.staged_rows()
         return self._target_rows
-
-    @property
-    def staging_table(self) -> TableRef:
-        """Where the rows of the range are staged."""
-        return replace(self.table, name=self.staging)
 
     @property
     def _staged(self) -> str:

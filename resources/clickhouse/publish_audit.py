@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
+from tableferry.resources.clickhouse.held_range import HeldRange
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.digest.same_rows import SameRows, Summed, differs
 from tableferry.resources.errors import TableferryError
-
-if TYPE_CHECKING:
-    from tableferry.resources.clickhouse.load import ClickHouseLoad
 
 BEFORE = "_before"
 """What is added to the staging table's name for the partition as it was."""
@@ -28,7 +25,7 @@ BEFORE = "_before"
 class PublishAudit:
     """The comparison of one range; `before` and `after` are called around its publication."""
 
-    load: ClickHouseLoad
+    load: HeldRange
     condition: str
     """Of a row of the table that is in the range."""
     same: SameRows = field(init=False)

@@ -10,6 +10,11 @@ from hypothesis import strategies as st
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.run_tags import (
+    LAUNCH,
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.planning.stretches import stretches
 from tableferry.assets.running.launches import (
     BACKFILL,
@@ -18,7 +23,9 @@ from tableferry.assets.running.launches import (
     ends_last,
     share_pool,
 )
-from tableferry.assets.running.runs import LAUNCH, RANGE_END, RANGE_START, run_requests
+from tableferry.assets.running.runs import (
+    run_requests,
+)
 
 NAMES = [f"r{number:03d}" for number in range(100)]
 

@@ -22,8 +22,11 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.planning.resolve import Servers
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.sensors.alerts import alert_sensors, check_alert, failure_alert

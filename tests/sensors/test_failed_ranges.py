@@ -19,8 +19,11 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.errors import ConnectionFailed
 from tableferry.sensors import failed_ranges, new_ranges, tries

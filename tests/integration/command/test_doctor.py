@@ -16,7 +16,7 @@ from psycopg import sql
 
 from tableferry.pipelines.cli import main
 from tableferry.resources.connecting import health
-from tableferry.resources.contract.inspection import Finding
+from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.resource import SqlServerResource
@@ -171,8 +171,7 @@ def test_what_leaves_the_machine_should_be_encrypted_and_verified(
 def test_sqlserver_shows_its_certificate(mssql_url: str) -> None:
     server = SqlServerResource(url=mssql_url)
     found = {
-        one.subject: one
-        for one in findings(server, health.Use([], [TableRef("sqlserver", "dbo", "t")]))
+        one.subject: one for one in findings(server, Use([], [TableRef("sqlserver", "dbo", "t")]))
     }
     assert found["snapshot isolation"].state in ("ok", "warning")
     assert found["privileges"].state == "ok", found["privileges"]

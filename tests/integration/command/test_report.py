@@ -12,7 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tableferry.assets.declaring.names import move_job_name
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.definitions import build
 from tableferry.pipelines.reporting.collect import report

@@ -9,7 +9,10 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.declaring.names import move_job_name
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import rows_of
 from tests.integration.support.interface import Interface, served

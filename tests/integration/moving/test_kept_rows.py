@@ -8,7 +8,10 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.declaring.names import move_job_name
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.definitions import build

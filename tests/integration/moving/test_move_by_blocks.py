@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.running.progress import Progress
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import InputError, PlacesLost

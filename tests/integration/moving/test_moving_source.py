@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.running import moving
-from tableferry.assets.verifying import audit
+from tableferry.assets.running import (
+    audit,
+    moving,
+)
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry

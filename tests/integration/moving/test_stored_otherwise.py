@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.running import moving
-from tableferry.assets.verifying import audit
+from tableferry.assets.running import (
+    audit,
+    moving,
+)
 from tableferry.pipelines.command import runner
 from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.errors import SourceMoved

@@ -17,7 +17,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableferry.assets.running.runs import RANGE_START
+from tableferry.assets.log.run_tags import (
+    RANGE_START,
+)
 from tableferry.sensors.channels import ALERT_URL
 from tableferry.sensors.tries import FIRST_PAUSE
 from tests.integration.conftest import Ferry

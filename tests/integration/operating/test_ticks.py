@@ -12,8 +12,11 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.planning.transfer_plan import apply_growth
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.pipelines.definitions import build
 from tableferry.sensors import new_ranges, tries
 from tableferry.sensors.channels import Alert

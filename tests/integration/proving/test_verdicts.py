@@ -15,8 +15,11 @@ from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.running import moving
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.assets.verifying import on_demand
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner

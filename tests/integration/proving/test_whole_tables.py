@@ -10,8 +10,11 @@ import pytest
 
 from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.history import failed_checks
+from tableferry.assets.log.run_tags import (
+    RANGE_END,
+    RANGE_START,
+)
 from tableferry.assets.running import execute
-from tableferry.assets.running.runs import RANGE_END, RANGE_START
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
