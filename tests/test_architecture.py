@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -45,7 +44,7 @@ def test_resources_know_no_assets_of_dagster() -> None:
         assert "AssetKey" not in text and "AssetSpec" not in text, path
 
 
-NAMED = re.compile(r'"(postgres|sqlserver|clickhouse)"')
+NAMED = re.compile(r"""["'](postgres|sqlserver|clickhouse)["']""")
 MOST_NAMED = 10
 
 
@@ -228,27 +227,131 @@ thing._private = None
     }
 
 
-def imports_of(path: Path) -> set[Path]:
-    """The files of the rooms that a file imports, inside of functions too, but not for types."""
-    found: set[Path] = set()
+ORDER = {
+    "assets": ["running", "verifying", "planning", "log", "declaring"],
+    "resources": [
+        *("postgres", "sqlserver", "clickhouse", "files", "transactional", "digest", "wires"),
+        *("columns", "ranges", "connecting", "contract", "keys", "types"),
+    ],
+}
+"""The folders of a room: each imports those behind it only."""
+
+MOST_IN_A_CIRCLE = 4
+
+
+def imports_of(path: Path, *, types: bool = True) -> set[Path]:
+    """The files of the rooms that a file imports, inside of functions too.
+
+    Args:
+        path: the file.
+        types: include what it imports for types only.
+    """
+    modules: set[str] = set()
     for node, for_types in imports(path):
-        if for_types or isinstance(node, ast.Import) or not node.module:
-            continue
-        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        found |= FILES & {
-            ROOT / f"{name.removeprefix('tableferry.').replace('.', '/')}.py" for name in names
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif node.module and (types or not for_types):
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {FILE_OF[name] for name in modules & FILE_OF.keys()}
+
+
+def named_modules(path: Path) -> set[Path]:
+    """The files of the rooms that a file names in its texts, for `import_module` and the like."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    names = {text.partition(":")[0] for text in texts}
+    return {FILE_OF[name] for name in names & FILE_OF.keys()}
+
+
+FILE_OF = {
+    ".".join(("tableferry", *path.relative_to(ROOT).with_suffix("").parts)): path
+    for path in MODULES
+}
+GRAPH = {path: imports_of(path) for path in MODULES}
+
+
+def circles(graph: Mapping[Path, set[Path]]) -> list[set[str]]:
+    """The largest sets of files in which each leads to each."""
+    reachable = {path: reached(graph, path) for path in graph}
+    found = {
+        frozenset({path, *(other for other in others if path in reachable[other])})
+        for path, others in reachable.items()
+        if path in others
+    }
+    return [{str(path.relative_to(ROOT)) for path in circle} for circle in found]
+
+
+def reached(graph: Mapping[Path, set[Path]], start: Path) -> set[Path]:
+    """The files that a file leads to, directly or by others."""
+    seen: set[Path] = set()
+    ahead = [*graph[start]]
+    while ahead:
+        path = ahead.pop()
+        if path not in seen:
+            seen.add(path)
+            ahead += graph[path]
+    return seen
+
+
+def test_no_files_import_each_other_when_they_run() -> None:
+    assert circles({path: imports_of(path, types=False) for path in MODULES}) == []
+
+
+def test_types_make_one_small_circle_at_most() -> None:
+    found = circles(GRAPH)
+    assert len(found) <= 1, found
+    assert all(len(circle) <= MOST_IN_A_CIRCLE for circle in found), found
+
+
+def test_the_search_for_circles_finds_them() -> None:
+    one, two, three, four = MODULES[:4]
+    graph = {one: {two}, two: {one, three}, three: {four}, four: set[Path]()}
+    assert circles(graph) == [{str(path.relative_to(ROOT)) for path in (one, two)}]
+    assert circles({**graph, four: {one}}) == [{str(p.relative_to(ROOT)) for p in MODULES[:4]}]
+
+
+def folder_of(path: Path) -> str | None:
+    """The folder of a room that a file is in, if it is not in the room itself."""
+    room, *rest = path.relative_to(ROOT).parts
+    return rest[0] if room in ORDER and len(rest) > 1 else None
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_folders_import_one_way(room: str) -> None:
+    order = ORDER[room]
+    folders = {path.parent.name for path in (ROOT / room).glob("*/*.py")}
+    assert folders == set(order)
+    for path in sorted((ROOT / room).glob("*/*.py")):
+        above = set(order[: order.index(path.parent.name)])
+        wrong = {
+            str(other.relative_to(ROOT))
+            for other in (GRAPH[path] | named_modules(path)) & FILES
+            if other.is_relative_to(ROOT / room) and folder_of(other) in above
         }
-    return found
+        assert not wrong, f"{path.relative_to(ROOT)} imports from above: {wrong}"
 
 
-def test_no_files_import_each_other() -> None:
-    graph = {path: imports_of(path) for path in MODULES}
-    cycle: list[str] = []
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        cycle = [str(path.relative_to(ROOT)) for path in error.args[1]]
-    assert cycle == []
+LOOKED_UP = {
+    "assets/declaring/manifest.py": "which systems have what is declared",
+    "assets/declaring/rules.py": "the same",
+    "assets/declaring/schema.py": "the same",
+    "assets/declaring/sections.py": "the same",
+    "pipelines/command/doctor.py": "all systems that rows could go to",
+    "pipelines/component/connections.py": "declared connections",
+    "pipelines/component/scaffolder.py": "declared connections",
+    "resources/connecting/address.py": "the system of a server",
+    "resources/connecting/names.py": "connections of the environment",
+    "resources/connecting/retry.py": "whose driver an error is of",
+    "resources/tables.py": "the system of a table",
+    "resources/transactional/statements.py": "the system of statements",
+}
+"""Who finds a system by its name, or lists all; others have it from a table or a server."""
+
+
+def test_few_modules_look_systems_up() -> None:
+    registry = ROOT / "resources/registry.py"
+    found = {str(path.relative_to(ROOT)) for path in MODULES if registry in GRAPH[path]}
+    assert found == LOOKED_UP.keys()
 
 
 def test_no_two_test_files_have_one_name_on_the_servers() -> None:
