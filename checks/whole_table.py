@@ -9,7 +9,7 @@ from tableferry.checks.checksum import both_sides
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.columns.planner import compatible
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import filtered, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
@@ -229,7 +229,7 @@ def _schema(plan: CopyPlan, columns: Collection[Column]) -> Callable[[float], Ve
         found = actual.get(planned.name)
         if found is None:
             problems[planned.name] = "is missing"
-        elif reason := compatible(plan.target.system, planned, found):
+        elif reason := incompatibility(plan.target.system, planned, found):
             problems[planned.name] = reason
         elif _declared(found) != _declared(planned):
             notes.append(f"{planned.name} is {_declared(found)}, {_declared(planned)} was planned")

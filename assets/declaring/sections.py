@@ -23,7 +23,7 @@ from tableferry.assets.declaring.yaml_lines import (
     Several,
 )
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
-from tableferry.resources.connecting.names import NONE_BESIDES, table_of
+from tableferry.resources.connecting.names import ENV_ONLY, table_of
 from tableferry.resources.contract.copy_plan import WireChoice
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.errors import InputError
@@ -42,7 +42,7 @@ def _table(value: object, info: ValidationInfo) -> object:
     if isinstance(value, TableRef):
         return value
     try:
-        return table_of(str(value), (info.context or {}).get(CONNECTIONS) or NONE_BESIDES)
+        return table_of(str(value), (info.context or {}).get(CONNECTIONS) or ENV_ONLY)
     except InputError as error:
         raise ValueError(str(error)) from None
 

@@ -26,7 +26,7 @@ from tableferry.assets.declaring.yaml_lines import (
     Unreadable,
     YamlFile,
 )
-from tableferry.resources.connecting.names import NONE_BESIDES
+from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
 
 DEFAULTS = "defaults.yaml"
@@ -122,7 +122,7 @@ class TransferFolder:
         )
 
 
-def load_transfers(folder: Path, connections: Mapping[str, str] = NONE_BESIDES) -> TransferFolder:
+def load_transfers(folder: Path, connections: Mapping[str, str] = ENV_ONLY) -> TransferFolder:
     """Read every `*.yaml` and `*.yml` of a folder.
 
     A file with an error in it is left out, as are files that claim the same transfer or target:
@@ -203,7 +203,7 @@ def load_transfer(path: Path) -> Transfer:
     Raises:
         InputError: it is not a valid transfer; all that is wrong, one line each, by file and line.
     """
-    outcome = _read(path, Defaults.of(path.parent), NONE_BESIDES)
+    outcome = _read(path, Defaults.of(path.parent), ENV_ONLY)
     if isinstance(outcome, InvalidFile):
         raise InputError(str(outcome))
     return outcome[1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy
 from tableferry.assets.log.ledger import WrittenColumn
-from tableferry.resources.columns.planner import compatible
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
@@ -63,7 +63,7 @@ def misfits(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
         f"{plan.target}: column {column.name!r} {why}"
         for column in plan.target_columns
         if column.name in there
-        if (why := compatible(plan.target.system, column, there[column.name]))
+        if (why := incompatibility(plan.target.system, column, there[column.name]))
     ]
 
 

@@ -186,7 +186,7 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
     unmet = [
         f"{url_variable(name)} is not set; transfer {transfer.transfer} needs it for {table}"
         for name, table in needed.items()
-        if name not in servers.endpoints or not servers.endpoints[name].addressed
+        if name not in servers.endpoints or not servers.endpoints[name].has_address
     ]
     for extra, what in extras.items():
         if error := missing(extra, f"transfer {transfer.transfer}: {what}"):

@@ -106,7 +106,7 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
                     work.look_again(hop, work.plan.ranges[name])
                     raise
                 for address in addresses:
-                    outages.back(address)
+                    outages.note_reached(address)
                 return outcome
         raise AssertionError("a retry loop ends with a result or an error")
     except Exception as error:

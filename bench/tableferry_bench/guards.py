@@ -33,8 +33,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.conversion import UNGUARDED
-from tableferry.resources.types.steps import plain
+from tableferry.resources.types.steps import Unguarded, plain
 from tableferry_bench.servers import VARIABLES, servers
 
 EVERYTHING = KeyRange("integer")
@@ -213,7 +212,7 @@ def _cast(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.R
         if column.target.type.startswith("Decimal"):
             array = array.cast(column.arrow_type)
         elif not column.target.type.startswith("Array"):
-            for step in (step for step in steps if isinstance(step, UNGUARDED)):
+            for step in (step for step in steps if isinstance(step, Unguarded)):
                 array = step.convert(array)
         columns.append(array)
     return pa.RecordBatch.from_arrays(columns, schema=schema(plan))

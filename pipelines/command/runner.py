@@ -62,7 +62,7 @@ def _plan(session: Session, name: str, log: Log, *, force: bool) -> PlanView:
         ],
         [
             *plan_notes(planned),
-            *_elsewhere(planned.transfer, servers),
+            *_location_warnings(planned.transfer, servers),
             *_remarks(planned.transfer.source, servers),
             *order_notes(planned.hops, servers),
             *_refusals(planned, log),
@@ -91,11 +91,11 @@ def _remarks(source: TableRef, servers: Servers) -> Iterator[str]:
     yield from source_of(source.system).remarks(servers.endpoint(source), source)
 
 
-def _elsewhere(transfer: Transfer, servers: Servers) -> Iterator[str]:
-    """Which tables another process may look for somewhere else."""
+def _location_warnings(transfer: Transfer, servers: Servers) -> Iterator[str]:
+    """Warn of tables that another process might look for in another place."""
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
-        if found := servers.endpoint(table).elsewhere(table):
-            yield found
+        if warning := servers.endpoint(table).location_warning(table):
+            yield warning
 
 
 def check(

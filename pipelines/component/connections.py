@@ -113,7 +113,7 @@ def _endpoint(name: str, given: Any) -> Endpoint:
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise InputError(f"{where}: {'; '.join(problems)}") from None
-    if not server.addressed and not of.by_path:
+    if not server.has_address and not of.by_path:
         raise InputError(f"{where}: should have url, url_file or host")
     return cast("Endpoint", server)
 

@@ -123,7 +123,7 @@ def init(
     needed = {connection: f"--from {connection}"}
     needed |= {one.connection: f"--to {one.connection}" for one in templates}
     for name, option in needed.items():
-        if name not in servers.endpoints or not servers.endpoints[name].addressed:
+        if name not in servers.endpoints or not servers.endpoints[name].has_address:
             raise InputError(f"{url_variable(name)} is not set; {option} needs it")
     result = Result()
     chosen: list[TableRef] = []

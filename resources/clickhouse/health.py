@@ -8,7 +8,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import asked, clock, disk, encryption, privileges
-from tableferry.resources.connecting.tls import look
+from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 
 ON_DATABASE = (
@@ -54,7 +54,7 @@ def _encryption(resource: ClickHouseServer) -> Iterator[Finding]:
         settings.host,
         "HTTPS" if secure else None,
         verified=verify,
-        certificate=look(settings.host, settings.port, authority=authority) if secure else None,
+        certificate=examine(settings.host, settings.port, authority=authority) if secure else None,
         do=VERIFY,
     )
 

@@ -8,7 +8,7 @@ from tableferry.resources.clickhouse.ddl import Owner
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.load import read_owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
-from tableferry.resources.columns.planner import compatible
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.target import shadow_of
@@ -49,7 +49,7 @@ def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) ->
     target, shadow = plan.target, shadow_of(plan.target)
     if layout_of(resource, shadow):
         if is_current(resource, shadow, layout):
-            return verify_columns(plan, resource.columns(shadow), compatible)
+            return verify_columns(plan, resource.columns(shadow), incompatibility)
         resource.execute(drop_table(shadow, shadow.name))
     filling = f"{shadow.name}_filling"
     resource.execute(drop_table(shadow, filling))

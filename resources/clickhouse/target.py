@@ -36,7 +36,7 @@ from tableferry.resources.clickhouse.staging import (
     planned_image,
     staging_table,
 )
-from tableferry.resources.columns.planner import compatible
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Hazard
@@ -120,7 +120,7 @@ class ClickHouseTarget(Target):
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
-            verify_columns(plan, columns, compatible)
+            verify_columns(plan, columns, incompatibility)
             notes += [
                 f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
                 "default"

@@ -12,7 +12,7 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import SchemaDrift, ValueRefused
-from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY
+from tableferry.resources.types.kinds import MICROSECONDS_PER_DAY, civil
 from tableferry.resources.types.steps import Violation, plain, relax
 
 
@@ -127,12 +127,6 @@ def _moment(number: int, system: System) -> str:
 
 
 def _civil(number: int) -> str:
-    """The proleptic Gregorian date of a day number, of any year."""
-    # dates repeat every 400 years
-    eras, day = divmod(number + EPOCH.toordinal() - 1, 146_097)
-    date = dt.date.fromordinal(day + 1)
-    year = date.year + 400 * eras
-    era = ""
-    if year <= 0:
-        year, era = 1 - year, " BC"
-    return f"{year:04d}-{date:%m-%d}{era}"
+    """Write a day since 1970-01-01, of any year."""
+    year, month_and_day = civil(number)
+    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} BC"

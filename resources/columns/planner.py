@@ -132,7 +132,7 @@ def is_target_type(system: System, type_: str) -> bool:
     return target_slot(system, plain_type(system, type_)) is not None
 
 
-def compatible(target_system: System, planned: Column, actual: Column) -> str | None:
+def incompatibility(target_system: System, planned: Column, actual: Column) -> str | None:
     """Whether an existing target column takes everything that the planned one would.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Where a server is and how to log in: URLs and separate fields, with secrets kept out of print."""
+"""Server addresses and logins, from URLs or separate fields; secrets are never printed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tableferry.resources.tables import TableRef
 def parse_url(system: System, url: str) -> ConnectionSettings:
     """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
 
-    User, password and database may be percent-encoded. A missing port or database means the
+    User, password and database may be percent-encoded. A missing port or database defaults to the
     system's usual one.
 
     Raises:
-        InputError: the URL has another scheme, no host, or a port that is none. The message does
-            not repeat the URL, because it may hold a password.
+        InputError: the URL has another scheme, no host, or an invalid port. The message does not
+            repeat the URL, which may hold a password.
     """
     usual = next(iter(system.schemes))
     expected = f"a {system} URL should look like {usual}://user:pass@host:port/database"
@@ -37,10 +37,10 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
         raise InputError(f"{expected}; its host or port cannot be read") from None
     scheme = system.schemes.get(parts.scheme)
     if scheme is None:
-        found = f"{parts.scheme!r}" if "://" in url else "no scheme"
-        raise InputError(f"{expected}; found {found} instead")
+        given = f"{parts.scheme!r}" if "://" in url else "no scheme"
+        raise InputError(f"{expected}; found {given} instead")
     if "@" in parts.path + parts.query + parts.fragment:
-        # what follows the first / ? or # of such a password would be taken for host and database
+        # an unencoded / ? or # in a password would end it: its rest would be host and database
         raise InputError(f"{expected}; special characters in user and password should be %-encoded")
     if not parts.hostname:
         raise InputError(f"{expected}; it names no host")
@@ -57,24 +57,21 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
 
 
 class Variable(str):
-    """A field's value that an environment variable has: its name. Dagster's `EnvVar` is alike."""
+    """The name of an environment variable that holds a field's value, like Dagster's `EnvVar`."""
 
     @property
     def env_var_name(self) -> str:
-        """The variable."""
         return str(self)
 
     def get_value(self) -> str | None:
-        """What it holds; None if it is not set."""
         return os.environ.get(self)
 
 
 class Server(BaseModel):
-    """The fields that the servers of all systems share: one URL, or separate fields.
+    """The fields that servers of all systems share: a URL, or separate fields, which override it.
 
-    Fields that are given separately win over the URL's. Each may be a `Variable`, which is looked
-    up when the server is first used. The files of `url_file` and `password_file` are read whenever
-    a connection is made, so that a new password needs no restart.
+    Each may be a `Variable`, which is read when the server is used. The files of `url_file` and
+    `password_file` are read for every new connection, so that a new password needs no restart.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -91,41 +88,41 @@ class Server(BaseModel):
     database: str | None = Field(default=None, description="Database name.")
 
     _policies_apply: bool = PrivateAttr(default=False)
-    """Whether a table is read as row-level security shows it; else one that it hides rows of is
-    refused."""
+    """Whether tables are read as row-level security shows them; otherwise a table of which it
+    hides rows is refused."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        # pydantic makes plain texts of them
-        named = {name: one for name, one in given.items() if isinstance(one, Variable)}
-        self.__dict__.update(named)
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        # pydantic has turned variables into plain strings
+        variables = {name: value for name, value in values.items() if isinstance(value, Variable)}
+        self.__dict__.update(variables)
 
     @property
     def system(self) -> System:
-        """The system that it is a server of."""
+        """The server's system."""
         return registry.system(self.system_name)
 
     @property
-    def addressed(self) -> bool:
-        """Whether it is said where the server is."""
+    def has_address(self) -> bool:
+        """Whether the server's address is given."""
         return bool(self.url or self.url_file or self.host)
 
     def under_policies(self) -> Self:
-        """The server as its row-level security shows it, where it would refuse a table else."""
-        shown = self.model_copy()
-        shown._policies_apply = True
-        return shown
+        """The server, read as its row-level security shows it instead of refusing such tables."""
+        copy = self.model_copy()
+        copy._policies_apply = True
+        return copy
 
-    def elsewhere(self, table: TableRef) -> str | None:
-        """Where a table is that another process may look for somewhere else; None for most."""
+    def location_warning(self, table: TableRef) -> str | None:
+        """Warn if another process might look for the table in another place."""
         return None
 
     def settings(self) -> ConnectionSettings:
-        """The merged settings.
+        """Merge the fields with those of the URL.
 
         Raises:
             InputError: neither `url` nor `host` is given, an environment variable is not set, the
-                URL cannot be read, or its file or the password's cannot be used.
+                URL is invalid, or the file of the URL or the password cannot be used.
         """
         url, host = self._secret("url"), self._value("host")
         if url:
@@ -146,13 +143,13 @@ class Server(BaseModel):
         )
 
     def identity(self) -> str:
-        """What tells its database from others, whatever address leads there.
+        """A name that only this database has, whichever address leads to it.
 
         Raises:
             ConnectionFailed: the server has to be asked, and does not answer.
         """
-        at = self.settings()
-        return f"{at.host.lower()}:{at.port}/{at.database}"
+        settings = self.settings()
+        return f"{settings.host.lower()}:{settings.port}/{settings.database}"
 
     def digests_by(self) -> DigestsBy:
         """Who computes the digests of the server's rows."""

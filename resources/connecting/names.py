@@ -1,4 +1,4 @@
-"""Names of servers: every system has its usual one, and the environment names others."""
+"""Names of connections: each system's own name, and those that the environment defines."""
 
 from __future__ import annotations
 
@@ -14,53 +14,48 @@ from tableferry.resources.registry import is_system, system, system_names, syste
 from tableferry.resources.tables import TableRef
 
 PREFIX = "TABLEFERRY_CONNECTION_"
-"""`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table.
+"""`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table reference. Like every
+variable with a URL it may name a file instead: `TABLEFERRY_CONNECTION_<NAME>_FILE`."""
 
-As every variable with a URL it may be given as a file, by `TABLEFERRY_CONNECTION_<NAME>_FILE`."""
-
-NONE_BESIDES: Mapping[str, str] = MappingProxyType({})
-"""No connections but those that the environment names."""
+ENV_ONLY: Mapping[str, str] = MappingProxyType({})
+"""No connections but those that the environment defines."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def url_variable(connection: str) -> str:
-    """The environment variable that says where a connection leads.
-
-    Args:
-        connection: a name as in `name://schema.table`.
-    """
+    """The environment variable for the URL of a connection, named as in `name://schema.table`."""
     if is_system(connection):
         return system(connection).url_variable
     return f"{PREFIX}{connection.upper()}"
 
 
 def set_variable(connection: str) -> str | None:
-    """The environment variable that says where a connection leads, if one does.
+    """Find the environment variable that is set for a connection; None if there is none.
 
-    It holds the URL or, where its name ends in `_FILE`, the path of a file that does.
+    It holds the URL or, if its name ends in `_FILE`, the path of a file with the URL.
 
     Raises:
         InputError: both are set.
     """
-    wanted = url_variable(connection)
-    known = (wanted, wanted + secret_files.SUFFIX)
-    found = [one for one in os.environ if one.upper() in known and os.environ[one]]
-    if len({one.upper() for one in found}) > 1:
-        raise secret_files.both_set(wanted)
-    return found[0] if found else None
+    variable = url_variable(connection)
+    either = (variable, variable + secret_files.SUFFIX)
+    names = [name for name in os.environ if name.upper() in either and os.environ[name]]
+    if len({name.upper() for name in names}) > 1:
+        raise secret_files.both_set(variable)
+    return names[0] if names else None
 
 
 def names_file(variable: str) -> bool:
-    """Whether a variable of a connection holds the path of a file with the URL, not the URL."""
+    """Whether a connection's variable holds the path of a file with the URL, not the URL."""
     return variable.upper().endswith(secret_files.SUFFIX)
 
 
 def connection_url(connection: str) -> str | None:
-    """The URL of a connection's server, if the environment says where it leads.
+    """The URL that the environment gives for a connection; None if it gives none.
 
     Raises:
-        InputError: it says so twice, or by a file that cannot be used.
+        InputError: it gives two, or a file that cannot be used.
     """
     variable = set_variable(connection)
     if variable is None:
@@ -72,12 +67,9 @@ def connection_url(connection: str) -> str | None:
 def system_of(connection: str) -> System:
     """The system that a connection leads to, by the scheme of its URL.
 
-    Args:
-        connection: a system's name, for its usual server, or a name that the environment gives.
-
     Raises:
-        InputError: nothing of that name is set, its file cannot be used, or its URL has no scheme
-            of ours.
+        InputError: the environment has no such connection, its file cannot be used, or the scheme
+            belongs to no system.
     """
     if is_system(connection):
         return system(connection)
@@ -95,12 +87,12 @@ def system_of(connection: str) -> System:
     raise InputError(f"{set_variable(connection)} should be a URL with a scheme out of {known}")
 
 
-def table_of(text: str, connections: Mapping[str, str] = NONE_BESIDES) -> TableRef:
-    """The table of a reference, by the connections that the environment names.
+def table_of(text: str, connections: Mapping[str, str] = ENV_ONLY) -> TableRef:
+    """Read a table reference such as `sales://public.orders`.
 
     Args:
         text: the reference.
-        connections: systems by the names of connections that the environment need not know.
+        connections: the systems of connections that the environment need not define, by name.
 
     Raises:
         InputError: see `TableRef.parse`.
@@ -111,7 +103,7 @@ def table_of(text: str, connections: Mapping[str, str] = NONE_BESIDES) -> TableR
 
 
 def is_path(connection: str) -> bool:
-    """Whether a connection leads to files, whose tables are named by folder and pattern."""
+    """Whether a connection leads to files, whose tables are named by path and pattern."""
     try:
         return system_of(connection.lower()).by_path is not None
     except InputError:
@@ -119,12 +111,12 @@ def is_path(connection: str) -> bool:
 
 
 def connection_names() -> tuple[str, ...]:
-    """The systems' names, and those that the environment gives, in lower case.
+    """The names of all systems, and of the connections that the environment defines, in lower case.
 
     Raises:
-        InputError: a variable gives a name that no table reference can have, or a system's name.
+        InputError: a variable's name is not valid in table references, or is a system's.
     """
-    named = []
+    names = []
     for variable in sorted(os.environ):
         if not variable.upper().startswith(PREFIX) or not os.environ[variable]:
             continue
@@ -136,5 +128,5 @@ def connection_names() -> tuple[str, ...]:
             raise InputError(
                 f"{variable}: {name!r} should be letters, digits and underscores, a letter first"
             )
-        named.append(name)
-    return (*system_names(), *dict.fromkeys(named))
+        names.append(name)
+    return (*system_names(), *dict.fromkeys(names))

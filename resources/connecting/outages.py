@@ -1,7 +1,6 @@
-"""Servers that cannot be reached: since when, and how long it is worth waiting for them.
+"""Servers that cannot be reached: since when, and how long to wait for them.
 
-All threads of a process share what is known, so that a server that is away is waited for once, and
-not by each key range.
+All threads share this knowledge, so that the process waits for a server once, not once per range.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ from dataclasses import dataclass
 from tableferry.resources.errors import ConnectionFailed, InputError
 
 PATIENCE = "TABLEFERRY_PATIENCE_SECONDS"
-"""The environment variable that says for how long a server may be away."""
+"""The environment variable for the seconds that a server may be away."""
 
-USUAL_PATIENCE = 30.0
-"""The restart of a database server."""
+DEFAULT_PATIENCE = 30.0
+"""Long enough for a database server to restart."""
 
 RECENT_SECONDS = 5.0
-"""A failure to connect tells what the next attempt would find for so long."""
-
+"""How long a failure to connect predicts the outcome of the next attempt."""
 
 FORGOTTEN_SECONDS = 90.0
-"""After which a failure to connect begins another outage: attempts are closer to each other."""
+"""A failure to connect this long after the last one begins another outage."""
 
 
 @dataclass
@@ -39,26 +37,25 @@ _lock = threading.Lock()
 
 
 def patience() -> float:
-    """How many seconds a server may be away before what needs it fails.
+    """The seconds that a server may be away before the work that needs it fails.
 
     Raises:
-        InputError: the environment gives no number.
+        InputError: the environment variable is not a number of seconds.
     """
-    given = os.environ.get(PATIENCE)
+    text = os.environ.get(PATIENCE)
     try:
-        seconds = float(given) if given else USUAL_PATIENCE
+        seconds = float(text) if text else DEFAULT_PATIENCE
     except ValueError:
         seconds = -1.0
     if seconds < 0:
-        raise InputError(f"{PATIENCE} should be a number of seconds; it is {given!r}")
+        raise InputError(f"{PATIENCE} should be a number of seconds; it is {text!r}")
     return seconds
 
 
-def seconds_away(error: ConnectionFailed) -> float | None:
-    """Note that a server could not be reached.
+def note_failure(error: ConnectionFailed) -> float | None:
+    """Note that a server could not be reached, and return for how many seconds it has been away.
 
-    Returns:
-        For how long it has been away; None if the error names no server.
+    None if the error names no server.
     """
     if error.address is None:
         return None
@@ -72,26 +69,19 @@ def seconds_away(error: ConnectionFailed) -> float | None:
 
 
 def forget() -> None:
-    """Begin anew: what was found out before a run says nothing of it."""
+    """Forget all outages: those before a run say nothing about it."""
     with _lock:
         _outages.clear()
 
 
-def back(address: str) -> None:
+def note_reached(address: str) -> None:
     """Note that a server was reached."""
     with _lock:
         _outages.pop(address, None)
 
 
 def require_reachable(address: str) -> None:
-    """Fail at once where waiting for a server has just been given up.
-
-    Args:
-        address: as `ConnectionSettings.address` says it.
-
-    Raises:
-        ConnectionFailed: names the server, why it cannot be reached, and for how long.
-    """
+    """Raise `ConnectionFailed` if waiting for the server at an address has just been given up."""
     now = time.monotonic()
     with _lock:
         outage = _outages.get(address)

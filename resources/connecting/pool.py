@@ -1,4 +1,4 @@
-"""Connections that stay open between small statements, each lent to one borrower at a time."""
+"""Connections that stay open between small statements, each used by one thread at a time."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from typing import Generic, TypeVar
 Connection = TypeVar("Connection")
 
 MOST_IDLE = 8
-"""Idle connections that are kept for one server and login."""
+"""The most idle connections to keep for one server and login."""
 
 IDLE_SECONDS = 60.0
-"""A connection that was idle for longer is closed, not lent: servers and firewalls drop it too."""
+"""A connection that was idle for longer is closed: servers and firewalls drop such ones, too."""
 
 TRUSTED_SECONDS = 0.05
-"""A connection that was idle for less is lent without being asked whether it still stands: no
-server ends and is back within it."""
+"""A connection that was idle for less is lent without a test: no server restarts within it."""
 
 
 class ConnectionPool(Generic[Connection]):
-    """Idle connections of this process by their settings, for all threads.
+    """The process's idle connections by their settings, for all threads.
 
-    A connection comes back only from a block that ended without an error. The block has to leave
-    its session as it found it: no transaction, no lock, no changed setting.
+    A connection is returned only by a block that ended without an error. The block has to leave the
+    session as it was: no transaction, no lock, no changed setting.
 
     Args:
-        answers: asks a connection whether it still stands.
-        closed: whether a borrower has ended it, without asking.
-        close: ends a connection; never raises.
+        answers: tests by a round trip whether a connection still works.
+        closed: whether a borrower has closed it.
+        close: closes a connection; never raises.
     """
 
     def __init__(
@@ -48,10 +47,10 @@ class ConnectionPool(Generic[Connection]):
 
     @contextmanager
     def lent(self, settings: str, connect: Callable[[], Connection]) -> Iterator[Connection]:
-        """Lend an idle connection, or else a new one.
+        """Lend an idle connection, or a new one.
 
         Args:
-            settings: all that two connections must have in common to replace each other.
+            settings: all that connections must have in common to be interchangeable.
             connect: makes a new one.
         """
         connection = self._take(settings)
@@ -66,7 +65,7 @@ class ConnectionPool(Generic[Connection]):
             self._give(settings, connection)
 
     def close(self) -> None:
-        """Close all that are idle."""
+        """Close all idle connections."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for connections in idle.values():
@@ -92,14 +91,14 @@ class ConnectionPool(Generic[Connection]):
         with self._lock:
             idle = self._idle.setdefault(settings, [])
             idle.append((now, connection))
-            # the longest idle is the first
-            late = sum(now - since > IDLE_SECONDS for since, _ in idle)
-            late = max(late, len(idle) - MOST_IDLE)
-            ended, idle[:late] = idle[:late], []
-        for _, one in ended:
-            self._close(one)
+            # the first has been idle for longest
+            expired = sum(now - since > IDLE_SECONDS for since, _ in idle)
+            surplus = max(expired, len(idle) - MOST_IDLE)
+            dropped, idle[:surplus] = idle[:surplus], []
+        for _, connection in dropped:
+            self._close(connection)
 
     def _forget(self) -> None:
-        """A forked child must neither use nor close what its parent uses."""
+        """Make a forked child neither use nor close its parent's connections."""
         self._inherited.append(self._idle)
         self._idle, self._lock = {}, threading.Lock()

@@ -1,13 +1,13 @@
-"""A server is believed only after it has computed constants right.
+"""A server is trusted only after it has computed constants correctly.
 
-Servers that speak the same protocol and take the same SQL still differ in what comes out. So what
-must be exact (a text wire, a digest) is described here as constants with the results that they
-must give, asked for once per connection.
+Servers with the same protocol and the same SQL may still give different results. So what must be
+exact (a text wire, a digest) is stated as constants with the expected results, and each connection
+is asked for them once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.contract.dialects import quote
@@ -16,28 +16,28 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.errors import StatementFailed
 
 SHOWN = 80
-"""Characters of a value that a message shows."""
+"""Maximum number of a value's characters in a message."""
 
 NUMBER = "ferry__n"
 
 
 @dataclass(frozen=True)
 class Constant:
-    """One value through one expression, and what must come of it."""
+    """A value, an expression on it, and the expected result."""
 
     what: str
-    """For messages: the kind of value, e.g. `nvarchar(20): a lone backslash`."""
+    """The kind of value for messages, e.g. `nvarchar(20): a lone backslash`."""
     expression: str
-    """In the server's SQL, over the names of `values`, as the product would send it."""
+    """In the server's SQL, on the names of `values`."""
     expected: str | None
-    """The result as text; None for NULL."""
+    """The expected result as text; None for NULL."""
     values: tuple[tuple[str, str], ...] = ()
-    """Column names, unquoted, and their constants as SQL, each cast to the column's type."""
+    """Unquoted column names, and constants in SQL, cast to the columns' types."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A constant that did not give what it must."""
+    """A constant that did not give the expected result."""
 
     what: str
     expected: str
@@ -48,47 +48,46 @@ class Wrong:
 
 
 def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wrong, ...]:
-    """Ask a server for all constants by one query, and say which results are wrong.
+    """Have a server compute all constants by one query, and list the wrong results.
 
-    If the server refuses the query, each expression is asked for by itself, so that the wrong ones
-    are known by name.
+    If the server refuses the query, it gets one for each expression, to find the wrong ones.
 
     Raises:
-        ConnectionFailed: the server is not there.
-        StatementFailed: the connection broke, or another failure that passes by itself.
+        ConnectionFailed: the server cannot be reached.
+        StatementFailed: the connection broke, or the query failed for another transient reason.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for position, constant in enumerate(constants):
         names = tuple(name for name, _ in constant.values)
         groups.setdefault((constant.expression, names), []).append(position)
-    found = _answers_or_errors(endpoint, constants, list(groups.values()))
+    answers = _answers(endpoint, constants, list(groups.values()))
     return tuple(
-        Wrong(constant.what, shown(constant.expected), shown(found.get(position, "nothing")))
+        Wrong(constant.what, shown(constant.expected), shown(answers.get(position, "nothing")))
         for position, constant in enumerate(constants)
-        if position not in found or found[position] != constant.expected
+        if position not in answers or answers[position] != constant.expected
     )
 
 
-def query_of(system: System, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
-    """The query that yields (position, result as text) of constants, grouped by expression.
+def _query(system: System, constants: Sequence[Constant], groups: Sequence[Sequence[int]]) -> str:
+    """Write the query for (position, result as text) of constants, grouped by expression.
 
-    The values of a group are rows of one table, so that no server computes them while it plans: a
-    branch that is not taken may not be computed ahead and fail.
+    A group's values are rows of a table, lest the server evaluate them while it plans: a branch
+    that is not taken might fail.
     """
     parts, sql = [], system.dialect
     for group in groups:
         first = constants[group[0]]
         names = [quote(system, name) for name in (NUMBER, *(name for name, _ in first.values))]
-        # PostgreSQL treats a single row as constants, hence a second one that is not looked at
+        # PostgreSQL treats a single row as constants, hence a second one, which is ignored
         numbered = [(-1, first), *((position, constants[position]) for position in group)]
-        rows = [[str(number), *(value for _, value in one.values)] for number, one in numbered]
+        rows = [[str(number), *(value for _, value in row.values)] for number, row in numbered]
         text = sql.text(f"({first.expression})")
         parts.append(f"SELECT {names[0]}, {text} FROM {sql.constants(rows, names)}")
     return " UNION ALL ".join(parts)
 
 
 def shown(value: object) -> str:
-    """A value for a message: on one line, with its invisible characters visible."""
+    """Write a value for a message: on one line, with its invisible characters visible."""
     if value is None:
         return "NULL"
     text = str(value)
@@ -96,30 +95,19 @@ def shown(value: object) -> str:
 
 
 def probed(endpoint: Endpoint, subject: str, constants: Sequence[Constant]) -> tuple[Wrong, ...]:
-    """`wrong_answers`, asked once per connection and list of constants.
-
-    Args:
-        endpoint: the server.
-        subject: what is believed if nothing is wrong, e.g. `digest`.
-        constants: what it consists of.
-    """
+    """Call `wrong_answers` once per connection, subject (e.g. `digest`) and list of constants."""
     constants = tuple(constants)
     facts = endpoint.settings().facts
     return facts.known((subject, constants), lambda: wrong_answers(endpoint, constants))
 
 
 def _answers(
-    endpoint: Endpoint, constants: Sequence[Constant], groups: Iterable[Sequence[int]]
-) -> dict[int, str | None]:
-    rows = endpoint.query(query_of(endpoint.system, constants, list(groups)))
-    return {int(number): value for number, value in rows if int(number) >= 0}
-
-
-def _answers_or_errors(
     endpoint: Endpoint, constants: Sequence[Constant], groups: Sequence[Sequence[int]]
 ) -> dict[int, str | None]:
+    """Answers, or errors of expressions, by the constants' positions."""
     try:
-        return _answers(endpoint, constants, groups)
+        rows = endpoint.query(_query(endpoint.system, constants, groups))
+        return {int(number): answer for number, answer in rows if int(number) >= 0}
     except StatementFailed as error:
         if error.transient:
             raise
@@ -128,5 +116,5 @@ def _answers_or_errors(
     return {
         position: answer
         for group in groups
-        for position, answer in _answers_or_errors(endpoint, constants, [group]).items()
+        for position, answer in _answers(endpoint, constants, [group]).items()
     }

@@ -1,4 +1,4 @@
-"""Which errors pass by themselves, and how to try again."""
+"""Which errors are transient, and how to try again after them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tableferry.resources.registry import systems
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 7
-"""With `backoff`, these last half a minute: a database server's restart."""
+"""With `backoff` these take half a minute, in which a database server restarts."""
 
 FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
 
 _GIVEN_UP = "_tableferry_given_up"
-"""Attribute of an error after which a loop has given up."""
+"""The attribute that marks an error for which a loop has given up."""
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether trying again may help: the network, a restart, a deadlock, an overloaded server.
 
-    Our own errors know it from their translation. Of a driver's, its system decides; of
-    any other, the first of its causes that is one of these.
+    Our own errors know; a driver's errors are classified by its system; any other error is as
+    transient as the first of its causes that is one of these.
     """
     return next((verdict for verdict in map(_verdict, causes(error)) if verdict is not None), False)
 
@@ -34,19 +34,19 @@ def is_transient(error: BaseException) -> bool:
 def backoff(attempt: int) -> float:
     """Seconds to wait after the given attempt, counted from 1: doubled each time, with jitter.
 
-    The jitter keeps ranges that failed together from coming back together.
+    The jitter keeps ranges that failed together from trying again together.
     """
     seconds = min(MOST_SECONDS, FIRST_SECONDS * 2 ** (attempt - 1))
     return seconds * random.uniform(1.0, 1.5)
 
 
-def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
-    """A loop that repeats its block after transient errors.
+def retrying() -> tenacity.Retrying:
+    """A loop that repeats its block after transient errors, at most `ATTEMPTS` times.
 
-    A server that cannot be reached is tried for as long as `outages.patience` says, counted from
-    the first failure of any loop of the process; all else, so many times. The last error is raised
-    as it was, and so is, at once, one that is not transient. Loops do not multiply: what an inner
-    one has given up is not tried again by an outer one.
+    A server that cannot be reached is tried for `outages.patience` seconds instead, counted from
+    the first failure of any loop of the process. The last error, or the first one that is not
+    transient, is raised unchanged. An error for which an inner loop has given up is not tried again
+    by an outer one.
 
     Examples:
         >>> for attempt in retrying():
@@ -55,50 +55,50 @@ def retrying(attempts: int = ATTEMPTS) -> tenacity.Retrying:
     """
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_worth_another_attempt),
-        stop=lambda state: _was_last(state, attempts),
+        stop=_was_last,
         wait=lambda state: backoff(state.attempt_number),
-        before_sleep=_say,
+        before_sleep=_log,
         retry_error_callback=_give_up,
     )
 
 
 def _worth_another_attempt(error: BaseException) -> bool:
-    return is_transient(error) and not any(hasattr(one, _GIVEN_UP) for one in causes(error))
+    return is_transient(error) and not any(hasattr(cause, _GIVEN_UP) for cause in causes(error))
 
 
-def _was_last(state: tenacity.RetryCallState, attempts: int) -> bool:
-    """Whether what has failed is to be given up."""
+def _error(state: tenacity.RetryCallState) -> BaseException:
     error = state.outcome.exception() if state.outcome else None
-    for cause in causes(error) if error is not None else ():
+    assert error is not None, "only errors are tried again"
+    return error
+
+
+def _was_last(state: tenacity.RetryCallState) -> bool:
+    for cause in causes(_error(state)):
         if isinstance(cause, ConnectionFailed):
-            away = outages.seconds_away(cause)
-            if away is not None:
-                return away >= outages.patience()
-    return state.attempt_number >= attempts
+            seconds_away = outages.note_failure(cause)
+            if seconds_away is not None:
+                return seconds_away >= outages.patience()
+    return state.attempt_number >= ATTEMPTS
 
 
 def _give_up(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    assert error is not None
+    error = _error(state)
     setattr(error, _GIVEN_UP, True)
     raise error
 
 
-def _say(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
+def _log(state: tenacity.RetryCallState) -> None:
     seconds = state.next_action.sleep if state.next_action else 0.0
-    logger.warning(
-        "attempt %d failed, again in %.1f s: %s",
-        state.attempt_number,
-        seconds,
-        describe(error) if error else "no result",
-    )
+    error = describe(_error(state))
+    logger.warning("attempt %d failed, again in %.1f s: %s", state.attempt_number, seconds, error)
 
 
 def _verdict(error: BaseException) -> bool | None:
-    """Whether an error is transient; None if it says nothing of that."""
+    """Whether an error itself is transient; None if that depends on its causes."""
     if isinstance(error, TableferryError):
         return getattr(error, "transient", None)
     verdicts = (system.is_transient(error) for system in systems())
-    found = next((verdict for verdict in verdicts if verdict is not None), None)
-    return True if found is None and isinstance(error, ConnectionError | TimeoutError) else found
+    verdict = next((verdict for verdict in verdicts if verdict is not None), None)
+    if verdict is None and isinstance(error, ConnectionError | TimeoutError):
+        return True
+    return verdict

@@ -1,4 +1,4 @@
-"""Secrets that stand in files: `<VARIABLE>_FILE` in the environment names one."""
+"""Secrets in files that environment variables `<VARIABLE>_FILE` name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tableferry.resources.errors import InputError
 SUFFIX = "_FILE"
 
 MOST_BYTES = 65_536
-"""No URL and no password is longer; what is, is another file."""
+"""No URL or password is longer: a larger file holds something else."""
 
 
 def from_environment(variable: str) -> str | None:
-    """The value of a variable, or what the file holds that `<variable>_FILE` names.
+    """The value of a variable, or the content of the file that `<variable>_FILE` names.
 
     Raises:
-        InputError: both are set; or see `read`.
+        InputError: both are set, or as `read` says.
     """
     value, path = os.environ.get(variable), os.environ.get(variable + SUFFIX)
     if value and path:
@@ -26,30 +26,30 @@ def from_environment(variable: str) -> str | None:
 
 
 def both_set(variable: str) -> InputError:
-    """The error that says so of a variable and its file."""
+    """The error for a variable that is set along with its file."""
     return InputError(f"{variable} and {variable}{SUFFIX} are both set; one of them should be")
 
 
 def read(path: str, named_by: str) -> str:
-    """The secret in a file, without the line's end.
+    """Read the secret in a file, without the line ending.
 
-    A file that others can read is refused, as ssh refuses such a key. Two kinds are not: one on a
-    mount that is read-only, which is how Kubernetes, Docker and Podman hand secrets to a container
-    (mode 0444 or 0644, and nobody else is in there); and one of root's that a group may read
-    (`root:ferry`, mode 0640 or 0440), which only root can have meant.
+    A file that other users can read is refused, as ssh refuses such keys. There are two exceptions:
+    a file on a read-only mount, which is how Kubernetes, Docker and Podman pass secrets to a
+    container (mode 0444 or 0644, with no other users inside); and a file of root's that a group may
+    read (`root:ferry`, mode 0640 or 0440), which only root can have set up.
 
     Args:
-        path: of the file.
+        path: the file's path.
         named_by: the variable or the field that names it, for messages.
 
     Raises:
-        InputError: there is no such file, it may not be read, others can read it, or it does not
-            hold one line of text. No message shows what is in it.
+        InputError: the file does not exist, cannot be read, can be read by others, or does not hold
+            one line of text. No message shows its content.
     """
     if "://" in path:
         raise InputError(f"{named_by} should be the path of a file that holds the URL, not a URL")
     try:
-        # a pipe would be empty when it is read again, and might never answer
+        # a pipe might block, and would be empty when it is read again
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -69,8 +69,8 @@ def read(path: str, named_by: str) -> str:
     except UnicodeDecodeError:
         raise InputError(f"{named_by}: {path} is not a text in UTF-8") from None
     if not text or len(text.splitlines()) > 1 or len(data) > MOST_BYTES:
-        found = "is empty" if not text else "holds more than that"
-        raise InputError(f"{named_by}: {path} should hold the secret in one line; it {found}")
+        problem = "is empty" if not text else "holds more than that"
+        raise InputError(f"{named_by}: {path} should hold the secret in one line; it {problem}")
     return text
 
 

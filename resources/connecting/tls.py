@@ -1,4 +1,4 @@
-"""Looks at the certificate that a server shows, by a handshake of its own."""
+"""Verifies the certificate that a server presents, by a handshake of its own."""
 
 from __future__ import annotations
 
@@ -13,44 +13,40 @@ SECONDS = 10
 
 @dataclass(frozen=True)
 class Certificate:
-    """What came of verifying a server's certificate, whatever its connections are told to do."""
+    """The result of verifying a server's certificate, even if its connections do not verify it."""
 
     problem: str = ""
-    """Why it would not be accepted."""
+    """Why it would be rejected; empty if it would not."""
     days: int | None = None
-    """Until it expires."""
+    """Days until it expires."""
 
 
 Start = Callable[[socket.socket], bool]
-"""Asks a server for TLS, as its protocol wants it; False if it has none."""
+"""Requests TLS by the server's protocol; False if the server has none."""
 
 Handshake = Callable[[socket.socket, ssl.SSLContext, str], "ssl.SSLSocket | ssl.SSLObject"]
 
 
-def _at_once(plain: socket.socket) -> bool:
-    return True
-
-
-def _wrapped(plain: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+def _handshake(plain: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SSLSocket:
     return context.wrap_socket(plain, server_hostname=host)
 
 
-def look(
+def examine(
     host: str,
     port: int,
     *,
     authority: str | None = None,
-    start: Start = _at_once,
-    handshake: Handshake = _wrapped,
+    start: Start = lambda plain: True,
+    handshake: Handshake = _handshake,
 ) -> Certificate | None:
     """Verify a server's certificate.
 
     Args:
-        host: its name, which the certificate should have.
-        port: TCP port.
-        authority: file of another root certificate.
-        start: what comes before the handshake.
-        handshake: makes it.
+        host: the server's name, which the certificate should be for.
+        port: its TCP port.
+        authority: the file of another root certificate.
+        start: comes before the handshake.
+        handshake: makes the handshake.
 
     Returns:
         None if the server has no TLS, or did not answer as it should.
@@ -61,12 +57,12 @@ def look(
             if not start(plain):
                 return None
             secured = handshake(plain, context, host)
-            shown = secured.getpeercert() or {}
+            certificate = secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
         return Certificate(problem=error.verify_message)
     except (OSError, ValueError):
         return None
-    expires = shown.get("notAfter")
+    expires = certificate.get("notAfter")
     if not isinstance(expires, str):
         return Certificate()
     return Certificate(days=int((ssl.cert_time_to_seconds(expires) - time.time()) // 86_400))

@@ -1,4 +1,4 @@
-"""Rows for bcp's character mode: framed by the source server, moved as opaque bytes."""
+"""Rows for bcp's character mode: the source's server frames them; they move as opaque bytes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ import pyarrow as pa
 from tableferry.resources.errors import TableferryError
 
 FIELD, ROW = "\x01tableferry field\x01", "\x01tableferry row\x01"
-"""What stands for the terminators in the SQL of a plan, which is made before they are chosen."""
+"""Placeholders of the terminators in a plan's SQL, which is written before they are chosen."""
 
 END = "."
-"""Put after every text: freebcp cuts trailing blanks, and an empty field is NULL to both tools."""
+"""Follows every text: freebcp cuts trailing blanks, and both tools take an empty field for NULL."""
 
 END_BYTE = "2e"
-"""The same after every binary value, as hexadecimal digits."""
+"""Follows every binary value: the same as hexadecimal digits."""
 
 LENGTH = 9
-"""Characters after the first: Microsoft's bcp takes terminators of at most 10."""
+"""Characters of a terminator after the first; Microsoft's bcp takes at most 10 in all."""
 
 
 class TerminatorInData(TableferryError):
-    """A value holds a terminator; the next attempt takes others."""
+    """A value holds a terminator; the next attempt chooses others."""
 
     transient = True
 
 
 @dataclass(frozen=True)
 class Framing:
-    """The terminators of one artifact: random, so that data cannot be made to hold them.
+    """The terminators of an artifact. They are random, so that nobody can put them into the data.
 
-    `~` is their first character and occurs in no other place, so that no terminator can begin in a
-    value and end in the terminator after it: each is either in a value as a whole, where it is
-    counted, or not at all.
+    `~` is their first character and none of the others, so that no terminator can begin in a value
+    and end in the terminator behind it: one that occurs is in the value as a whole, and counted.
     """
 
     field: str
@@ -44,25 +43,25 @@ class Framing:
 
     @classmethod
     def fresh(cls) -> Framing:
-        """Two terminators of printable ASCII, as both bcp and freebcp take them."""
+        """Choose terminators of printable ASCII, which both bcp and freebcp accept."""
         letters = string.ascii_lowercase + string.digits
         middle = "".join(secrets.choice(letters) for _ in range(LENGTH - 1))
         return cls(f"~{middle}f", f"~{middle}r")
 
     def in_query(self, sql: str) -> str:
-        """The SQL of a plan with these terminators."""
+        """Put the terminators into the SQL of a plan."""
         return sql.replace(FIELD, self.field).replace(ROW, self.row)
 
     def check(self, data: bytes, rows: int, columns: int) -> None:
-        """See that every row has its terminators and no other.
+        """Make sure that the rows hold their terminators and no others.
 
         Raises:
             TerminatorInData: a value holds one.
         """
-        found = data.count(self.field.encode()), data.count(self.row.encode())
-        if found != (rows * (columns - 1), rows):
+        fields, ends = data.count(self.field.encode()), data.count(self.row.encode())
+        if (fields, ends) != (rows * (columns - 1), rows):
             raise TerminatorInData(
-                f"{rows} rows of {columns} columns hold {found[0]} field and {found[1]} row "
+                f"{rows} rows of {columns} columns hold {fields} field and {ends} row "
                 "terminators: a value holds one; others will be taken"
             )
 
@@ -70,7 +69,7 @@ class Framing:
 def framed_rows(
     batches: Iterable[pa.RecordBatch], framing: Framing, columns: int
 ) -> Iterator[bytes]:
-    """The bytes of batches with one text column of framed rows, counted and otherwise untouched.
+    """Yield the bytes of batches with a single column of framed rows, after counting terminators.
 
     Raises:
         TerminatorInData: see `Framing.check`.
@@ -82,7 +81,7 @@ def framed_rows(
 
 
 def text_bytes(array: pa.Array) -> bytes:
-    """The bytes of a text or binary array without NULL, one value after the other."""
+    """Join the values of a text or binary array without NULL."""
     if not len(array):
         return b""
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)

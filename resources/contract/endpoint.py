@@ -32,12 +32,12 @@ class Endpoint(Protocol):
         ...
 
     @property
-    def addressed(self) -> bool:
-        """Whether it is said where the server is."""
+    def has_address(self) -> bool:
+        """Whether the server's address is given."""
         ...
 
-    def elsewhere(self, table: TableRef) -> str | None:
-        """Where a table is that another process may look for somewhere else; None for most."""
+    def location_warning(self, table: TableRef) -> str | None:
+        """Warn if another process might look for the table in another place."""
         ...
 
     def settings(self) -> ConnectionSettings:
@@ -61,7 +61,7 @@ class Endpoint(Protocol):
         ...
 
     def identity(self) -> str:
-        """What tells its database from others, whatever address leads there."""
+        """A name that only this database has, whichever address leads to it."""
         ...
 
     def digests_by(self) -> DigestsBy:

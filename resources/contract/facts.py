@@ -1,10 +1,8 @@
-"""What this process has learned of its connections, so that no server is asked twice.
+"""What this process has learned about its connections, so that no server is asked twice.
 
-Server objects come and go: a session has its own, and Dagster makes them anew for every run. So a
-fact belongs to the connection, that is to the address, database, user and options that lead there.
-
-A fact holds for as long as the process lives; one that was learned of a certain version of
-something, such as a file, until that has another. An error is not kept: it is asked again.
+A fact belongs to the connection, that is to its address, database, user and options: server objects
+are short-lived, as each session and each Dagster run makes its own. A fact holds for as long as the
+process lives, or for one version of its subject, such as a file. Errors are not kept.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ class _Fact:
     lock: threading.Lock = field(default_factory=threading.Lock)
     version: Hashable = None
     answers: tuple[Any, ...] = ()
-    """The answer; empty before there is one."""
+    """The only element is the answer; empty until there is one."""
 
 
 class Facts:
@@ -35,12 +33,12 @@ class Facts:
     def known(
         self, subject: Hashable, ask: Callable[[], Answer], version: Hashable = None
     ) -> Answer:
-        """What is known of a subject; asked for once, while others who want it wait.
+        """Return the answer about a subject. One thread asks for it while the others wait.
 
         Args:
-            subject: what the fact is about, unique among all that is learned of the connection.
+            subject: what the fact is about, unique within the connection.
             ask: finds the answer.
-            version: of what the fact is about; an answer for another version does not count.
+            version: the subject's version; an answer about another version does not count.
         """
         fact = self._fact(subject)
         with fact.lock:
@@ -48,13 +46,13 @@ class Facts:
                 fact.answers, fact.version = (ask(),), version
             return cast(Answer, fact.answers[0])
 
-    def latest(self, subject: Hashable, usual: Answer) -> Answer:
-        """What was noted of a subject last; `usual` if nothing was."""
+    def latest(self, subject: Hashable, default: Answer) -> Answer:
+        """Return what was last noted about a subject, or the default."""
         fact = self._fact(subject)
-        return cast(Answer, fact.answers[0]) if fact.answers else usual
+        return cast(Answer, fact.answers[0]) if fact.answers else default
 
     def note(self, subject: Hashable, answer: object) -> None:
-        """Replace what is known of a subject, for `latest`."""
+        """Replace what `latest` returns for a subject."""
         self._fact(subject).answers = (answer,)
 
     def _fact(self, subject: Hashable) -> _Fact:
@@ -67,10 +65,6 @@ _lock = threading.Lock()
 
 
 def facts_of(connection: Hashable) -> Facts:
-    """The facts of a connection.
-
-    Args:
-        connection: what leads there, without secrets; see `ConnectionSettings.facts`.
-    """
+    """The facts of a connection, which `ConnectionSettings.facts` identifies without secrets."""
     with _lock:
         return _connections.setdefault(connection, Facts())

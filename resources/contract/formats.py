@@ -1,4 +1,4 @@
-"""Which formats rows can take from one system to another."""
+"""The formats that two systems have in common."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ WIRES: dict[Format, WireFormat] = {
     "tab_separated": "text",
     "delimited": "text",
 }
-"""All formats, and the wire format that each of them is to users, in order of preference: what is
-passed unparsed between two servers of one system, then `arrow`, which carries every type that two
-systems share, and needs no tool."""
+"""All formats, by preference, and the names that users know them by. Formats that are passed on
+unparsed come first, then `arrow`, which carries every type that two systems share without a tool.
+"""
 
 UNREAD: tuple[Format, ...] = ("pgcopy", "copy_text")
-"""Formats that nobody but the two servers reads."""
+"""The formats that the client passes on without reading them."""
 
 
 def formats_between(source: TableRef, target: TableRef) -> tuple[Format, ...]:
-    """The formats that the source's system sends and the target's accepts, the preferred first.
+    """List the formats that the source's system sends and the target's accepts, preferred first.
 
     Raises:
-        InputError: one of them is no source, or no target.
+        InputError: the source's system cannot be a source, or the target's no target.
     """
     sends = source_of(source.system).sends
     accepts = loader_of(target.system).accepts
-    return tuple(one for one in WIRES if one in sends and one in accepts)
+    return tuple(format for format in WIRES if format in sends and format in accepts)
 
 
 def format_of(wire: WireFormat, source: TableRef, target: TableRef) -> Format | None:
-    """The format that a wire format is between two systems; None if they share none."""
-    return next((one for one in formats_between(source, target) if WIRES[one] == wire), None)
+    """The format that a wire format stands for between two systems; None if they share none."""
+    formats = formats_between(source, target)
+    return next((format for format in formats if WIRES[format] == wire), None)

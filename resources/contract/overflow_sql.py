@@ -1,4 +1,4 @@
-"""The part of `resources.digest.overflow` that each system writes in its own SQL."""
+"""The part of `digest.overflow` that each system writes in its own SQL."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from tableferry.resources.types.kinds import Decimal, Kind
 from tableferry.resources.types.steps import Step
 
 NEVER = ""
-"""The condition that no value meets."""
-
+"""The condition that is never true."""
 
 ITEM = "ferry__e"
-"""An element, in the SQL of a list."""
+"""An element in the SQL of a list."""
 
 
 class OverflowSql:
-    """Writes conditions and values in a source's SQL. This class serves a system without lists."""
+    """Writes conditions and values in a source's SQL, for a system without lists."""
 
     digest: DigestWriter
     """The digest writer of the same system."""
 
     def number(self, field: Field, x: str) -> str:
-        """Write the 64-bit number of a date, time or timestamp; of an infinite one, a number beyond
-        all limits on its side."""
+        """Write the 64-bit number of a date, time or timestamp, beyond all limits if infinite."""
         number = self.digest.whole(field, field.source, x)
         assert number is not None, f"{field.source.type} has no number"
         return number
@@ -37,14 +35,14 @@ class OverflowSql:
         """Write the condition that a value breaks a step's guard.
 
         Args:
-            step: a step about other limits than those of integers, which every system writes alike.
+            step: a step that does not check limits of integers, which all systems write alike.
             kind: the kind of the values.
-            field: the column as its source has it.
-            x: the result of `plain`, `number` or the step before.
+            field: the source's column.
+            x: the result of `plain`, `number` or the previous step.
             variant: the digest writer's variant.
 
         Returns:
-            An empty text if no value does; None if SQL cannot tell.
+            An empty text if no value breaks it; None if SQL cannot tell.
         """
         if isinstance(step, DecimalCast) and isinstance(kind, Decimal):
             whole, scale = step.type.precision - step.type.scale, step.type.scale
@@ -57,11 +55,11 @@ class OverflowSql:
         return None
 
     def power_of_ten(self, exponent: int) -> str:
-        """A decimal constant."""
+        """Write a decimal constant."""
         return f"1{'0' * exponent}"
 
     def finer_than(self, x: str, scale: int) -> str:
-        """The condition that a decimal has more digits behind the point than that."""
+        """Write the condition that a decimal has more than `scale` digits after the point."""
         raise NotImplementedError
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Where a server is, and how to log in."""
+"""A server's address and login."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tableferry.resources.contract.facts import Facts, facts_of
 from tableferry.resources.errors import ConnectionFailed
 
 DigestsBy = Literal["auto", "server", "client"]
-"""Who computes row digests; `auto` is what `digest.placement` has for the system."""
+"""Who computes row digests; for `auto` see `digest.placement`."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """What a URL's scheme stands for: the usual port, and what it says besides, as options."""
+    """What a URL's scheme implies: a default port, and options."""
 
     port: int
     options: Mapping[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How to reach one server. Printing it shows neither user nor password."""
+    """How to reach a server. Its printed form shows neither user nor password."""
 
     system: str
     host: str
@@ -33,11 +33,11 @@ class ConnectionSettings:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The URL's query parameters, and what its scheme says (for ClickHouse `secure: yes|no`)."""
+    """The URL's query parameters, and its scheme's options (for ClickHouse `secure: yes|no`)."""
 
     @property
     def address(self) -> str:
-        """`system at host:port`, as errors and logs name the server; files have no port."""
+        """`system at host:port`, for errors and logs; files have no port."""
         if not self.port:
             return f"{self.system} at {self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -48,19 +48,19 @@ class ConnectionSettings:
 
     @property
     def facts(self) -> Facts:
-        """What the process has learned of the connection."""
+        """What this process has learned about the connection."""
         options = tuple(sorted(self.options.items()))
         return facts_of((self.address, self.database, self.user, options))
 
     def redact(self, text: str) -> str:
-        """The text without the password, plain or percent-encoded, and on one line."""
+        """Remove the password, plain or percent-encoded, and join lines."""
         if self.password:
             for secret in {self.password, quote(self.password, safe=""), quote(self.password)}:
                 text = text.replace(secret, "***")
         return " ".join(text.split())
 
     def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
-        """The error that says why this server cannot be used."""
+        """Return the error that says why this server cannot be used."""
         return ConnectionFailed(
             f"cannot connect to {self.address}: {self.redact(reason)}",
             transient=transient,

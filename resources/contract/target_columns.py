@@ -12,16 +12,18 @@ from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp
 
-Compatible = Callable[[System, Column, Column], str | None]
+Incompatibility = Callable[[System, Column, Column], str | None]
 
 
-def verify_columns(plan: CopyPlan, actual: Sequence[Column], compatible: Compatible) -> None:
+def verify_columns(
+    plan: CopyPlan, actual: Sequence[Column], incompatibility: Incompatibility
+) -> None:
     """Compare an existing target table with the plan.
 
     Args:
         plan: the hop.
         actual: the table's columns.
-        compatible: `resources.types.compatible`.
+        incompatibility: `resources.columns.planner.incompatibility`.
 
     Raises:
         SchemaDrift: a planned column is missing, or cannot hold every value; all are named.
@@ -34,7 +36,7 @@ def verify_columns(plan: CopyPlan, actual: Sequence[Column], compatible: Compati
             problems.append(f"column {planned.name!r} ({planned.type}) is missing")
         elif column.generated:
             problems.append(f"column {planned.name!r} is computed by the target and not writable")
-        elif reason := compatible(plan.target.system, planned, column):
+        elif reason := incompatibility(plan.target.system, planned, column):
             problems.append(f"column {planned.name!r}: {reason}")
     if problems:
         raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")

@@ -1,4 +1,4 @@
-"""Writes the canonical form of rows that arrive as Arrow batches, and hashes it, by polars."""
+"""Writes the canonical form of rows in Arrow batches, and hashes it, by polars."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import pyarrow as pa
 
 from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.digest.definition import NAN_BITS, NULL, SEPARATOR, UUID
+from tableferry.resources.digest.definition import NAN_BITS, NULL, SEPARATOR
 from tableferry.resources.digest.expressions import RowDigest
+from tableferry.resources.types.steps import plain, relisted
 
-HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint16)
-"""The two hexadecimal digits of each byte."""
-DIGITS = [at for at, character in enumerate(UUID) if character != "-"]
-"""The positions of the digits in the text of a uuid."""
+UUID_PARTS = ((0, 8), (8, 4), (12, 4), (16, 4), (20, 12))
+"""The offset and length of each part of a uuid, in its 32 hexadecimal digits."""
 
 
 def digests(
-    columns: Sequence[Field],
+    fields: Sequence[Field],
     arrays: Sequence[pa.Array | pa.ChunkedArray],
     algorithm: Algorithm,
     written: Collection[int] = (),
@@ -29,11 +28,9 @@ def digests(
     """Compute the digest of each row, as 64-bit integers.
 
     Args:
-        columns: the columns of a row.
-        arrays: the values of each column, as Arrow holds its kind: integers, decimals of up to 38
-            digits, floats, booleans, dates, times, timestamps (with a zone as UTC), uuids as 16
-            bytes, texts, bytes and lists. Times and timestamps may be ISO texts, decimals and
-            uuids texts.
+        fields: the columns of a row.
+        arrays: each column's values in the Arrow type for its kind (uuids as 16 bytes, timestamps
+            with a zone as UTC). Times and timestamps may be ISO texts, decimals and uuids texts.
         algorithm: the hash.
         written: positions of columns that hold canonical forms instead of values.
     """
@@ -41,7 +38,7 @@ def digests(
         pl.Series(array.cast(pa.large_string()))
         if position in written
         else framed(field, array, algorithm)
-        for position, (field, array) in enumerate(zip(columns, arrays, strict=True))
+        for position, (field, array) in enumerate(zip(fields, arrays, strict=True))
     ]
     frame = pl.DataFrame([form.alias(str(number)) for number, form in enumerate(forms)])
     row = pl.concat_str(pl.all().fill_null(NULL), separator=SEPARATOR)
@@ -67,29 +64,19 @@ def summed(digest: RowDigest, batches: Iterable[pa.RecordBatch]) -> dict[int, tu
 
 def totals(groups: pl.Series, values: pl.Series) -> dict[int, tuple[int, int]]:
     """Count the rows of each group, and sum up their digests exactly."""
-    halves = pl.DataFrame({"group": groups, **_halves(values)})
-    sums = halves.group_by("group").agg(pl.len(), pl.col("high", "low").sum())
-    return {group: (rows, (high << 32) + low) for group, rows, high, low in sums.iter_rows()}
+    frame = pl.DataFrame({"group": groups, "value": values})
+    sums = frame.group_by("group").agg(pl.len(), pl.col("value").cast(pl.Int128).sum())
+    return {group: (rows, total) for group, rows, total in sums.iter_rows()}
 
 
 def total(values: pl.Series) -> int:
     """Sum up digests exactly."""
-    sums = {name: int(half.sum()) for name, half in _halves(values).items()}
-    return (sums["high"] << 32) + sums["low"]
-
-
-def _halves(values: pl.Series) -> dict[str, np.ndarray]:
-    """Split 64-bit integers into halves, whose sums fit into 64 bits."""
-    numbers = values.to_numpy()
-    return {"high": numbers >> 32, "low": numbers & 0xFFFFFFFF}
+    return int(values.to_frame("value").select(pl.col("value").cast(pl.Int128).sum()).item())
 
 
 def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm) -> pl.Series:
     """Write a column's values in canonical form, as they stand in a row."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
+    array = plain(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
     if field.kind == "array":
         return _lists(field, array, algorithm)
     if field.kind == "bytes":
@@ -109,7 +96,7 @@ def framed(field: Field, array: pa.Array | pa.ChunkedArray, algorithm: Algorithm
 
 def _wide(array: pa.Array) -> pl.Series:
     """Write decimals of more than 38 digits, which polars cannot hold, as texts."""
-    # as integers, for which Arrow writes no exponents
+    # Arrow writes no exponents for integers
     units = pa.Array.from_buffers(
         pa.decimal256(76), len(array), array.buffers(), offset=array.offset
     ).cast(pa.large_string())
@@ -124,7 +111,7 @@ def _wide(array: pa.Array) -> pl.Series:
 
 
 def _written(field: Field, texts: pl.Series) -> pl.Series:
-    """Write the canonical form of values that arrive as the source's server wrote them."""
+    """Write the canonical form of values that the source's server has written as texts."""
     x = pl.col("x")
     match field.kind:
         case "uuid":
@@ -148,7 +135,7 @@ def _written(field: Field, texts: pl.Series) -> pl.Series:
 
 
 def _parsed(field: Field, texts: pl.Series) -> pl.Series:
-    """Write the canonical form of times and timestamps that arrive as ISO texts without offset."""
+    """Write the canonical form of times and timestamps from ISO texts without offset."""
     units, digits = (10_000_000, 7) if field.scale > 6 else (1_000_000, 6)
     x = pl.col("x")
     seconds = sum(
@@ -192,16 +179,9 @@ def _plain(field: Field, array: pa.Array) -> pl.Series:
 
 def _uuids(array: pa.Array) -> pl.Series:
     """Write uuids of 16 bytes as 36 characters."""
-    values = array.cast(pa.binary(16))
-    whole = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * 16 :]
-    texts = np.full((len(values), len(UUID)), ord("-"), np.uint8)
-    texts[:, DIGITS] = HEX[whole[: len(values) * 16]].view(np.uint8).reshape(-1, 32)
-    ends = np.arange(0, texts.size + 1, len(UUID), dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
-    written = pl.Series(pa.Array.from_buffers(pa.large_string(), len(values), buffers))
-    if not values.null_count:
-        return written
-    return written.zip_with(pl.Series(values.is_valid()), pl.Series([None], dtype=pl.String))
+    digits = pl.Series("x", array.cast(pa.large_binary())).bin.encode("hex")
+    parts = [pl.col("x").str.slice(offset, length) for offset, length in UUID_PARTS]
+    return digits.to_frame().select(pl.concat_str(parts, separator="-")).to_series()
 
 
 def _ticks(field: Field, micros: pl.Series) -> pl.Series:
@@ -213,18 +193,9 @@ def _ticks(field: Field, micros: pl.Series) -> pl.Series:
 
 def _lists(field: Field, array: pa.Array, algorithm: Algorithm) -> pl.Series:
     assert field.item is not None
-    sizes = pl.Series(array.value_lengths())
     items = framed(field.item, array.flatten(), algorithm).fill_null(NULL)
-    # empty lists and NULL have no items; they are told apart by their lengths
-    row = pl.Series("row", np.repeat(np.arange(len(array)), sizes.fill_null(0).to_numpy()))
-    joined = (
-        pl.DataFrame([row, items.alias("item")])
-        .group_by("row", maintain_order=True)
-        .agg(pl.col("item").str.join(SEPARATOR))
-    )
-    rows = pl.DataFrame({"row": np.arange(len(array))})
-    texts = rows.join(joined, on="row", how="left", maintain_order="left")["item"].fill_null("")
-    return _sized(sizes, texts)
+    texts = pl.Series(relisted(array, items.to_arrow())).list.join(SEPARATOR)
+    return _sized(pl.Series(array.value_lengths()), texts)
 
 
 def _sized(sizes: pl.Series, values: pl.Series) -> pl.Series:
@@ -237,7 +208,7 @@ def _first_8_bytes(values: pl.Series, algorithm: Algorithm) -> pl.Series:
     column = plh.col("x")
     hashed = column.nchash.md5() if algorithm == "md5" else column.chash.sha2_256()
     digits = pl.DataFrame([values.alias("x")]).select(hashed)["x"]
-    # numbers of 32 bits cost a quarter of the same digits as bytes
+    # parsing two numbers of 32 bits costs a quarter of decoding the digits as bytes
     high, low = (
         digits.str.slice(at, 8).str.to_integer(base=16, dtype=pl.Int64).cast(pl.UInt64)
         for at in (0, 8)

@@ -18,22 +18,22 @@ class DigestSql:
     system: System
     algorithm: Algorithm
     variant: str
-    """How its SQL is written: one of its writer's `VARIANTS`."""
+    """One of its digest writer's `VARIANTS`."""
 
     def digest(self, fields: Sequence[Field], side: Side) -> str:
         """Write the digest of a row of these columns, a 64-bit integer."""
-        own = self.system.digest
+        writer = self.system.digest
         values = [(field, field.column(side), self._value(field, side)) for field in fields]
-        row = own.row(values, self.algorithm, self.variant)
-        return own.digest(row, self.algorithm, self.variant)
+        row = writer.row(values, self.algorithm, self.variant)
+        return writer.digest(row, self.algorithm, self.variant)
 
     def framed(self, field: Field, side: Side, value: str) -> str:
         """Write a value's canonical form as it stands in a row."""
-        own, column = self.system.digest, field.column(side)
-        return own.framed(field, column, value, self.algorithm, self.variant)
+        writer, column = self.system.digest, field.column(side)
+        return writer.framed(field, column, value, self.algorithm, self.variant)
 
     def shown(self, field: Field, side: Side) -> str:
-        """Write what `values.shown` makes readable of a value."""
+        """Write the form of a value that `values.shown` makes readable."""
         value = self._value(field, side)
         if field.kind == "bytes":
             return value
@@ -62,23 +62,21 @@ class RowDigest:
 
     @cached_property
     def sent(self) -> tuple[tuple[str, bool], ...]:
-        """SQL per column of what a client needs to compute the digest, and whether it is the value.
+        """SQL per column for a client that computes the digest, and whether it is the value.
 
-        It is the value where the driver delivers it exactly, otherwise its canonical form.
+        It is the value if the driver delivers it exactly, otherwise its canonical form.
         """
         sent = []
-        system = self.dialect.system
+        system, side = self.dialect.system, self.side
         for field in self.fields:
-            column = field.column(self.side)
-            value = field.value(self.side, system.dialect, self.dialect.variant)
-            own = field.rendering(self.side) is None
-            own = own and (self.side == "target" or not field.relaxed)
-            exact = own and system.digest.sent_exactly(field, column)
-            sent.append((value if exact else self.dialect.framed(field, self.side, value), exact))
+            value = field.value(side, system.dialect, self.dialect.variant)
+            stored = field.rendering(side) is None and (side == "target" or not field.relaxed)
+            exact = stored and system.digest.sent_exactly(field, field.column(side))
+            sent.append((value if exact else self.dialect.framed(field, side, value), exact))
         return tuple(sent)
 
     def selected(self, prefix: str) -> str:
-        """The select list of `sent`, its names beginning with `prefix`."""
+        """The select list of `sent`, with names that begin with a prefix."""
         return ", ".join(f"{sql} AS {prefix}{at}" for at, (sql, _) in enumerate(self.sent))
 
 

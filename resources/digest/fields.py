@@ -1,4 +1,4 @@
-"""Works out what a column's values are compared as, from the types that both sides declare."""
+"""Decides how a column's values are compared, by the types that both sides declare."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS: dict[type[kinds.Kind], Kind] = {
 
 @dataclass(frozen=True)
 class DigestedType:
-    """The parts of a declared type. `kind` is None for a type that only a text can represent."""
+    """The parts of a declared type. `kind` is None if only a text can represent its values."""
 
     kind: Kind | None
     name: str
@@ -73,18 +73,18 @@ def declared(types: TypeMap, type_text: str) -> DigestedType:
 
 
 def fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """List the columns of a hop, in plan order, that are compared value by value."""
+    """List the columns of a hop, in plan order, that can be compared."""
     relaxed = (_relaxed_field(plan, column) for column in plan.columns)
     return tuple(field for field in relaxed if field is not None)
 
 
 def all_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """List all columns of a hop, in plan order, as the source has them."""
+    """List all columns of a hop, in plan order, without regard to `on_overflow`."""
     return tuple(_field(plan, column) for column in plan.columns)
 
 
 def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """List the columns that identify a row: those of the primary key, or else the key."""
+    """List the columns that identify a row: the primary key, or else the key."""
     by_name = {column.target.name: column for column in plan.columns}
     names = [name for name in plan.primary_key if name in by_name] or [plan.key.target.name]
     columns = [by_name[name] for name in names]
@@ -92,32 +92,27 @@ def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
 
 
 def own_field(system: System, column: Column) -> Field:
-    """Describe a column that is compared with nothing but itself."""
-    own = declared(system.types, column.type)
+    """Describe a column that is compared only with itself."""
+    type_ = declared(system.types, column.type)
+    rendered = _computed(system, column) if type_.kind else _as_text(system, column)
     return Field(
-        column.name,
-        own.kind or "text",
-        column,
-        column,
-        rendered=_computed(system, column) if own.kind else _as_text(system, column),
-        scale=own.scale,
+        column.name, type_.kind or "text", column, column, rendered=rendered, scale=type_.scale
     )
 
 
 def not_compared(plan: CopyPlan) -> tuple[str, ...]:
     """Name the columns with an `on_overflow` whose effect the source's SQL cannot compute."""
     names = {field.name for field in fields(plan)}
-    targets = (column.target.name for column in plan.columns)
-    return tuple(name for name in targets if name not in names)
+    return tuple(column.name for column in plan.target_columns if column.name not in names)
 
 
 def relaxed_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """List the columns whose values the transfer was asked to change, as they are compared."""
+    """List the columns whose values an `on_overflow` may change and that can be compared."""
     return tuple(field for field in fields(plan) if field.relaxed)
 
 
 def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
-    """Describe a column as the transfer makes it; None if the source's SQL cannot compute that."""
+    """Describe a column with its `on_overflow`; None if the source's SQL cannot compute that."""
     field, system = _field(plan, column), plan.source.system
     if column.on_overflow not in ("null", "clamp") or column == plan.key:
         return field
@@ -133,30 +128,25 @@ def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
     type_, item = overflow.source_type(system), field.item
     if item is not None and type_ != field.source.type:
         item = replace(item, source=replace(item.source, type=integer_type(system)))
-    return replace(
-        field,
-        source=replace(field.source, type=type_),
-        rendered=None,
-        item=item,
-        relaxed=relaxed,
-    )
+    source_column = replace(field.source, type=type_)
+    return replace(field, source=source_column, rendered=None, item=item, relaxed=relaxed)
 
 
 def observed(plan: CopyPlan, target: Endpoint) -> CopyPlan:
-    """Put the target's columns into the plan as they are, which may be wider than planned.
+    """Put the target's actual columns into the plan, which may be wider than planned.
 
     Raises:
         TableMissing: there is no target table.
-        SchemaDrift: the target lacks a column.
+        SchemaDrift: it lacks a column.
     """
     return plan if plan.observed else with_columns(plan, target.columns(plan.target))
 
 
 def with_columns(plan: CopyPlan, actual: Iterable[Column]) -> CopyPlan:
-    """Put the target's actual columns into the plan.
+    """Put actual columns of the target into the plan.
 
     Raises:
-        SchemaDrift: a column of the plan is not among them.
+        SchemaDrift: one is missing.
     """
     by_name = {column.name: column for column in actual}
     missing = [c.target.name for c in plan.columns if c.target.name not in by_name]
@@ -164,8 +154,8 @@ def with_columns(plan: CopyPlan, actual: Iterable[Column]) -> CopyPlan:
         raise SchemaDrift(f"{plan.target} has no column {', '.join(map(repr, missing))}")
     columns = tuple(replace(c, target=by_name[c.target.name]) for c in plan.columns)
     key = replace(plan.key, target=by_name[plan.key.target.name])
-    filled = {column.target.name for column in columns}
-    others = tuple(name for name in by_name if name not in filled)
+    written = {column.target.name for column in columns}
+    others = tuple(name for name in by_name if name not in written)
     return replace(plan, columns=columns, key=key, observed=True, only_in_target=others)
 
 
@@ -177,45 +167,40 @@ def key_field(plan: CopyPlan) -> Field:
 def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     source = declared(plan.source.system.types, column.source.type)
     target = declared(plan.target.system.types, column.target.type)
-    same_system = plan.source.system == plan.target.system
-    same_type = same_system and _own_type(column.source) == _own_type(column.target)
-    if same_type and source.kind in (None, "array"):
+    if source.kind in (None, "array") and _has_same_type(plan, column):
         return _same_text(plan, column)
     kind = _kind(source, target, column, plan.target.system)
     if kind == "integer" and source.kind in ("date", "time", "timestamp"):
         kind = source.kind
     if kind == "array":
         return _array(plan, column)
+    scale = target.scale if target.kind == kind else source.scale
+    if kind in ("time", "timestamp"):
+        # a digit that only the source can have would otherwise be ignored
+        scale = max(source.scale, target.scale)
+    to_text = _as_text if kind == "text" and source.kind != "text" else _computed
     return Field(
         name=column.target.name,
         kind=kind,
         source=column.source,
         target=column.target,
-        rendered=_as_text(plan.source.system, column.source)
-        if kind == "text" and source.kind != "text"
-        else _computed(plan.source.system, column.source),
-        scale=_scale(kind, source, target),
+        rendered=to_text(plan.source.system, column.source),
+        scale=scale,
         padded=target.padded,
         single=source.single or target.single,
     )
 
 
-def _scale(kind: Kind, source: DigestedType, target: DigestedType) -> int:
-    if kind in ("time", "timestamp"):
-        # a decimal of a second that only the source can have would else not be looked at
-        return max(source.scale, target.scale)
-    return target.scale if target.kind == kind else source.scale
-
-
-def _own_type(column: Column) -> str:
-    return column.own_type or column.type
+def _has_same_type(plan: CopyPlan, column: ColumnPlan) -> bool:
+    source, target = (side.own_type or side.type for side in (column.source, column.target))
+    return plan.source.system == plan.target.system and source == target
 
 
 def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
     """Describe a column whose type both servers print alike, whatever its values."""
+    system = plan.source.system
     rendered, target_rendered = (
-        table.system.dialect.text(quote(table.system, own.name))
-        for table, own in ((plan.source, column.source), (plan.target, column.target))
+        system.dialect.text(quote(system, side.name)) for side in (column.source, column.target)
     )
     return Field(
         column.target.name,
@@ -228,22 +213,25 @@ def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
 
 
 def _as_text(system: System, column: Column) -> str:
-    """Write what a target's text column gets, without the guards that may stop an export."""
+    """Write what a text column of the target receives, without guards that may stop an export."""
     export = source_export(system, column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
     return template.replace("{}", quote(system, column.name))
 
 
 def _computed(system: System, column: Column) -> str | None:
-    """Write the value of a column whose type has to be computed; None for other types."""
+    """Write the value of a column that has to be computed by its type; None for other types."""
     template = system.types.computed.get(column.type)
     return template and template.replace("{}", quote(system, column.name))
 
 
 def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system: System) -> Kind:
     if target.kind == "text":
-        # the type of texts may also hold bytes, and times of day where there is no type for them
-        if source.kind == "bytes" and _is_bytes(column.arrow_type):
+        # a type of texts may also hold bytes, and times if the system has no type for them
+        arrow = column.arrow_type
+        if source.kind == "bytes" and (
+            pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
+        ):
             return "bytes"
         if source.kind == "time":
             times = system.types.default(kinds.Time(source.scale))
@@ -252,14 +240,11 @@ def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system
 
 
 def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
-    item_source, item_target = (
-        replace(own, type=str(system.types.read(own.type).item))
-        for own, system in (
-            (column.source, plan.source.system),
-            (column.target, plan.target.system),
-        )
+    source, target = (
+        replace(side, type=str(table.system.types.read(side.type).item))
+        for side, table in ((column.source, plan.source), (column.target, plan.target))
     )
-    item = _field(plan, replace(column, source=item_source, target=item_target))
+    item = _field(plan, replace(column, source=source, target=target))
     return Field(
         name=column.target.name,
         kind="array",
@@ -267,7 +252,3 @@ def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
         target=column.target,
         item=replace(item, rendered=None),
     )
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_)

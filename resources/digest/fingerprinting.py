@@ -1,4 +1,4 @@
-"""Cheap summaries of a source's key ranges, which tell whether their rows changed since."""
+"""Fingerprints of a source's key ranges, which tell whether their rows have changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ METHODS = {
 """What each method can miss."""
 
 OF_WRITES = ("row_version", "watermark")
-"""Those that look at what writing a row left there, and not at the row."""
+"""The methods that read what each write leaves in a row instead of the row's values."""
+
+Figure = tuple[str, str]
+"""An expression on a row, and an aggregate with `{}` in the expression's place."""
 
 
 def fingerprints(
@@ -65,79 +68,79 @@ def fingerprints(
     watermark_column: str | None = None,
     greatest: bool = False,
 ) -> dict[str, SourceFingerprint]:
-    """Fingerprint many ranges of a hop's source by one aggregate query (SQL Server: one per 500).
+    """Fingerprint ranges of a hop's source by one aggregate query (SQL Server: one per 500).
 
     The value does not depend on the order in which the server reads the rows. With up to 16 ranges
     the query selects just these, so that an index on the key serves it.
 
     Args:
-        endpoint: Where `plan.source` is.
-        plan: The hop; `content` looks at its columns only.
-        ranges: Ranges that do not overlap; they need not cover the table.
-        method: One of `METHODS`, which says what each can miss.
-        snapshot: Exported PostgreSQL snapshot to read under.
-        watermark_column: Column that every update raises, for `watermark`.
-        greatest: Also find each range's greatest watermark.
+        endpoint: the server of `plan.source`.
+        plan: the hop; `content` reads only its columns.
+        ranges: ranges that do not overlap; they need not cover the table.
+        method: one of `METHODS`, which says what each can miss.
+        snapshot: the exported PostgreSQL snapshot to read under.
+        watermark_column: for `watermark`, the column that every update raises.
+        greatest: whether to find each range's greatest watermark, too.
 
     Returns:
-        By range name; a range without rows is there, with 0 rows.
+        The fingerprints by range name, also of ranges without rows.
 
     Raises:
         InputError: the method is unknown or needs something that the table does not have.
         DigestRefused: the server does not compute the row digest.
     """
-    own = endpoint.system
-    sending = source_of(own)
-    if method == "content" and sending.own_key is not None:
-        return sending.fingerprints(endpoint, plan.source, ranges, plan.where)
+    table, system, key = plan.source, endpoint.system, plan.key.source
+    sql, source = system.dialect, source_of(system)
+    if method == "content" and source.own_key is not None:
+        return source.fingerprints(endpoint, table, ranges, plan.where)
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
-    table, system = plan.source, endpoint.system
-    marked = _marked(endpoint, plan, watermark_column) if method == "watermark" else ()
-    parts = _parts(endpoint, table, plan.key.source, method, marked)
-    apart = bool(marked) and not any(column.primary_key for column in marked)
-    if apart:
-        parts = [*parts, _distinct(plan.key.source, system)]
-    kind = None
-    if greatest and marked:
-        kind, figure = _greatest(endpoint, marked[-1])
-        parts = [*parts, figure]
+    digested = _watermarked(endpoint, plan, watermark_column) if method == "watermark" else []
+    figures = _figures(endpoint, table, key, method, digested)
+    counts_keys = bool(digested) and not any(column.primary_key for column in digested)
+    if counts_keys:
+        figures.append((sql.told_apart(quote(system, key.name), key), "COUNT(DISTINCT {})"))
+    mark_kind = None
+    if greatest and digested:
+        mark_kind, mark = key_kind(digested[-1], system)[0], digested[-1]
+        value = sql.key_value(quote(system, mark.name), mark, mark_kind)
+        figures.append((value, sql.text("MAX({})")))
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
-    more = used
+    detail = used
     if method == "row_version":
         copied = [column.source.name for column in plan.columns]
-        more = sending.reading(endpoint, table, copied, snapshot)
-    told = f"{method}:{more}" if more else method
+        detail = source.reading(endpoint, table, copied, snapshot)
+    label = f"{method}:{detail}" if detail else method
 
-    def fingerprint(rows: int, values: Sequence[Any], top: str | None) -> SourceFingerprint:
-        value, counted = _value(told, rows, values), KnownFigures("", {ROWS: rows})
-        return SourceFingerprint(rows, value, used, greatest=top, source_figures=counted)
+    def fingerprint(rows: int, values: Sequence[Any], mark: str | None) -> SourceFingerprint:
+        value, known = _value(label, rows, values), KnownFigures("", {ROWS: rows})
+        return SourceFingerprint(rows, value, used, greatest=mark, source_figures=known)
 
-    nothing = fingerprint(0, [None] * (len(parts) - bool(kind) - apart), None)
-    found = {key_range.name: nothing for key_range in ranges}
-    for chunk in _chunks(ranges, endpoint.system):
-        number_of = range_number(chunk, plan.key.source, system)
-        where = filtered(within(chunk, plan.key.source, system), plan.where)
-        ours = own_prefix(number_of, where, *(value for value, _ in parts))
-        selected = "".join(f", {value} AS {ours}{at}" for at, (value, _) in enumerate(parts))
-        figures = "".join(f", {one.format(f'{ours}{at}')}" for at, (_, one) in enumerate(parts))
-        sql = (
-            f"SELECT {ours}g, {own.dialect.count}{figures} FROM "
-            f"(SELECT {number_of} AS {ours}g{selected} FROM {qualified(table)} "
-            f"WHERE {where}{own.dialect.barrier}) AS {ours}rows GROUP BY {ours}g"
+    nothing = fingerprint(0, [None] * (len(figures) - bool(mark_kind) - counts_keys), None)
+    results = {key_range.name: nothing for key_range in ranges}
+    for chunk in _chunks(ranges, system):
+        group, where = range_number(chunk, key, system), within(chunk, key, system)
+        where = filtered(where, plan.where)
+        own = own_prefix(group, where, *(value for value, _ in figures))
+        selected = "".join(f", {value} AS {own}{at}" for at, (value, _) in enumerate(figures))
+        sums = "".join(f", {sum_.format(f'{own}{at}')}" for at, (_, sum_) in enumerate(figures))
+        query = (
+            f"SELECT {own}g, {sql.count}{sums} FROM "
+            f"(SELECT {group} AS {own}g{selected} FROM {qualified(table)} "
+            f"WHERE {where}{sql.barrier}) AS {own}rows GROUP BY {own}g"
         )
-        for number, rows, *values in endpoint.query(sql, snapshot=snapshot):
+        for number, rows, *values in endpoint.query(query, snapshot=snapshot):
             if number >= 0:
-                top = _finite(values.pop(), kind) if kind else None
-                if apart:
-                    _require_apart(plan, chunk[number], int(rows), int(values.pop()))
-                found[chunk[number].name] = fingerprint(int(rows), values, top)
+                greatest_mark = _finite(values.pop(), mark_kind) if mark_kind else None
+                if counts_keys:
+                    _require_distinct(plan, chunk[number], int(rows), int(values.pop()))
+                results[chunk[number].name] = fingerprint(int(rows), values, greatest_mark)
     if method not in OF_WRITES:
-        return found
-    # asked afterwards: what is read of the old history may be taken for a part of the new one
-    history = sending.history(endpoint)
-    definition_of = f"{used or 'r'}{HISTORY}{history}"[:LONGEST] if history else used
-    return {name: replace(one, definition=definition_of) for name, one in found.items()}
+        return results
+    # asked last, so that rows of the old history may pass for the new one's, but not the reverse
+    history = source.history(endpoint)
+    with_history = f"{used or 'r'}{HISTORY}{history}"[:LONGEST] if history else used
+    return {name: replace(result, definition=with_history) for name, result in results.items()}
 
 
 def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[KeyRange]]:
@@ -150,8 +153,8 @@ def _contents(
 ) -> dict[str, SourceFingerprint]:
     own = preferred(endpoint, plan.target.system)
     digest, used = RowDigest(own, all_fields(plan), "source"), definition(own.algorithm)
-    figures = [one for one in fields(plan) if one.name in plan.figures]
-    found: dict[str, SourceFingerprint] = {}
+    summed = [field for field in fields(plan) if field.name in plan.figures]
+    results: dict[str, SourceFingerprint] = {}
     for chunk in _chunks(ranges, endpoint.system):
         measured = measure(
             endpoint,
@@ -159,56 +162,50 @@ def _contents(
             "source",
             Grouped.by_range(chunk, plan.key.source, endpoint.system, plan.where),
             digest=digest,
-            figures=figures,
+            figures=summed,
             snapshot=snapshot,
         )
         for number, key_range in enumerate(chunk):
-            one = measured.get(number) or empty(True, figures)
-            value = _value(f"content:{used}", one[ROWS], [one[DIGEST]])
-            found[key_range.name] = SourceFingerprint(
-                one[ROWS], value, used, source_figures=KnownFigures(str(digest), one)
+            figures = measured.get(number) or empty(True, summed)
+            value = _value(f"content:{used}", figures[ROWS], [figures[DIGEST]])
+            known = KnownFigures(str(digest), figures)
+            results[key_range.name] = SourceFingerprint(
+                figures[ROWS], value, used, source_figures=known
             )
-    return found
+    return results
 
 
-def _parts(
-    endpoint: Endpoint, table: TableRef, key: Column, method: str, marked: Sequence[Column]
-) -> list[tuple[str, str]]:
-    """Per figure an expression on the row, and the aggregate over it with `{}` in its place."""
+def _figures(
+    endpoint: Endpoint, table: TableRef, key: Column, method: str, digested: Sequence[Column]
+) -> list[Figure]:
     system, sql = endpoint.system, endpoint.system.dialect
     match method:
         case "row_version":
-            return source_of(system).row_version(endpoint, table)
+            return [*source_of(system).row_version(endpoint, table)]
         case "watermark":
-            told = [own_field(system, column) for column in marked]
-            return [(dialect(endpoint).digest(told, "source"), sql.exact_sum("{}"))]
+            fields = [own_field(system, column) for column in digested]
+            return [(dialect(endpoint).digest(fields, "source"), sql.exact_sum("{}"))]
         case "count_minmax":
-            ends = sql.key_extent(quote(system, key.name), key, key_kind(key, system)[0])
-            return [(ends, sql.text(f"{end}({{}})")) for end in ("MIN", "MAX")]
+            value = sql.key_extent(quote(system, key.name), key, key_kind(key, system)[0])
+            return [(value, sql.text(f"{end}({{}})")) for end in ("MIN", "MAX")]
         case "none":
             return []
     raise InputError(f"{table}: fingerprint {method!r} should be one of {', '.join(METHODS)}")
 
 
-def _marked(endpoint: Endpoint, plan: CopyPlan, watermark: str | None) -> list[Column]:
-    """The key, what else tells rows apart, and the watermark, which is the last."""
+def _watermarked(endpoint: Endpoint, plan: CopyPlan, watermark: str | None) -> list[Column]:
+    """List the key, the other columns of the primary key, and last the watermark."""
     columns = {column.name: column for column in endpoint.columns(plan.source)}
     if watermark not in columns:
         raise InputError(f"{plan.source}: the watermark column {watermark!r} does not exist")
-    own = [column for column in columns.values() if column.primary_key]
-    named = {column.name: column for column in (plan.key.source, *own)}
-    named.pop(watermark, None)
-    return [*named.values(), columns[watermark]]
+    primary_key = [column for column in columns.values() if column.primary_key]
+    identifying = {column.name: column for column in (plan.key.source, *primary_key)}
+    identifying.pop(watermark, None)
+    return [*identifying.values(), columns[watermark]]
 
 
-def _distinct(key: Column, system: System) -> tuple[str, str]:
-    """How many keys there are, as `_parts` has its figures."""
-    name = quote(system, key.name)
-    return system.dialect.told_apart(name, key), "COUNT(DISTINCT {})"
-
-
-def _require_apart(plan: CopyPlan, key_range: KeyRange, rows: int, keys: int) -> None:
-    """Refuse rows of which one could give way to another without a change of the fingerprint."""
+def _require_distinct(plan: CopyPlan, key_range: KeyRange, rows: int, keys: int) -> None:
+    """Refuse rows that could replace each other without a change of the fingerprint."""
     if rows > keys + key_range.null:
         raise InputError(
             f"{plan.source}: fingerprint watermark cannot tell rows apart: there is no primary "
@@ -218,15 +215,8 @@ def _require_apart(plan: CopyPlan, key_range: KeyRange, rows: int, keys: int) ->
         )
 
 
-def _greatest(endpoint: Endpoint, mark: Column) -> tuple[KeyKind, tuple[str, str]]:
-    """The greatest watermark, as `_parts` has its figures, and its kind."""
-    kind, dialect = key_kind(mark, endpoint.system)[0], endpoint.system.dialect
-    value = dialect.key_value(quote(endpoint.system, mark.name), mark, kind)
-    return kind, (value, dialect.text("MAX({})"))
-
-
 def _finite(text: Any, kind: KeyKind) -> str | None:
-    """A watermark as `to_bound` reads it again; None for infinity and years beyond 9999."""
+    """A watermark in the form that `to_bound` reads; None for infinity and years beyond 9999."""
     try:
         bound = None if text is None else to_bound(text, kind)
     except InputError:
@@ -236,7 +226,7 @@ def _finite(text: Any, kind: KeyKind) -> str | None:
     return bound.isoformat() if isinstance(bound, dt.date) else str(bound)
 
 
-def _value(method: str, rows: int, values: Sequence[Any]) -> str:
-    if method == "none":
+def _value(label: str, rows: int, values: Sequence[Any]) -> str:
+    if label == "none":
         return "none"
-    return ":".join([method, str(rows), *("" if value is None else str(value) for value in values)])
+    return ":".join([label, str(rows), *("" if value is None else str(value) for value in values)])

@@ -1,4 +1,4 @@
-"""Sums up rows, by group: counts, digests, and the figures that the transfer declares."""
+"""Sums up groups of rows: their counts, their digests, and the figures that a transfer declares."""
 
 from __future__ import annotations
 
@@ -22,42 +22,35 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 ROWS, DIGEST, CHANGED = "rows", "digest", "changed"
-"""The figures' names of the row count, the sum of the row digests, and the number of values of each
+"""Names of figures: the row count, the sum of the row digests, and the number of values of each
 column that `on_overflow` changes."""
 
 
 MOST_ROWS, MOST_VALUES = 8_192, 100_000
-"""Maximum size of a batch that the client digests: it writes each value as a text, twice."""
+"""Maximum size of a batch for the client, which writes each value as text, twice."""
 
 SUMMED = ("integer", "decimal")
 ORDERED = (*SUMMED, "date", "time", "timestamp")
-"""Kinds of columns that figures can be declared for: those with an exact sum, or an order."""
+"""The kinds of columns that can have figures, as they have an exact sum or an order."""
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """The rows to sum up: those that meet `where`, in groups numbered by `group` (SQL)."""
+    """Rows to sum up: those that meet `where`, in groups numbered by the SQL `group`."""
 
     group: str
     where: str
 
     @property
     def is_single(self) -> bool:
-        """Whether all rows are in the same group, which the server then need not compute."""
+        """Whether all rows are in one group, which the server then need not compute."""
         return self.group.isdecimal()
 
     @classmethod
     def by_range(
         cls, ranges: Sequence[KeyRange], key: Column, system: System, where: str | None = None
     ) -> Grouped:
-        """Make each of some ranges a group, numbered by its position.
-
-        Args:
-            ranges: key ranges that do not overlap.
-            key: the column that they are cut by.
-            system: the system whose SQL to write.
-            where: a row filter.
-        """
+        """Make each of some ranges that do not overlap a group, numbered by its position."""
         rows = filtered(within(ranges, key, system), where)
         return cls("0" if len(ranges) == 1 else range_number(ranges, key, system), rows)
 
@@ -83,10 +76,10 @@ def measure(
     changed: Mapping[str, str] | None = None,
     snapshot: str | None = None,
 ) -> dict[int, Figures]:
-    """Sum up each group of rows in one scan. No server has to sort for it.
+    """Sum up each group of rows in one scan, without a sort.
 
-    Where the client computes the digests, see `client_computes`, figures are the server's still, in
-    a scan of their own.
+    If the client computes the digests, see `client_computes`, the server sums up the other figures
+    in a scan of their own.
 
     Args:
         endpoint: the table's server.
@@ -95,11 +88,11 @@ def measure(
         grouped: the rows and groups.
         digest: the row digest, or None for counts alone.
         figures: columns to sum up too.
-        changed: by column, a condition; the rows that meet it are counted.
+        changed: conditions by column; the rows that meet each are counted.
         snapshot: the snapshot to read a PostgreSQL table under.
 
     Returns:
-        Group number -> figures; empty groups are missing.
+        The figures by group number; empty groups are missing.
     """
 
     def by_server(digest: RowDigest | None) -> dict[int, Figures]:
@@ -113,8 +106,8 @@ def measure(
     if digest is None or not client_computes(endpoint, digest.dialect):
         return by_server(digest)
     by_client = _by_client(endpoint, table, grouped, digest, snapshot)
-    more = by_server(None) if figures or changed else {}
-    return {number: {**more.get(number, {}), **own} for number, own in by_client.items()}
+    others = by_server(None) if figures or changed else {}
+    return {number: {**others.get(number, {}), **sums} for number, sums in by_client.items()}
 
 
 def _by_client(
@@ -149,7 +142,7 @@ def measuring(
     """Write the query of `measure` in the table's SQL."""
     system = table.system
     writer, dialect = system.digest, system.dialect
-    # figures of no rows at all are not NULL on every system: a group without rows has none
+    # not every system gives NULL for figures of no rows: with GROUP BY there are none
     single = grouped.is_single and not figures
     values = [field.value(side, dialect) for field in figures]
     conditions = [*(changed or {}).values()]
@@ -191,9 +184,9 @@ def _figures(
     if digested:
         measured[DIGEST] = str(values.pop(0) or "0")
     for field in figures:
-        own = {"sum": str(values.pop(0) or "0")} if field.kind in SUMMED else {}
-        own |= {end: shown(field, values.pop(0)) or "NULL" for end in _ENDS}
-        measured[field.name] = own
+        sums = {"sum": str(values.pop(0) or "0")} if field.kind in SUMMED else {}
+        ends = {end: shown(field, values.pop(0)) or "NULL" for end in _ENDS}
+        measured[field.name] = sums | ends
     if changed:
         measured[CHANGED] = {name: int(values.pop(0) or 0) for name in changed}
     return measured
@@ -201,10 +194,8 @@ def _figures(
 
 def empty(digested: bool, figures: Sequence[Field]) -> Figures:
     """The figures of an empty group."""
-    nothing: Figures = {ROWS: 0}
-    if digested:
-        nothing[DIGEST] = "0"
+    nothing: Figures = {ROWS: 0, DIGEST: "0"} if digested else {ROWS: 0}
     for field in figures:
-        own = {"sum": "0"} if field.kind in SUMMED else {}
-        nothing[field.name] = {**own, **dict.fromkeys(_ENDS, "NULL")}
+        sums = {"sum": "0"} if field.kind in SUMMED else {}
+        nothing[field.name] = {**sums, **dict.fromkeys(_ENDS, "NULL")}
     return nothing

@@ -1,8 +1,8 @@
-"""Writes what `on_overflow` makes of a column's values in the source's SQL, to compare them.
+"""Writes in the source's SQL what `on_overflow` makes of a column's values, to compare them.
 
-The export changes values by Arrow's kernels, see `resources.types.steps`. Here the source's server
-works out the same from the same limits, on its own values, so that a mistake of either shows. What
-both share is the limits, and those the target itself enforces.
+The export changes values by Arrow's kernels, see `types.steps`. Here the source's server computes
+the same from its own values, so that a mistake of either shows. Both share only the limits, and the
+target itself enforces those.
 """
 
 from __future__ import annotations
@@ -17,60 +17,47 @@ from tableferry.resources.contract.fields import Field, Relaxed
 from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
 from tableferry.resources.contract.system import System
 from tableferry.resources.types import kinds
-from tableferry.resources.types.decimals import DecimalCast, Scaled
+from tableferry.resources.types.decimals import DecimalCast
 from tableferry.resources.types.steps import (
-    Cast,
     Items,
     Present,
     Step,
-    TimeText,
+    Unguarded,
     Unreplaced,
-    View,
     Whole,
     Within,
+    integer_range,
 )
-from tableferry.resources.types.timestamp_text import (
-    Decimals,
-    ParseTimestamp,
-    TextWithin,
-    UtcOffset,
-)
+from tableferry.resources.types.timestamp_text import Decimals, TextWithin, UtcOffset
 
-_WITHOUT_GUARD = (Cast, Scaled, View, TimeText, ParseTimestamp, Present)
 _MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 _COUNTED = (kinds.Date, kinds.Time, kinds.Timestamp)
 
 
 @dataclass(frozen=True)
 class Overflow:
-    """What becomes of a column's values that the target cannot hold."""
+    """How the values of a column that the target cannot hold are changed."""
 
     policy: Literal["null", "clamp"]
     kind: kinds.Kind
-    """The kind of what the export sends."""
+    """The kind of the exported values."""
     steps: tuple[Step, ...]
     raw: Field
-    """The column as its source has it."""
+    """The source's column, without the policy."""
 
     def source_type(self, system: System) -> str:
         """The declared type of `relaxed`."""
         return _base(self, system)[1]
 
     def relaxed(self, system: System, variant: str) -> Relaxed | None:
-        """Apply the policy in the source's SQL; None if that cannot tell what fits.
+        """Apply the policy in SQL of the source's system; None if SQL cannot tell what fits."""
+        return self._apply(_base(self, system)[0], system, variant)
 
-        Args:
-            system: the source's.
-            variant: of its digest writer.
-        """
-        return self.of(_base(self, system)[0], system, variant)
-
-    def of(self, x: str, system: System, variant: str) -> Relaxed | None:
-        """Apply the policy to an expression that stands for the column; see `relaxed`."""
+    def _apply(self, x: str, system: System, variant: str) -> Relaxed | None:
         conditions: list[str] = []
         value = x
         for step in self.steps:
-            if isinstance(step, _WITHOUT_GUARD):
+            if isinstance(step, Unguarded | Present):
                 continue
             if isinstance(step, Items):
                 stepped = self._items(step, value, system, variant)
@@ -81,7 +68,7 @@ class Overflow:
             if stepped.changed == NEVER:
                 continue
             conditions.append(stepped.changed)
-            # where all conditions are of the value as it came, one CASE is enough
+            # a single CASE is enough if all conditions are on the original value
             if self.policy == "clamp" or isinstance(step, Items):
                 value = stepped.value
         changed = " OR ".join(f"({condition})" for condition in conditions)
@@ -94,26 +81,26 @@ class Overflow:
         if not condition or self.policy == "null":
             return None if condition is None else Relaxed(x, condition)
         if isinstance(step, Unreplaced | UtcOffset):
-            # what is compared is the text as it came, and the instant
+            # the original text, or the instant, is compared
             return Relaxed(x, condition)
         nearest = self._nearest(step, x, system, variant)
         if nearest is None:
-            # there is no nearest value: one that does not fit is refused
+            # without a nearest value, one that does not fit is refused
             return Relaxed(x, NEVER)
         return Relaxed(f"CASE WHEN {condition} THEN {nearest} ELSE {x} END", condition)
 
     def _items(self, step: Items, x: str, system: System, variant: str) -> Relaxed | None:
-        """The same of a list's elements, each by itself."""
-        own = _sql(system)
+        """Apply the policy to each element of a list."""
+        writer = _sql(system)
         assert isinstance(self.kind, kinds.Array) and self.raw.item is not None
         items = Overflow(self.policy, self.kind.item, (step.step,), self.raw.item)
-        item = items.of(ITEM, system, variant)
+        item = items._apply(ITEM, system, variant)
         if item is None or item.changed == NEVER:
             return item and Relaxed(x, NEVER)
-        return Relaxed(own.each(x, item.value), own.any(x, item.changed))
+        return Relaxed(writer.each(x, item.value), writer.any(x, item.changed))
 
     def _unfit(self, step: Step, x: str, system: System, variant: str) -> str | None:
-        """The condition that a value breaks a step's guard; None if SQL cannot tell."""
+        """Write the condition that a value breaks a step's guard; None if SQL cannot tell."""
         if (limits := self._limits(step)) is not None:
             return _outside(self.kind, x, *limits)
         if (unit := self._unit(step)) is not None:
@@ -132,20 +119,18 @@ class Overflow:
         return _sql(system).nearest(step, x, variant)
 
     def _limits(self, step: Step) -> tuple[int, int] | None:
-        """The least and the greatest number that fits, in the unit of the canonical form."""
+        """The least and the greatest number that fit, in the unit of the canonical form."""
         if isinstance(step, Within):
             factor = 10 if self._ticks else 1
             return step.low * factor, step.high * factor
         if isinstance(step, TextWithin):
             return self._number(step.low), self._number(step.high)
         if isinstance(step, DecimalCast) and pa.types.is_integer(step.type):
-            bits, signed = step.type.bit_width, pa.types.is_signed_integer(step.type)
-            room = kinds.signed(bits) if signed else kinds.unsigned(bits)
-            return room.low, room.high
+            return integer_range(step.type)
         return None
 
     def _unit(self, step: Step) -> int | None:
-        """What a number has to be a multiple of."""
+        """The number that fitting values are multiples of."""
         if isinstance(step, Decimals):
             return 10 ** ((7 if self._ticks else 6) - step.digits)
         if isinstance(step, Whole):
@@ -166,17 +151,17 @@ class Overflow:
 
 
 def _base(overflow: Overflow, system: System) -> tuple[str, str]:
-    """What stands for the column, and its declared type: of dates and times their numbers."""
-    own, raw, kind = _sql(system), overflow.raw, overflow.kind
+    """SQL of the column's value and its type; dates and times are represented by their numbers."""
+    writer, raw, kind = _sql(system), overflow.raw, overflow.kind
     value, integer = raw.value("source", system.dialect), integer_type(system)
     if raw.kind == "text" and raw.rendered is not None:
         return value, system.types.text
     if isinstance(kind, _COUNTED):
-        return f"({own.number(raw, value)})", integer
+        return f"({writer.number(raw, value)})", integer
     if isinstance(kind, kinds.Array) and isinstance(kind.item, _COUNTED):
         assert raw.item is not None
-        return own.each(value, f"({own.number(raw.item, ITEM)})"), f"{integer}[]"
-    return own.plain(raw, value)
+        return writer.each(value, f"({writer.number(raw.item, ITEM)})"), f"{integer}[]"
+    return writer.plain(raw, value)
 
 
 def integer_type(system: System) -> str:
@@ -185,13 +170,13 @@ def integer_type(system: System) -> str:
 
 
 def _sql(system: System) -> OverflowSql:
-    own = system.overflow
-    assert own is not None, f"{system} has no SQL for on_overflow"
-    return own
+    writer = system.overflow
+    assert writer is not None, f"{system} has no SQL for on_overflow"
+    return writer
 
 
 def _outside(kind: kinds.Kind, x: str, low: int, high: int) -> str:
-    """The condition that a number is beyond one of the limits that those of its kind can exceed."""
+    """Write the condition that a number exceeds a limit; limits beyond its kind are left out."""
     least, greatest = (kind.low, kind.high) if isinstance(kind, kinds.Integer) else (None, None)
     parts = [] if least is not None and least >= low else [f"{x} < {low}"]
     parts += [] if greatest is not None and greatest <= high else [f"{x} > {high}"]

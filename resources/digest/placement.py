@@ -1,6 +1,6 @@
 """Who computes the digests of a server's rows: the server, or the client from the rows it sends.
 
-`digest_by` of the connection decides. Without it the server does, but for the variants of its SQL
+The connection's `digest_by` decides. By default the server does, except for the variants of its SQL
 that were measured to cost more than sending the rows: `System.slow_digests`.
 """
 
@@ -17,19 +17,15 @@ logger = logging.getLogger(__name__)
 
 
 def client_computes(endpoint: Endpoint, dialect: DigestSql) -> bool:
-    """Whether the client computes digests from the rows that the server sends.
-
-    Args:
-        endpoint: the server.
-        dialect: how it would compute digests itself.
+    """Whether the client computes the digests that the server would compute by `dialect`.
 
     Raises:
-        DigestRefused: the client should by declaration, and gets other digests than it should.
+        DigestRefused: `digest_by` says so, but the client does not get the right digests.
     """
-    who = endpoint.digests_by()
-    if who == "server" or dialect.algorithm == RECORD:
+    digest_by = endpoint.digests_by()
+    if digest_by == "server" or dialect.algorithm == RECORD:
         return False
-    if who == "client":
+    if digest_by == "client":
         require_client(endpoint, dialect)
         return True
     if dialect.variant not in endpoint.system.slow_digests:

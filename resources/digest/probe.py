@@ -1,6 +1,6 @@
-"""Finds out which hash a server has, and how to write digests for it, by trying constants.
+"""Finds out by constants which hash a server has, and how to write digests for it.
 
-So what a report calls equal was computed by expressions that were seen to work on both servers.
+So whatever a report calls equal was computed by expressions that have worked on both servers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tableferry.resources.extras import missing
 from tableferry.resources.types.column import Column
 
 SHOWN = 3
-"""Maximum number of wrong results that a message names."""
+"""Maximum number of wrong results in a message."""
 
 
 class DigestRefused(TableferryError):
@@ -70,57 +70,48 @@ VALUES = {
     "NULL": Value("text", 0, NULL),
     "bytes": Value("bytes", 0, "3:#"),
 }
-"""Values of every kind, by name; among them those that systems are known to treat differently."""
+"""Values of every kind, by name, with those that systems are known to treat differently."""
 
 
 def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql:
-    """Find out how a server computes digests, by the preferred hash unless one is named.
-
-    The server is asked once per process.
+    """Find out how a server computes digests, by the preferred hash unless one is given.
 
     Raises:
-        DigestRefused: it has none of the hashes, or computes other digests than it should.
+        DigestRefused: it has none of the hashes, or computes wrong digests.
     """
-    refused: list[str] = []
     candidates = [
         DigestSql(endpoint.system, hash_, variant)
         for hash_ in ((algorithm,) if algorithm else ALGORITHMS)
         for variant in endpoint.system.digest.VARIANTS
-        # a record's hash takes texts as they are stored
+        # a record's hash reads texts as they are stored
         if (hash_, variant) != (RECORD, CONVERTED)
     ]
     for candidate in candidates:
         if not probed(endpoint, "digest", constants(candidate)[-1:]):
             return candidate
+    refused = []
     for candidate in candidates:
-        wrong = probed(endpoint, "digest", constants(candidate))
-        named = ", ".join(map(str, wrong[:SHOWN]))
-        refused.append(f"{candidate.algorithm}, {candidate.variant}: {named}")
+        wrong = map(str, probed(endpoint, "digest", constants(candidate))[:SHOWN])
+        refused.append(f"{candidate.algorithm}, {candidate.variant}: {', '.join(wrong)}")
     raise DigestRefused(
         f"{endpoint.settings()} does not compute the row digest as it is defined, so that no "
         f"checksum would mean anything ({'; '.join(refused)})"
     )
 
 
-def algorithms(source: System, target: System, *, streamed: bool = False) -> Sequence[Algorithm]:
-    """List the hashes that servers of two systems may have in common, the preferred one first.
-
-    Args:
-        source: the source's system.
-        target: the target's system.
-        streamed: whether the client computes digests, too.
-    """
-    own = source == target and source.record_digest is not None and not streamed
-    return (RECORD, *ALGORITHMS) if own else ALGORITHMS
+def _algorithms(source: System, target: System, *, streamed: bool = False) -> Sequence[Algorithm]:
+    """List the hashes that servers of two systems may share, preferred first; see `shared`."""
+    has_record = source == target and source.record_digest is not None
+    return (RECORD, *ALGORITHMS) if has_record and not streamed else ALGORITHMS
 
 
 def preferred(endpoint: Endpoint, target: System) -> DigestSql:
-    """Find out how a server computes the digests that servers of another system most likely share.
+    """Find out how a server computes the digests that it most likely shares with a target system.
 
     Raises:
         DigestRefused: see `dialect`.
     """
-    for algorithm in algorithms(endpoint.system, target):
+    for algorithm in _algorithms(endpoint.system, target):
         with suppress(DigestRefused):
             return dialect(endpoint, algorithm)
     return dialect(endpoint)
@@ -137,10 +128,10 @@ def shared(
         streamed: whether the client computes them, too.
 
     Raises:
-        DigestRefused: they have no hash in common.
+        DigestRefused: they share no hash.
     """
     refused: list[str] = []
-    for algorithm in algorithms(source.system, target.system, streamed=streamed):
+    for algorithm in _algorithms(source.system, target.system, streamed=streamed):
         try:
             return dialect(source, algorithm), dialect(target, algorithm)
         except DigestRefused as error:
@@ -149,10 +140,10 @@ def shared(
 
 
 def require_client(endpoint: Endpoint, dialect: DigestSql) -> None:
-    """Make sure that the client digests the rows that a server sends as the definition says.
+    """Make sure that the client gets the right digests from the rows that a server sends.
 
     Raises:
-        DigestRefused: it gets other digests.
+        DigestRefused: it gets wrong ones, or lacks a package for it.
     """
     if error := missing("digest", f"a client that digests the rows of {endpoint.settings()}"):
         raise DigestRefused(str(error))
@@ -167,51 +158,48 @@ def require_client(endpoint: Endpoint, dialect: DigestSql) -> None:
 
 
 def _sum_by_client(endpoint: Endpoint, dialect: DigestSql) -> tuple[int, int]:
-    """Have a server send rows of `VALUES`; count them, and sum up the client's digests."""
+    """Have a server send rows of `VALUES`; count them and sum up their digests."""
     # polars takes half a second to import
     from tableferry.resources.digest.client import summed
 
-    row = constants(dialect)[-1]
-    names = [quote(dialect.system, name) for name, _ in row.values]
-    values = [sql for _, sql in row.values]
-    digest = RowDigest(dialect, tuple(field for field, _, _ in _framed(dialect)), "target")
+    fields, _, literals = zip(*_columns(dialect), strict=True)
+    names = [quote(dialect.system, field.name) for field in fields]
+    digest = RowDigest(dialect, fields, "target")
     # two rows, as PostgreSQL treats a single one as constants
-    source = dialect.system.dialect.constants([values, values], names)
+    source = dialect.system.dialect.constants([literals, literals], names)
     query = f"SELECT 0 AS ferry__g, {digest.selected('ferry__')} FROM {source}"
     with endpoint.read_arrow(query) as reader:
         return summed(digest, reader)[0]
 
 
 def constants(dialect: DigestSql) -> list[Constant]:
-    """List what a server must make of each of `VALUES`, and last of a row of all of them."""
-    asked: list[Constant] = []
-    framed = _framed(dialect)
-    literals = tuple((field.name, literal) for field, _, literal in framed)
-    forms: list[str] = []
-    for field, value, sql in framed:
-        hashed = _hashed("sha256" if dialect.algorithm == "sha256" else "md5", b"\x00\xff\x10")
-        forms.append(value.form.replace("#", str(hashed)))
-        form = dialect.framed(field, "target", quote(dialect.system, field.name))
-        expected = None if value.form == NULL else forms[-1]
-        asked.append(
-            Constant(f"{field.target.type} {value.form}", form, expected, ((field.name, sql),))
-        )
+    """List the expected results for each of `VALUES`, and last for a row of all of them."""
+    columns = _columns(dialect)
+    digest = dialect.digest([field for field, _, _ in columns], "target")
+    literals = tuple((field.name, literal) for field, _, literal in columns)
     if dialect.algorithm == RECORD:
-        asked, row = [], str(dialect.system.record_digest)
-    else:
-        row = str(_hashed(dialect.algorithm, ",".join(forms).encode()))
-    digest = dialect.digest([field for field, _, _ in framed], "target")
-    return [*asked, Constant("the digest of a row", digest, row, literals)]
+        expected = str(dialect.system.record_digest)
+        return [Constant("the digest of a row", digest, expected, literals)]
+    single: list[Constant] = []
+    forms: list[str] = []
+    for field, value, literal in columns:
+        forms.append(value.form.replace("#", str(_hashed(dialect.algorithm, b"\x00\xff\x10"))))
+        sql = dialect.framed(field, "target", quote(dialect.system, field.name))
+        result = None if value.form == NULL else forms[-1]
+        what = f"{field.target.type} {value.form}"
+        single.append(Constant(what, sql, result, ((field.name, literal),)))
+    expected = str(_hashed(dialect.algorithm, ",".join(forms).encode()))
+    return [*single, Constant("the digest of a row", digest, expected, literals)]
 
 
-def _framed(dialect: DigestSql) -> list[tuple[Field, Value, str]]:
-    """List the columns of a row of all values that a server has, with their literals."""
+def _columns(dialect: DigestSql) -> list[tuple[Field, Value, str]]:
+    """List the columns for all values that a server's system has, with their literals."""
     columns: list[tuple[Field, Value, str]] = []
     constants = dialect.system.digest.CONSTANTS
     for number, (name, value) in enumerate(VALUES.items()):
-        # a database in another encoding may have no such characters
-        known = dialect.variant != CONVERTED or value.form.isascii()
-        if name in constants and known:
+        # a database in another encoding may lack the characters
+        encodable = dialect.variant != CONVERTED or value.form.isascii()
+        if name in constants and encodable:
             type_, literal = constants[name]
             column = Column(f"c{number}", type_)
             field = Field(column.name, value.kind, column, column, scale=value.scale)

@@ -7,21 +7,17 @@ import struct
 
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.digest.definition import NULL
-
-DAYS_OF_400_YEARS = 146_097
-"""After them the Gregorian calendar begins anew."""
-
-UNIX_EPOCH = dt.date(1970, 1, 1).toordinal() - 1
+from tableferry.resources.types.kinds import civil
 
 
 def shown(field: Field, form: str | bytes | None) -> str | None:
     """Make a value that `DigestSql.shown` selected readable; None for NULL."""
-    if form is None or field.kind in ("integer", "decimal", "uuid"):
-        return None if form is None else str(form)
+    if form is None:
+        return None
     if isinstance(form, bytes):
         return form.hex() if field.kind == "bytes" else form.decode(errors="backslashreplace")
-    if field.kind == "text":
-        return form
+    if field.kind in ("integer", "decimal", "uuid", "text"):
+        return str(form)
     if field.kind == "array":
         return _array(field, form)
     if field.kind == "boolean":
@@ -29,7 +25,7 @@ def shown(field: Field, form: str | bytes | None) -> str | None:
     try:
         number = int(form)
     except ValueError:
-        return form  # what has no canonical form, e.g. an infinite date
+        return form  # without canonical form, e.g. an infinite date
     if field.kind == "float":
         return repr(float(struct.unpack(">d", struct.pack(">q", number))[0]))
     if field.kind == "date":
@@ -38,11 +34,9 @@ def shown(field: Field, form: str | bytes | None) -> str | None:
 
 
 def _date(days: int) -> str:
-    """A day counted from 1970-01-01, also of years that Python's dates do not have."""
-    cycles, day = divmod(days + UNIX_EPOCH, DAYS_OF_400_YEARS)
-    date = dt.date.fromordinal(day + 1)
-    year = date.year + 400 * cycles
-    return f"{year:0{5 if year < 0 else 4}d}-{date:%m-%d}"
+    """Write a day counted from 1970-01-01, also in years that Python's dates do not have."""
+    year, month_and_day = civil(days)
+    return f"{year:0{5 if year < 0 else 4}d}-{month_and_day}"
 
 
 def _moment(field: Field, number: int) -> str:
@@ -50,7 +44,7 @@ def _moment(field: Field, number: int) -> str:
     whole, rest = divmod(number, units)
     width = min(field.scale, 7 if units == 10_000_000 else 6)
     fraction = f"{rest:0{len(str(units)) - 1}d}"
-    # digits beyond the declared ones would be a difference: do not hide them
+    # show digits beyond the declared ones: they would be a difference
     fraction = fraction[:width] + fraction[width:].rstrip("0")
     days, seconds = (0, whole) if field.kind == "time" else divmod(whole, 86_400)
     moment = str(dt.timedelta(seconds=seconds)).rjust(8, "0")

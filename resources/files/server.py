@@ -58,12 +58,12 @@ class FilesServer(Server):
     system_name: ClassVar[str] = "files"
 
     @property
-    def addressed(self) -> bool:
+    def has_address(self) -> bool:
         """A folder may be given by the table alone."""
         return True
 
-    def elsewhere(self, table: TableRef) -> str | None:
-        """A relative folder without a URL: the working directory differs between processes."""
+    def location_warning(self, table: TableRef) -> str | None:
+        """Warn of a relative folder without a URL: working directories differ between processes."""
         if self._secret("url") or Path(table.schema).is_absolute():
             return None
         folder = self.root / ("" if table.schema == "." else table.schema)

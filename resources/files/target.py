@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NoReturn
 
-from tableferry.resources.columns.planner import compatible
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
@@ -104,7 +104,8 @@ class FilesTarget(Target):
         problems = [
             f"column {one.name!r}: {why}"
             for one in plan.target_columns
-            if one.name in there and (why := compatible(self.resource.system, one, there[one.name]))
+            if one.name in there
+            and (why := incompatibility(self.resource.system, one, there[one.name]))
         ]
         if problems:
             raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")

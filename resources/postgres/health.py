@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from tableferry.resources.connecting.health import asked, clock, encryption, privileges
-from tableferry.resources.connecting.tls import look
+from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.postgres.dialect import DIALECT
@@ -88,7 +88,7 @@ def _encryption(resource: PostgresServer) -> Iterator[Finding]:
     if encrypted:
         authority = settings.options.get("sslrootcert")
         authority = None if authority in (None, "system") else authority
-        certificate = look(settings.host, settings.port, authority=authority, start=_start)
+        certificate = examine(settings.host, settings.port, authority=authority, start=_start)
     yield from encryption(
         settings.host,
         encrypted,

@@ -15,7 +15,7 @@ from tableferry.resources.connecting.health import (
     encryption,
     privileges,
 )
-from tableferry.resources.connecting.tls import look
+from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.errors import InputError
@@ -85,9 +85,9 @@ def _encryption(resource: SqlServerServer) -> Iterator[Finding]:
     settings, how = resource.settings(), resource.encryption()
     certificate = None
     if how.encrypt == "strict":
-        certificate = look(settings.host, settings.port)
+        certificate = examine(settings.host, settings.port)
     elif how.encrypt == "yes":
-        certificate = look(settings.host, settings.port, start=_start, handshake=_handshake)
+        certificate = examine(settings.host, settings.port, start=_start, handshake=_handshake)
     yield from encryption(
         settings.host,
         {"yes": "TLS", "strict": "TLS from the first byte (strict)"}.get(how.encrypt),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, cast
 
 from tableferry.resources import crash_points
-from tableferry.resources.columns.planner import compatible
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Hazard, having
@@ -395,7 +395,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         options: TargetOptions,
         columns: Sequence[Column],
     ) -> list[str]:
-        verify_columns(plan, columns, compatible)
+        verify_columns(plan, columns, incompatibility)
         others = unfilled(plan, columns)
         required = {row[0] for row in session.query(self.sql.required_columns(plan.target))}
         blocking = [column.name for column in others if column.name in required]
@@ -421,7 +421,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """A shadow that holds all of the target, so that ranges that are skipped are in it too."""
         shadow = shadow_of(plan.target)
         if session.query(self.sql.table_exists(shadow)):
-            return verify_columns(plan, self.resource.columns(shadow), compatible)
+            return verify_columns(plan, self.resource.columns(shadow), incompatibility)
         with self._transaction(session):
             for statement in self.sql.create_shadow(plan, shadow):
                 session.execute(statement)

@@ -1,4 +1,4 @@
-"""How the values of one column become those of another."""
+"""How a source column's values become a target column's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tableferry.resources.types.decimals import Scaled
 from tableferry.resources.types.export import Export
 from tableferry.resources.types.kinds import Kind, Text
 from tableferry.resources.types.slot import Slot
-from tableferry.resources.types.steps import Cast, Step, TimeText, View
-from tableferry.resources.types.timestamp_text import ParseTimestamp
-
-UNGUARDED = (Cast, Scaled, View, TimeText, ParseTimestamp)
+from tableferry.resources.types.steps import Step, Unguarded
 
 
 @dataclass(frozen=True)
@@ -29,10 +25,10 @@ class Conversion:
 
     @property
     def sent(self) -> Kind:
-        """What the values are that the steps are for."""
+        """The kind of the values that the steps convert."""
         return (self.source.text_kind or Text()) if self.as_text else self.source.kind
 
     @property
     def guarded(self) -> bool:
-        """Whether there are values that do not pass."""
-        return not all(isinstance(step, UNGUARDED) for step in self.steps)
+        """Whether some values may be refused."""
+        return not all(isinstance(step, Unguarded) for step in self.steps)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.types.steps import Unclamped, Violation, violation
+from tableferry.resources.types.steps import Unclamped, Unguarded, Violation, violation
 
 DECIMAL128_DIGITS, DECIMAL256_DIGITS = 38, 76
 
@@ -88,11 +88,10 @@ class ToDecimal:
 
 
 @dataclass(frozen=True)
-class Scaled(Unclamped):
+class Scaled(Unguarded):
     """Integers to a decimal type that has room for them, if not for all that their type holds."""
 
     type: pa.DataType
-    reason: str = "cannot be converted"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array.cast(pa.decimal128(DECIMAL128_DIGITS, 0)).cast(self.type)

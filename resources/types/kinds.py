@@ -117,6 +117,14 @@ def days(text: str) -> int:
     return (dt.date.fromisoformat(text) - EPOCH).days
 
 
+def civil(days: int) -> tuple[int, str]:
+    """The proleptic Gregorian year of a day since 1970-01-01, and its month and day as `mm-dd`."""
+    # the calendar repeats every 400 years
+    eras, day = divmod(days + EPOCH.toordinal() - 1, 146_097)
+    date = dt.date.fromordinal(day + 1)
+    return date.year + 400 * eras, f"{date:%m-%d}"
+
+
 def microseconds(first_day: int, last_day: int) -> tuple[int, int]:
     """The first and the last microsecond of a span of days."""
     return first_day * MICROSECONDS_PER_DAY, (last_day + 1) * MICROSECONDS_PER_DAY - 1

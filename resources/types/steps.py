@@ -42,8 +42,13 @@ class Unclamped:
     """A step whose guard has no nearest value."""
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        """See `Step.clamp`."""
         return None
+
+
+class Unguarded(Unclamped):
+    """A step that converts every value."""
+
+    reason = "cannot be converted"
 
 
 def violation(rows: pa.BooleanArray) -> Violation:
@@ -81,7 +86,7 @@ class Within:
         numbers = integers(array)
         below, _ = self._beyond(numbers)
         # a limit that the type has not is none that a value can be beyond
-        least, greatest = _extent(numbers.type)
+        least, greatest = integer_range(numbers.type)
         low, high = (
             pa.scalar(min(max(limit, least), greatest), numbers.type)
             for limit in (self.low, self.high)
@@ -92,7 +97,7 @@ class Within:
         """Which numbers are below the limits, and which above."""
         # compared as 64 bits: a limit may lie outside of a narrower type
         wide = numbers if numbers.type == pa.uint64() else numbers.cast(pa.int64())
-        least, greatest = _extent(wide.type)
+        least, greatest = integer_range(wide.type)
         low, high = (
             pa.scalar(min(max(limit, least), greatest), wide.type)
             for limit in (self.low, self.high)
@@ -104,7 +109,7 @@ class Within:
         return pc.and_not(below, wrapped), pc.or_(above, wrapped)
 
 
-def _extent(type_: pa.DataType) -> tuple[int, int]:
+def integer_range(type_: pa.DataType) -> tuple[int, int]:
     """The least and the greatest integer of a type."""
     bits = type_.bit_width
     if pa.types.is_unsigned_integer(type_):
@@ -281,34 +286,31 @@ class Unreplaced:
 
 
 @dataclass(frozen=True)
-class Cast(Unclamped):
-    """Arrow's own safe cast, where the guards before it leave nothing to lose."""
+class Cast(Unguarded):
+    """Arrow's own safe cast, of values that the guards before it leave."""
 
     type: pa.DataType
-    reason: str = "cannot be converted"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array if array.type == self.type else array.cast(self.type)
 
 
 @dataclass(frozen=True)
-class View(Unclamped):
+class View(Unguarded):
     """The integers of dates, times and timestamps, as a type of the same width."""
 
     type: pa.DataType
-    reason: str = "cannot be converted"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return integers(array).cast(self.type)
 
 
 @dataclass(frozen=True)
-class TimeText(Unclamped):
+class TimeText(Unguarded):
     """A time of day as text with a fixed number of decimals, so that it sorts as text too."""
 
     digits: int
     type: pa.DataType
-    reason: str = "cannot be converted"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         text = array.cast(pa.time64("ns")).cast(pa.string())
@@ -343,7 +345,7 @@ class Items:
         if isinstance(items, Violation):
             rows = pc.unique(pc.list_parent_indices(array).filter(items.rows))
             return Violation(pc.is_in(pa.array(range(len(array)), rows.type), rows))
-        return _relist(array, items)
+        return relisted(array, items)
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         items = plain(array.flatten())
@@ -351,7 +353,7 @@ class Items:
         if not isinstance(found, Violation):
             return array
         clamped = self.step.clamp(items, found.rows)
-        return None if clamped is None else _relist(array, clamped)
+        return None if clamped is None else relisted(array, clamped)
 
     def blank(self, array: pa.Array) -> pa.Array:
         """The lists with NULL in the place of the elements that break the step's guard."""
@@ -359,10 +361,11 @@ class Items:
         found = self.step.convert(items)
         if not isinstance(found, Violation):
             return array
-        return _relist(array, pc.if_else(found.rows, pa.scalar(None, items.type), items))
+        return relisted(array, pc.if_else(found.rows, pa.scalar(None, items.type), items))
 
 
-def _relist(array: pa.Array, items: pa.Array) -> pa.Array:
+def relisted(array: pa.Array, items: pa.Array) -> pa.Array:
+    """Lists of the same lengths as those of an array, of other items."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     ends = pc.cumulative_sum(lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.types.steps import Unclamped, Violation, violation
+from tableferry.resources.types.steps import Unguarded, Violation, violation
 
 MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 OFFSET = len("+hh:mm")
@@ -91,10 +91,8 @@ class Decimals:
 
 
 @dataclass(frozen=True)
-class ParseTimestamp(Unclamped):
+class ParseTimestamp(Unguarded):
     """ISO timestamps of up to six decimals to microseconds."""
-
-    reason: str = "cannot be converted"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array.cast(pa.timestamp("us"))

@@ -1,1 +1,1 @@
-"""Formats in which rows travel, and which of them each server is believed to speak."""
+"""The formats in which rows travel, and how each server's are found to be exact."""

@@ -1,10 +1,13 @@
-"""The constants that wires are probed with: a table of edge values, and what must come of them."""
+"""The constants that wires are probed with: rows of edge values, and what must arrive of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from tableferry.resources.columns.conversions import conversion_of, plain_type
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
@@ -12,7 +15,6 @@ from tableferry.resources.connecting.probe import Wrong, shown
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -20,17 +22,16 @@ from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.kinds import Text, signed
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
 
-Row = tuple[Sample | None, ...]
+Row = Sequence[Sample | None]
 """One value per column; None is NULL."""
-Arrivals = dict[int, list[str | None]]
-"""Rows as text, by their number, which is their first value too."""
+TextRow = Sequence[str | None]
+"""What arrived of a row, as text, after the row's number."""
 
 EVERYTHING = KeyRange("integer")
 KEY = "n"
 
 
-@dataclass(frozen=True)
-class TypePair:
+class TypePair(NamedTuple):
     """A source column's declared type, and the type of its target column."""
 
     source: str
@@ -38,28 +39,21 @@ class TypePair:
 
 
 class Misshapen(Exception):
-    """The rows are not those that were asked for."""
+    """The rows that arrived are not the rows that were sent."""
 
 
 def pairs_of(plan: CopyPlan) -> tuple[TypePair, ...]:
-    """The types of a hop's columns, each pair once."""
+    """List the types of a hop's columns without repetitions."""
     target = plan.target.system
-    pairs = {
-        TypePair(column.source.type, plain_type(target, column.target.type))
-        for column in plan.columns
-    }
-    return tuple(sorted(pairs, key=lambda pair: (pair.source, pair.target)))
+    pairs = (
+        (column.source.type, plain_type(target, column.target.type)) for column in plan.columns
+    )
+    return tuple(sorted({TypePair(*pair) for pair in pairs}))
 
 
-def plan_of(pairs: Sequence[TypePair], source: System, target: TableRef, version: str) -> CopyPlan:
-    """A plan like the hop's, of the rows' number and one column per pair of types.
-
-    Args:
-        pairs: at least none.
-        source: the source's system.
-        target: where the rows go.
-        version: see `CopyPlan.target_version`.
-    """
+def plan_of(pairs: Sequence[TypePair], hop: CopyPlan) -> CopyPlan:
+    """Make a plan like a hop's, of a row number and a column for each pair of types."""
+    source = hop.source.system
     columns = {f"x{number}": pair for number, pair in enumerate(pairs, start=1)}
     numbers = str(source.types.default(signed(32)))
     return plan_copy(
@@ -68,57 +62,71 @@ def plan_of(pairs: Sequence[TypePair], source: System, target: TableRef, version
             Column(KEY, numbers, False),
             *(Column(name, pair.source) for name, pair in columns.items()),
         ],
-        target,
+        replace(hop.target, name="probe"),
         key=KEY,
         overrides={name: ColumnOverride(type=pair.target) for name, pair in columns.items()},
-        target_version=version,
+        target_version=hop.target_version,
     )
 
 
-def samples_of(plan: CopyPlan) -> list[list[Sample]]:
-    """The edge values of each column of a plan of constants, but for the number."""
+def rows_of(plan: CopyPlan) -> tuple[list[Row], list[tuple[int, Sample]]]:
+    """Choose edge values for the columns of a plan of constants.
+
+    Returns:
+        Rows of the values that the target can hold, without their numbers; and the values that it
+        cannot hold, each with its column's position.
+    """
     style = source_of(plan.source.system).style
     assert style is not None
-    return [
-        samples(style, column.source.type, conversion_of(column, plan))
-        for column in plan.columns[1:]
-    ]
+    held, refused = [], []
+    for position, column in enumerate(plan.columns[1:]):
+        values = samples(style, column.source.type, conversion_of(column, plan))
+        held.append([value for value in values if value.expected != REFUSED])
+        refused += [(position, value) for value in values if value.expected == REFUSED]
+    return list(zip_longest(*held)), refused
 
 
-def rows_of(found: Sequence[Sequence[Sample]]) -> list[Row]:
-    """Rows of the values that the target can hold."""
-    good = [[one for one in some if one.expected != REFUSED] for some in found]
-    return list(zip_longest(*good))
-
-
-def table_of(plan: CopyPlan, rows: Sequence[Row]) -> str:
-    """The constants as a table expression in the source's SQL; rows are numbered from 1."""
+def table_of(plan: CopyPlan, rows: Iterable[Row]) -> str:
+    """Write rows as a table expression in the source's SQL, numbered from 1."""
     types = [column.source.type for column in plan.columns]
     lines = []
     for number, row in enumerate(rows, start=1):
-        literals = [str(number), *("NULL" if one is None else one.literal for one in row)]
-        typed = (
-            f"CAST({literal} AS {type_})" for literal, type_ in zip(literals, types, strict=True)
+        literals = [str(number), *("NULL" if value is None else value.literal for value in row)]
+        lines.append(
+            [f"CAST({literal} AS {type_})" for literal, type_ in zip(literals, types, strict=True)]
         )
-        lines.append(list(typed))
     names = [quote(plan.source.system, column.source.name) for column in plan.columns]
     return plan.source.system.dialect.constants(lines, names)
 
 
-def require_rows(rows: Sequence[Row], arrived: Arrivals) -> None:
-    """See that each row has arrived, once.
+def text_rows(batch: pa.RecordBatch) -> Iterator[TextRow]:
+    """Read the rows of a batch as text."""
+    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        yield [_as_text(value) for value in row]
+
+
+def in_order(arrived: Iterable[TextRow], plan: CopyPlan, count: int) -> list[TextRow]:
+    """Sort rows by their numbers, which come first and are left out.
 
     Raises:
-        Misshapen: one has not.
+        Misshapen: the rows are not those from 1 to `count`, or have other columns than the plan.
     """
-    if sorted(arrived) != list(range(1, len(rows) + 1)):
-        raise Misshapen(f"{len(rows)} rows were asked for, and {len(arrived)} came")
+    by_number: dict[int, TextRow] = {}
+    for row in arrived:
+        if len(row) != len(plan.columns) or not (row[0] or "").isdigit():
+            raise Misshapen(f"a row is {row}")
+        by_number[int(row[0] or 0)] = row[1:]
+    if sorted(by_number) != list(range(1, count + 1)):
+        raise Misshapen(f"{count} rows were asked for, and {len(by_number)} came")
+    return [by_number[number] for number in sorted(by_number)]
 
 
-def wrong_arrivals(plan: CopyPlan, rows: Sequence[Row], arrived: Arrivals) -> Iterator[Wrong]:
-    """What of the rows is not as it must be."""
-    for number, row in enumerate(rows, start=1):
-        for column, sample, text in zip(plan.columns[1:], row, arrived[number][1:], strict=True):
+def wrong_arrivals(
+    plan: CopyPlan, rows: Sequence[Row], arrived: Sequence[TextRow]
+) -> Iterator[Wrong]:
+    """List the values that are not what they should be."""
+    for row, texts in zip(rows, arrived, strict=True):
+        for column, sample, text in zip(plan.columns[1:], row, texts, strict=True):
             type_ = column.source.type
             if sample is None:
                 if text is not None:
@@ -130,13 +138,11 @@ def wrong_arrivals(plan: CopyPlan, rows: Sequence[Row], arrived: Arrivals) -> It
                 yield Wrong(f"{type_}: {sample.what}", shown(sample.expected), shown(text))
 
 
-def written(value: object) -> str | None:
-    """An Arrow value as text."""
+def _as_text(value: object) -> str | None:
     if isinstance(value, bool):
         return str(int(value))
-    isoformat: Callable[[], str] | None = getattr(value, "isoformat", None)
-    if isoformat is not None:
-        return isoformat().removesuffix("+00:00")
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat()).removesuffix("+00:00")
     return None if value is None else str(value)
 
 

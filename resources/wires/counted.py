@@ -1,4 +1,4 @@
-"""Rows that are counted on their way, where the bytes themselves do not tell their number."""
+"""Data that carries its number of rows, where its bytes do not tell it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 class Counted:
-    """Batches on their way to the driver, which hands an error of theirs on as mere text."""
+    """Batches for a driver that would report their own error only as text; `error` keeps it."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -29,6 +29,6 @@ class Counted:
 
 
 class CountedBytes(bytes):
-    """Whole rows in a format whose rows cannot be counted by looking for their ends."""
+    """Whole rows in a format in which the ends of rows cannot be counted."""
 
     rows: int = 0

@@ -1,9 +1,9 @@
-"""Which wire formats into a server are believed: edge values by the very path of the rows."""
+"""Which wire formats into a server are trusted: edge values are tried on the rows' own path."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tableferry.resources.columns.conversions import source_export
 from tableferry.resources.connecting.probe import Wrong
@@ -25,44 +25,43 @@ from tableferry.resources.own_names import own_prefix
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.wires.constants import (
     EVERYTHING,
-    Arrivals,
     Misshapen,
     Row,
+    TextRow,
     TypePair,
+    in_order,
     pairs_of,
     plan_of,
-    require_rows,
     rows_of,
-    samples_of,
     table_of,
-    written,
+    text_rows,
     wrong_arrivals,
 )
 
 
 class _Untried(Exception):
-    """Nothing is known: what is in the way has nothing to do with the values."""
+    """The probe failed for a reason that has nothing to do with the values."""
 
 
 def wrong_loads(
     source: Endpoint, target: Endpoint, wire: WireFormat, plan: CopyPlan
 ) -> tuple[Wrong, ...]:
-    """Edge values of a hop's column types that do not get into its target as they must.
+    """List the edge values of a hop's column types that do not get into its target as they must.
 
     Constants of the source take the path of the hop's rows, into a staging table that is dropped
-    again, and are read back by Arrow. Asked for once per connection and set of types. Where they
-    cannot be tried (the user may not create tables, or a disk is full) nothing is known to be
-    wrong: then the load itself tells.
+    again, and are read back by Arrow. Each connection is asked once per set of types. Where they
+    cannot be tried (the user may not create tables, or a disk is full), nothing is known to be
+    wrong, and the load itself will tell.
 
     Args:
-        source: the server that the hop reads; what leaves it is believed, see `wires.exports`.
-        target: the server that it writes.
+        source: the server that the hop reads; its wire is trusted, see `wires.exports`.
+        target: the server that the hop writes.
         wire: the wire format.
-        plan: the hop, all of whose columns can travel so.
+        plan: the hop, all of whose columns can take the wire format.
 
     Raises:
-        InputError: nothing at all gets in; says why.
-        ConnectionFailed: a server is not there.
+        InputError: nothing at all can be loaded; says why.
+        ConnectionFailed: a server cannot be reached.
     """
     format = format_of(wire, plan.source, plan.target)
     if format is None or format not in loader_of(target.system).rehearsals:
@@ -79,42 +78,44 @@ def wrong_loads(
     return answer
 
 
+@dataclass(frozen=True)
 class _Probe:
-    def __init__(self, source: Endpoint, target: Endpoint, format: Format, plan: CopyPlan) -> None:
-        self._source, self._target, self._format, self._plan = source, target, format, plan
-        self._rehearse = loader_of(target.system).rehearsals[format]
+    source: Endpoint
+    target: Endpoint
+    format: Format
+    hop: CopyPlan
 
     def answer(self, pairs: Sequence[TypePair]) -> tuple[Wrong, ...] | str:
-        """What does not arrive, or why nothing does; a failure of all is looked for by type."""
-        found = self._wrong(pairs)
-        if not isinstance(found, str):
-            return found
-        nothing = self._wrong(())
-        if isinstance(nothing, str):
-            return nothing
+        """List the values that go wrong, or say why nothing can be loaded.
+
+        If the probe fails as a whole, probe type by type.
+        """
+        result = self._wrong(pairs)
+        if not isinstance(result, str):
+            return result
+        without_types = self._wrong(())
+        if isinstance(without_types, str):
+            return without_types
         wrong: list[Wrong] = []
         for pair in pairs:
-            found = self._wrong([pair])
-            wrong += [Wrong(pair.source, "its values", found)] if isinstance(found, str) else found
+            result = self._wrong([pair])
+            if isinstance(result, str):
+                result = (Wrong(pair.source, "its values", result),)
+            wrong += result
         return tuple(wrong)
 
     def _wrong(self, pairs: Sequence[TypePair]) -> tuple[Wrong, ...] | str:
-        plan = plan_of(
-            pairs,
-            self._source.system,
-            replace(self._plan.target, name="probe"),
-            self._plan.target_version,
-        )
-        # a row of NULLs goes along, where there may be nothing else
-        rows = [*rows_of(samples_of(plan)), (None,) * len(pairs)]
+        plan = plan_of(pairs, self.hop)
+        # a row of NULLs, as there may be no other
+        rows: list[Row] = [*rows_of(plan)[0], [None] * len(pairs)]
         framing = Framing.fresh()
-        options = TargetOptions(framing=framing, format=self._format)
+        options = TargetOptions(framing=framing, format=self.format)
+        rehearse = loader_of(self.target.system).rehearsals[self.format]
         loading = False
         try:
-            with self._rehearse(self._target, plan, options) as load:
+            with rehearse(self.target, plan, options) as load:
                 loading = True
-                arrived = self._arrived(load, plan, rows, framing)
-            require_rows(rows, arrived)
+                arrived = in_order(self._staged(load, plan, rows, framing), plan, len(rows))
         except (StatementFailed, ReceiptMismatch, ValueRefused, Misshapen, RangeBusy) as error:
             if not loading or getattr(error, "transient", False):
                 raise _Untried from error
@@ -123,26 +124,23 @@ class _Probe:
             raise _Untried from error
         return tuple(wrong_arrivals(plan, rows, arrived))
 
-    def _arrived(
+    def _staged(
         self, load: RangeLoad, plan: CopyPlan, rows: Sequence[Row], framing: Framing
-    ) -> Arrivals:
+    ) -> Iterator[TextRow]:
+        """Load rows, and read them back."""
         query = plan.select(EVERYTHING, "text", rows_of=table_of(plan, rows))
-        with self._source.read_arrow(framing.in_query(query)) as reader:
+        with self.source.read_arrow(framing.in_query(query)) as reader:
             load.load_bytes(framed_rows(reader, framing, len(plan.columns)))
-        found = [self._read(column) for column in plan.columns]
-        own = own_prefix(*found)
-        selected = ", ".join(f"{sql} AS {own}{position}" for position, sql in enumerate(found))
-        arrived: Arrivals = {}
+        values = [self._value(column) for column in plan.columns]
+        own = own_prefix(*values)
+        selected = ", ".join(f"{sql} AS {own}{position}" for position, sql in enumerate(values))
         staged = f"SELECT {selected} FROM {qualified(load.audited_table())}"
-        with self._target.read_arrow(staged) as reader:
+        with self.target.read_arrow(staged) as reader:
             for batch in reader:
-                columns = (column.to_pylist() for column in batch.columns)
-                for row in zip(*columns, strict=True):
-                    arrived[int(row[0])] = [written(value) for value in row]
-        return arrived
+                yield from text_rows(batch)
 
-    def _read(self, column: ColumnPlan) -> str:
-        """A staged column as it is read by Arrow."""
-        name = quote(self._target.system, column.target.name)
-        export = source_export(self._target.system, column.target.type)
+    def _value(self, column: ColumnPlan) -> str:
+        """SQL of a staged column for Arrow."""
+        name = quote(self.target.system, column.target.name)
+        export = source_export(self.target.system, column.target.type)
         return name if isinstance(export, Refusal) else export.arrow.replace("{}", name)

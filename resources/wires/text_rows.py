@@ -1,4 +1,4 @@
-"""Splits rows of text into columns of texts, to digest them as they stream."""
+"""Splits rows of text into columns, to digest them as they stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tableferry.resources.contract.delimited import END, END_BYTE, Framing
 from tableferry.resources.contract.fields import Kind
 
 BACKSLASH = "\0"
-"""A placeholder for escaped backslashes; no text of these systems holds it."""
+"""A placeholder for escaped backslashes; the texts of these systems cannot hold it."""
 
 ESCAPES = {
     "\\\\": BACKSLASH,
@@ -27,20 +27,20 @@ ESCAPES = {
     "\\": "",
     BACKSLASH: "\\",
 }
-"""What stands for escape sequences, in the order of replacement; a backslash before anything else
-is dropped, as ClickHouse does."""
+"""The characters for escape sequences, in the order of replacement. As in ClickHouse, a backslash
+before any other character is dropped."""
 
 
 def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
     r"""Split rows for ClickHouse into columns, as PostgreSQL's COPY and our T-SQL write them.
 
-    Fields end at tabs, rows at newlines, NULL is `\N`; both characters, carriage returns and the
-    backslash are escaped in values.
+    Fields end at tabs, rows at newlines, NULL is `\N`; values escape both, carriage returns and
+    backslashes.
     https://www.postgresql.org/docs/current/sql-copy.html#id-1.9.3.55.9.2
 
     Args:
         chunk: whole rows.
-        count: how many columns there are.
+        count: the number of columns.
     """
     names = [str(position) for position in range(count)]
     table = csv.read_csv(
@@ -59,12 +59,12 @@ def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
 
 
 def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list[pa.Array]:
-    """Split rows for SQL Server's bcp into columns, see `resources.postgres.bcp_text`.
+    """Split rows for SQL Server's bcp into columns; see `resources.postgres.bcp_text`.
 
     Args:
         chunk: whole rows.
         framing: their terminators.
-        kinds: the kind of each column; None where its values are not needed.
+        kinds: the kind of each column; None if its values are not needed.
     """
     import polars as pl
 
@@ -73,7 +73,7 @@ def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list
     fields = rows.str.split_exact(framing.field, len(kinds) - 1).struct.unnest()
     columns = []
     for name, kind in zip(fields.columns, kinds, strict=True):
-        # a NULL is nothing, as texts and bytes have an end
+        # only NULL is empty, as texts and bytes have an end mark
         texts = fields[name].replace("", None)
         if kind == "text":
             texts = texts.str.strip_suffix(END)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.resources.connecting.resource import ConnectionSettings
+from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused

@@ -13,7 +13,7 @@ import urllib3.exceptions
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from tableferry.resources.clickhouse import errors as clickhouse_errors
-from tableferry.resources.connecting.resource import parse_url
+from tableferry.resources.connecting.address import parse_url
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.errors import translated

@@ -73,7 +73,7 @@ def test_nobody_asks_a_server_that_was_just_given_up(clock: Clock) -> None:
 
 def test_a_server_that_is_back_is_waited_for_anew(clock: Clock) -> None:
     attempts(clock, 2.0)
-    outages.back(ADDRESS)
+    outages.note_reached(ADDRESS)
     outages.require_reachable(ADDRESS)
     assert attempts(clock, 2.0) == 16
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tableferry.resources.connecting.tls import Certificate, look
+from tableferry.resources.connecting.tls import Certificate, examine
 
 Serve = Callable[[trustme.LeafCert], int]
 
@@ -59,7 +59,7 @@ def serve() -> Iterator[Serve]:
 def test_a_good_certificate_tells_its_days(serve: Serve, authority: trustme.CA, root: str) -> None:
     ends = dt.datetime.now(dt.UTC) + dt.timedelta(days=20, hours=1)
     port = serve(authority.issue_cert("127.0.0.1", not_after=ends))
-    assert look("127.0.0.1", port, authority=root) == Certificate(days=20)
+    assert examine("127.0.0.1", port, authority=root) == Certificate(days=20)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_bad_certificate_tells_why(
 ) -> None:
     ends = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     port = serve(authority.issue_cert(name, not_after=ends))
-    found = look("127.0.0.1", port, authority=root if trusted else None)
+    found = examine("127.0.0.1", port, authority=root if trusted else None)
     assert found is not None
     assert problem in found.problem
 
@@ -90,4 +90,4 @@ def test_a_bad_certificate_tells_why(
 def test_no_answer_is_no_finding() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        assert look("127.0.0.1", taken.getsockname()[1]) is None
+        assert examine("127.0.0.1", taken.getsockname()[1]) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources import registry
-from tableferry.resources.columns.planner import ColumnOverride, compatible, plan_copy
+from tableferry.resources.columns.planner import ColumnOverride, incompatibility, plan_copy
 from tableferry.resources.errors import InputError, TypeRefused
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -167,9 +167,9 @@ def test_a_type_of_ones_own_keeps_its_name():
         ("xml", None, '"doc"::text'),
     ]
     actual = Column("mood", "enum", own_type="shop.mood")
-    assert compatible(registry.system("postgres"), plan.columns[1].target, actual) is None
+    assert incompatibility(registry.system("postgres"), plan.columns[1].target, actual) is None
     other = Column("mood", "enum", own_type="shop.temper")
-    assert compatible(registry.system("postgres"), plan.columns[1].target, other) == (
+    assert incompatibility(registry.system("postgres"), plan.columns[1].target, other) == (
         "is shop.temper, which cannot hold every shop.mood"
     )
 
@@ -373,7 +373,7 @@ COMPATIBLE = [
 
 @pytest.mark.parametrize(("system", "planned", "actual", "reason"), COMPATIBLE)
 def test_compatible(system, planned, actual, reason):
-    found = compatible(registry.system(system), planned, actual)
+    found = incompatibility(registry.system(system), planned, actual)
     assert found is None if reason is None else found.startswith(reason)
 
 

@@ -14,7 +14,7 @@ import pymssql
 import pytest
 from clickhouse_connect import get_client
 
-from tableferry.resources.connecting.resource import parse_url
+from tableferry.resources.connecting.address import parse_url
 from tableferry_local.stack import Stack
 from tests.guide import blocks
 from tests.integration.support.guide_shell import Shell
