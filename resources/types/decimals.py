@@ -1,4 +1,4 @@
-"""Decimals on their way: parsed, narrowed, never rounded."""
+"""Conversions of decimals, which never round."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NUMBER = "^(?P<sign>-?)0*(?P<whole>[0-9]*)(?:[.](?P<part>[0-9]*?)0*)?$"
 
 @dataclass(frozen=True)
 class ToDecimal:
-    """Decimal text, as PostgreSQL prints it, to a decimal type; never rounded."""
+    """Decimal text, as PostgreSQL prints it, to a decimal type."""
 
     precision: int
     scale: int
     only_nan: bool = False
-    """Every number of the source fits, so that at most NaN does not."""
+    """Every number of the source fits, but NaN does not."""
 
     @property
     def reason(self) -> str:
@@ -38,8 +38,8 @@ class ToDecimal:
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         longest = pc.max(pc.binary_length(array)).as_py() or 0
         try:
-            # Arrow wraps around silently at more digits than its integer has
-            # (cpp/src/arrow/util/decimal.cc), so that every text must be shorter
+            # with more digits, Arrow's integer wraps around silently
+            # (cpp/src/arrow/util/decimal.cc)
             if longest <= DECIMAL128_DIGITS:
                 return array.cast(self._type)
             if longest <= DECIMAL256_DIGITS:
@@ -47,29 +47,20 @@ class ToDecimal:
                 return array.cast(wide).cast(self._type)
         except pa.ArrowInvalid:
             pass
-        bad = self._misfits(array)
+        parts = pc.extract_regex(array, _NUMBER)
+        sign, whole, part = (pc.struct_field(parts, name) for name in ("sign", "whole", "part"))
+        too_long = pc.or_(
+            pc.greater(pc.binary_length(whole), self.precision - self.scale),
+            pc.greater(pc.binary_length(part), self.scale),
+        )
+        no_number = pc.and_(pc.is_null(parts), pc.is_valid(array))
+        bad = pc.or_(no_number, pc.fill_null(too_long, False))
         if pc.any(bad).as_py():
             return violation(bad)
-        return self._without_padding(array).cast(self._type)
-
-    def _parts(self, array: pa.Array) -> pa.Array:
-        return pc.extract_regex(array, _NUMBER)
-
-    def _misfits(self, array: pa.Array) -> pa.BooleanArray:
-        parts = self._parts(array)
-        odd = pc.and_(pc.is_null(parts), pc.is_valid(array))
-        whole, part = (pc.binary_length(pc.struct_field(parts, name)) for name in ("whole", "part"))
-        too_long = pc.or_(
-            pc.greater(whole, self.precision - self.scale), pc.greater(part, self.scale)
-        )
-        return pc.or_(odd, pc.fill_null(too_long, False))
-
-    def _without_padding(self, array: pa.Array) -> pa.Array:
-        """The same numbers in as few digits as they need."""
-        parts = self._parts(array)
-        sign, whole, part = (pc.struct_field(parts, name) for name in ("sign", "whole", "part"))
+        # in as few digits as needed
         whole = pc.binary_join_element_wise(sign, pc.if_else(pc.equal(whole, ""), "0", whole), "")
-        return pc.if_else(pc.equal(part, ""), whole, pc.binary_join_element_wise(whole, part, "."))
+        number = pc.binary_join_element_wise(whole, part, ".")
+        return pc.if_else(pc.equal(part, ""), whole, number).cast(self._type)
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         positions = pc.indices_nonzero(bad)
@@ -89,7 +80,7 @@ class ToDecimal:
 
 @dataclass(frozen=True)
 class Scaled(Unguarded):
-    """Integers to a decimal type that has room for them, if not for all that their type holds."""
+    """Integers to a decimal type that can hold them, though not all of their type."""
 
     type: pa.DataType
 
@@ -99,7 +90,7 @@ class Scaled(Unguarded):
 
 @dataclass(frozen=True)
 class DecimalCast(Unclamped):
-    """A decimal to a decimal or integer type that is too small for some."""
+    """Decimals to a decimal or integer type that cannot hold all of them."""
 
     type: pa.DataType
     reason: str
@@ -109,11 +100,11 @@ class DecimalCast(Unclamped):
             return array.cast(self.type)
         except pa.ArrowInvalid:
             pass
-        return Violation(pa.array([not self._fits(value) for value in array], pa.bool_()))
+        return Violation(pa.array([self._misfits(value) for value in array], pa.bool_()))
 
-    def _fits(self, value: pa.Scalar) -> bool:
+    def _misfits(self, value: pa.Scalar) -> bool:
         try:
             value.cast(self.type)
         except pa.ArrowInvalid:
-            return False
-        return True
+            return True
+        return False

@@ -27,13 +27,13 @@ class Declared:
     array: bool = False
 
     def number(self, position: int, default: int) -> int:
-        """An argument, or what the system means without it."""
+        """Return an argument, or the system's default without it."""
         return self.numbers[position] if position < len(self.numbers) else default
 
 
 @lru_cache(4096)
 def read(text: str) -> Declared:
-    """Read a PostgreSQL or SQL Server type; a text of another form is all name.
+    """Read a PostgreSQL or SQL Server type; text of another form is the name as a whole.
 
     Args:
         text: e.g. `character varying(20)[]`, `nvarchar(max)`, `timestamp(3) with time zone`.
@@ -54,7 +54,7 @@ def read(text: str) -> Declared:
 
 
 def clickhouse(text: str) -> tuple[str, list[str]]:
-    """A ClickHouse type's name and its arguments, split at the outer commas.
+    """Split a ClickHouse type into its name and its arguments.
 
     Args:
         text: e.g. `DateTime64(6, 'UTC')` or `Array(Nullable(Decimal(9, 2)))`.
@@ -76,7 +76,7 @@ def clickhouse(text: str) -> tuple[str, list[str]]:
 
 
 def unwrap(text: str) -> tuple[str, bool, bool]:
-    """A ClickHouse type without LowCardinality and Nullable, and whether it had them.
+    """Remove LowCardinality and Nullable from a ClickHouse type.
 
     Returns:
         The inner type, whether it was Nullable, whether it was LowCardinality.

@@ -1,4 +1,4 @@
-"""How a column leaves its source: what it can hold, and the SQL that selects it exactly."""
+"""The values that a source column holds, and the SQL that selects them exactly."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from tableferry.resources.types.kinds import Kind
 
 @dataclass(frozen=True)
 class Export:
-    """The ways to select a column; `{}` stands for its quoted name in every expression."""
+    """How to select a column; `{}` stands for its quoted name in every expression."""
 
     kind: Kind
     arrow: str
     """For record batches."""
     text: str | None
-    """For text rows that ClickHouse reads as TabSeparated; None where there is no exact one, or
-    where `resources.sqlserver.tsv_text` makes it."""
+    """For text rows that ClickHouse reads as TabSeparated; None if there is no exact one, or if
+    `resources.sqlserver.tsv_text` writes it."""
     as_text: str | None
-    """A text that tells every value from every other, for a target column of a text type; None
-    where the client makes it of the record batch."""
+    """A different text for every value, for a target column of a text type; None if the client
+    writes it from the record batch."""
     text_kind: Kind | None = None
-    """What `as_text` yields, if that is not plain text of any length."""
+    """The kind of `as_text`, if it is not plain text of any length."""
     text_of_arrow: bool = False
-    """The record batch has all of the value, so that the client can make the text of it."""
+    """Whether the client can write the text from the record batch, which has all of the value."""
     refuse: str | None = None
-    """A condition under which `arrow` would lose something unseen, so that the query must fail."""
+    """The condition under which `arrow` would silently lose something, and the query must fail."""
     refuse_text: str | None = None
     """The same for `as_text`."""
     refuse_reason: str = ""
     refuse_type: str = ""
-    """The type of `arrow`, to which the failing cast of the message goes."""
+    """The type of `arrow`, to which the failing query casts the message."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A type that does not travel unless its column is declared to travel as text."""
+    """Why a type does not travel, unless as text if the user says so."""
 
     why: str
     as_text: str | None = None
-    """Expression of the text that would travel; None if there is none."""
+    """The expression of that text; None if there is none."""
     note: str = ""
-    """What that text is."""
+    """A description of that text."""

@@ -1,4 +1,4 @@
-"""What a column can hold, in words that all systems share."""
+"""Kinds of values that columns hold, in terms that all systems share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Integer:
-    """Whole numbers from `low` to `high`, both included."""
+    """Whole numbers from `low` to `high`."""
 
     low: int
     high: int
@@ -25,9 +25,9 @@ class Integer:
 
 @dataclass(frozen=True)
 class Decimal:
-    """`precision` decimal digits, `scale` of them after the point; None: not declared.
+    """`precision` decimal digits, `scale` of them after the point; None if not declared.
 
-    `nan`: NaN is a value too.
+    `nan`: NaN is a value, too.
     """
 
     precision: int | None
@@ -45,11 +45,11 @@ class Float:
 
 @dataclass(frozen=True)
 class Text:
-    """Unicode text; `units` bounds its length in UTF-16 code units, as SQL Server counts it.
+    """Unicode text of at most `units` UTF-16 code units, as SQL Server counts.
 
-    `characters` bounds it in characters, of which those beyond U+FFFF take two units.
-    `replaced`: the driver may have put U+FFFD in the place of half a surrogate pair.
-    `padded`: shorter text is filled up with blanks, so that trailing ones carry no meaning.
+    `characters`: its maximum number of characters; those beyond U+FFFF are two units each.
+    `replaced`: the driver may have replaced half a surrogate pair by U+FFFD.
+    `padded`: shorter text is padded with blanks, so that trailing ones carry no meaning.
     `unchecked`: the system takes any bytes for text.
     """
 
@@ -62,7 +62,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Binary:
-    """Bytes; `length` bounds their number, `fixed` makes it exact."""
+    """At most `length` bytes, or exactly `length` if `fixed`."""
 
     length: int | None = None
     fixed: bool = False
@@ -78,7 +78,7 @@ class Date:
 
 @dataclass(frozen=True)
 class Time:
-    """Time of day with `digits` decimals of a second; `midnight`: 24:00:00 is a value too."""
+    """Time of day with `digits` decimals of a second; `midnight`: 24:00:00 is a value, too."""
 
     digits: int
     midnight: bool = False
@@ -104,7 +104,7 @@ class Uuid:
 
 @dataclass(frozen=True)
 class Array:
-    """A list of `item`, any of which may be NULL."""
+    """A list of `item`; any element may be NULL."""
 
     item: Kind
 
@@ -126,7 +126,7 @@ def civil(days: int) -> tuple[int, str]:
 
 
 def microseconds(first_day: int, last_day: int) -> tuple[int, int]:
-    """The first and the last microsecond of a span of days."""
+    """The first and the last microsecond of some days."""
     return first_day * MICROSECONDS_PER_DAY, (last_day + 1) * MICROSECONDS_PER_DAY - 1
 
 

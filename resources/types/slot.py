@@ -1,4 +1,4 @@
-"""What a target column holds, and how it is handed to the sink."""
+"""The values that a target column holds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class Slot:
     kind: Kind
     arrow: pa.DataType
     takes_bytes: bool = False
-    """A text type that takes any bytes, too."""
+    """Whether a text type also takes any bytes."""
     nullable: bool = True
     """Whether columns of the type can be NULL."""

@@ -1,11 +1,11 @@
-"""Vectorised steps from what the source sends to what the sink takes, each with its guard.
+"""Vectorised steps from the values that a source sends to those that a sink takes, with guards.
 
-A step costs one pass at most over a column that obeys; only a violation is looked for row by row,
-and that with Arrow's kernels too.
+A guard costs at most one pass over a column that obeys it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -19,23 +19,23 @@ OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 
 @dataclass(frozen=True)
 class Violation:
-    """Which rows break a step's guard: true where they do, never null."""
+    """The rows that break a step's guard: true where they do, never null."""
 
     rows: pa.BooleanArray
 
 
 class Step(Protocol):
-    """One conversion of a column, exact or refused."""
+    """A conversion of a column's values, which are exact or refused."""
 
     @property
     def reason(self) -> str:
-        """Why a value that breaks the guard does not travel; completes `value x ...`."""
+        """Why a value is refused; completes `value x ...`."""
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
-        """The converted column, or the rows that cannot be converted exactly."""
+        """Convert the column, or return the rows that cannot be converted exactly."""
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        """The column with the violating rows set to the nearest value; None if there is none."""
+        """Set the violating rows to the nearest values; None if there are none."""
 
 
 class Unclamped:
@@ -52,12 +52,17 @@ class Unguarded(Unclamped):
 
 
 def violation(rows: pa.BooleanArray) -> Violation:
-    """A violation of the rows that are true; NULL is none."""
+    """Return a violation of the rows that are true, not NULL."""
     return Violation(pc.fill_null(rows, False))
 
 
+def checked(array: pa.Array, bad: pa.BooleanArray) -> pa.Array | Violation:
+    """Return the array unless any row is bad."""
+    return violation(bad) if pc.any(bad).as_py() else array
+
+
 def integers(array: pa.Array) -> pa.Array:
-    """The integers behind dates, times and timestamps, without a copy."""
+    """View dates, times and timestamps as their integers, without a copy."""
     if pa.types.is_integer(array.type):
         return array
     return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
@@ -71,7 +76,7 @@ class Within:
     high: int
     reason: str
     wrapped: int | None = None
-    """Numbers below this are above all others: the driver's count has wrapped around."""
+    """Numbers below this exceed all others: the driver's count has wrapped around."""
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         numbers = integers(array)
@@ -85,28 +90,25 @@ class Within:
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         numbers = integers(array)
         below, _ = self._beyond(numbers)
-        # a limit that the type has not is none that a value can be beyond
-        least, greatest = integer_range(numbers.type)
-        low, high = (
-            pa.scalar(min(max(limit, least), greatest), numbers.type)
-            for limit in (self.low, self.high)
-        )
+        low, high = self._limits(numbers.type)
         return pc.if_else(bad, pc.if_else(below, low, high), numbers).view(array.type)
 
     def _beyond(self, numbers: pa.Array) -> tuple[pa.BooleanArray, pa.BooleanArray]:
         """Which numbers are below the limits, and which above."""
-        # compared as 64 bits: a limit may lie outside of a narrower type
+        # compared as 64 bits, since a limit may lie outside of a narrower type
         wide = numbers if numbers.type == pa.uint64() else numbers.cast(pa.int64())
-        least, greatest = integer_range(wide.type)
-        low, high = (
-            pa.scalar(min(max(limit, least), greatest), wide.type)
-            for limit in (self.low, self.high)
-        )
+        low, high = self._limits(wide.type)
         below, above = pc.less(wide, low), pc.greater(wide, high)
         if self.wrapped is None:
             return below, above
         wrapped = pc.less(wide, self.wrapped)
         return pc.and_not(below, wrapped), pc.or_(above, wrapped)
+
+    def _limits(self, type_: pa.DataType) -> list[pa.Scalar]:
+        """The limits as numbers of a type; no number is beyond a limit outside of it."""
+        least, greatest = integer_range(type_)
+        limits = (self.low, self.high)
+        return [pa.scalar(min(max(limit, least), greatest), type_) for limit in limits]
 
 
 def integer_range(type_: pa.DataType) -> tuple[int, int]:
@@ -119,22 +121,20 @@ def integer_range(type_: pa.DataType) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Whole:
-    """Times and timestamps that are multiples of a coarser unit."""
+    """Times and timestamps that are multiples of a unit."""
 
     unit: int
     reason: str
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         numbers = integers(array)
-        rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, self.unit), self.unit))
-        if (pc.min_max(rest)["max"].as_py() or 0) == 0 == (pc.min_max(rest)["min"].as_py() or 0):
-            return array
-        return violation(pc.not_equal(rest, 0))
+        cut = pc.multiply(pc.divide(numbers, self.unit), self.unit)
+        return checked(array, pc.not_equal(numbers, cut))
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         numbers = integers(array)
         cut = pc.multiply(pc.divide(numbers, self.unit), self.unit)
-        # divide cuts towards zero, which before 1970 is later
+        # divide rounds towards zero, which is later before 1970
         earlier = pc.subtract(cut, pc.if_else(pc.less(numbers, 0), self.unit, 0))
         return pc.if_else(bad, earlier, numbers).view(array.type)
 
@@ -146,10 +146,7 @@ class Finite(Unclamped):
     reason: str = "is not a finite number, which float cannot hold in SQL Server"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
-        finite = pc.is_finite(array)
-        if pc.all(finite, min_count=0).as_py():
-            return array
-        return violation(pc.invert(finite))
+        return checked(array, pc.invert(pc.is_finite(array)))
 
 
 @dataclass(frozen=True)
@@ -167,8 +164,7 @@ class Units:
         if (pc.max(pc.binary_length(array)).as_py() or 0) <= self.units:
             return array
         beyond = pc.count_substring_regex(array, "[\\x{10000}-\\x{10FFFF}]")
-        too_long = pc.greater(pc.add(pc.utf8_length(array), beyond), self.units)
-        return violation(too_long) if pc.any(too_long).as_py() else array
+        return checked(array, pc.greater(pc.add(pc.utf8_length(array), beyond), self.units))
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         cut = pc.utf8_slice_codeunits(array, 0, self.units)
@@ -184,7 +180,7 @@ def _cut(text: str | None, units: int) -> str | None:
 
 @dataclass(frozen=True)
 class Characters:
-    """Text of at most so many characters."""
+    """Text of at most `characters` characters."""
 
     characters: int
 
@@ -193,11 +189,10 @@ class Characters:
         return f"is longer than the {self.characters} characters of the target"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
-        # no character has less than a byte
+        # every character has at least a byte
         if (pc.max(pc.binary_length(array)).as_py() or 0) <= self.characters:
             return array
-        too_long = pc.greater(pc.utf8_length(array), self.characters)
-        return violation(too_long) if pc.any(too_long).as_py() else array
+        return checked(array, pc.greater(pc.utf8_length(array), self.characters))
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         return pc.if_else(bad, pc.utf8_slice_codeunits(array, 0, self.characters), array)
@@ -232,13 +227,12 @@ class WithoutNul(Unclamped):
     reason: str = "holds a NUL character, which the target cannot"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
-        found = pc.match_substring(array, "\0")
-        return violation(found) if pc.any(found).as_py() else array
+        return checked(array, pc.match_substring(array, "\0"))
 
 
 @dataclass(frozen=True)
 class Length:
-    """At most `length` bytes, or exactly so many."""
+    """At most `length` bytes, or exactly `length` if `fixed`."""
 
     length: int
     fixed: bool = False
@@ -248,14 +242,8 @@ class Length:
         return f"has not {'' if self.fixed else 'at most '}{self.length} bytes, as the target wants"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
-        lengths = pc.binary_length(array)
-        extent = pc.min_max(lengths)
-        if (extent["max"].as_py() or 0) <= self.length and (
-            not self.fixed or extent["min"].as_py() in (None, self.length)
-        ):
-            return array
         differs = pc.not_equal if self.fixed else pc.greater
-        return violation(differs(lengths, self.length))
+        return checked(array, differs(pc.binary_length(array), self.length))
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         if self.fixed:
@@ -266,10 +254,9 @@ class Length:
 
 @dataclass(frozen=True)
 class Unreplaced:
-    """Text in which the driver has put no U+FFFD for half a surrogate pair.
+    """Text in which the driver has not replaced half a surrogate pair by U+FFFD.
 
-    A U+FFFD that was stored looks the same, so that both are refused; `clamp` takes them as they
-    are.
+    As a stored U+FFFD looks the same, both are refused; `clamp` accepts both.
     """
 
     reason: str = (
@@ -278,8 +265,7 @@ class Unreplaced:
     )
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
-        found = pc.match_substring(array, REPLACEMENT)
-        return violation(found) if pc.any(found).as_py() else array
+        return checked(array, pc.match_substring(array, REPLACEMENT))
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         return array
@@ -287,7 +273,7 @@ class Unreplaced:
 
 @dataclass(frozen=True)
 class Cast(Unguarded):
-    """Arrow's own safe cast, of values that the guards before it leave."""
+    """Arrow's own safe cast, of values that have passed the guards before it."""
 
     type: pa.DataType
 
@@ -307,7 +293,7 @@ class View(Unguarded):
 
 @dataclass(frozen=True)
 class TimeText(Unguarded):
-    """A time of day as text with a fixed number of decimals, so that it sorts as text too."""
+    """A time of day as text with a fixed number of decimals, which sorts as text, too."""
 
     digits: int
     type: pa.DataType
@@ -320,7 +306,7 @@ class TimeText(Unguarded):
 
 @dataclass(frozen=True)
 class Present(Unclamped):
-    """No NULL, where the target has no place for one."""
+    """Values for a target without NULL."""
 
     reason: str = (
         "is NULL, which a ClickHouse Array cannot be; a target of type String takes it as JSON"
@@ -332,7 +318,7 @@ class Present(Unclamped):
 
 @dataclass(frozen=True)
 class Items:
-    """Another step, on the elements of a list."""
+    """Another step, applied to the elements of a list."""
 
     step: Step
 
@@ -348,24 +334,27 @@ class Items:
         return relisted(array, items)
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
-        items = plain(array.flatten())
-        found = self.step.convert(items)
-        if not isinstance(found, Violation):
-            return array
-        clamped = self.step.clamp(items, found.rows)
-        return None if clamped is None else relisted(array, clamped)
+        return self._mended(array, self.step.clamp)
 
     def blank(self, array: pa.Array) -> pa.Array:
-        """The lists with NULL in the place of the elements that break the step's guard."""
+        """Replace elements that break the step's guard by NULL."""
+        return self._mended(array, _blanked)
+
+    def _mended(
+        self, array: pa.Array, mend: Callable[[pa.Array, pa.BooleanArray], pa.Array | None]
+    ) -> pa.Array | None:
         items = plain(array.flatten())
-        found = self.step.convert(items)
-        if not isinstance(found, Violation):
-            return array
-        return relisted(array, pc.if_else(found.rows, pa.scalar(None, items.type), items))
+        result = self.step.convert(items)
+        mended = mend(items, result.rows) if isinstance(result, Violation) else items
+        return None if mended is None else relisted(array, mended)
+
+
+def _blanked(array: pa.Array, bad: pa.BooleanArray) -> pa.Array:
+    return pc.if_else(bad, pa.scalar(None, array.type), array)
 
 
 def relisted(array: pa.Array, items: pa.Array) -> pa.Array:
-    """Lists of the same lengths as those of an array, of other items."""
+    """Make lists of the same lengths from other items."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     ends = pc.cumulative_sum(lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
@@ -374,23 +363,21 @@ def relisted(array: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array without Arrow's extension types (uuid, json, and ADBC's opaque ones)."""
+    """Remove Arrow's extension types (uuid, json, and ADBC's opaque ones)."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def relax(
     step: Step, array: pa.Array, bad: pa.BooleanArray, policy: OverflowPolicy
 ) -> pa.Array | None:
-    """The column made to obey a step's guard as the user's opt-in says, and converted.
+    """Replace the values that break a step's guard as the policy says, and convert the column.
 
-    Returns:
-        None if the policy has no value to offer for one of the rows.
+    None if the policy has no replacement for one of the rows.
     """
     if isinstance(step, Present):
         return None
     if policy == "null":
-        nothing = pa.scalar(None, array.type)
-        array = step.blank(array) if isinstance(step, Items) else pc.if_else(bad, nothing, array)
+        array = step.blank(array) if isinstance(step, Items) else _blanked(array, bad)
     else:
         clamped = step.clamp(array, bad)
         if clamped is None or clamped.null_count > array.null_count:

@@ -1,4 +1,4 @@
-"""Timestamps that travel as text, because Arrow's microseconds or lack of offsets would lose."""
+"""Timestamps that travel as text, as Arrow has no 100 nanoseconds and no offset per value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.types.steps import Unguarded, Violation, violation
+from tableferry.resources.types.steps import Unguarded, Violation, checked, violation
 
 MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 OFFSET = len("+hh:mm")
@@ -15,7 +15,7 @@ OFFSET = len("+hh:mm")
 
 @dataclass(frozen=True)
 class TextWithin:
-    """ISO timestamps from `low` to `high`, which sort as text."""
+    """ISO timestamps from `low` to `high`, compared as text."""
 
     low: str
     high: str
@@ -35,9 +35,9 @@ class TextWithin:
 
 @dataclass(frozen=True)
 class UtcOffset:
-    """ISO timestamps with an offset, which must be +00:00, to ISO timestamps without.
+    """ISO timestamps with the offset +00:00, which is removed.
 
-    `clamp` keeps the instant of the others.
+    `clamp` converts others to the same instant.
     """
 
     reason: str = (
@@ -68,7 +68,7 @@ class UtcOffset:
 
 @dataclass(frozen=True)
 class Decimals:
-    """ISO timestamps whose decimals of a second beyond so many are zeros; those are cut off."""
+    """ISO timestamps whose decimals of a second beyond `digits` are zeros, which are cut off."""
 
     digits: int
 
@@ -82,9 +82,7 @@ class Decimals:
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         beyond = pc.match_substring_regex(pc.utf8_slice_codeunits(array, self._end), "[1-9]")
-        if pc.any(beyond).as_py():
-            return violation(beyond)
-        return pc.utf8_slice_codeunits(array, 0, self._end)
+        return checked(pc.utf8_slice_codeunits(array, 0, self._end), beyond)
 
     def clamp(self, array: pa.Array, bad: pa.BooleanArray) -> pa.Array | None:
         return pc.utf8_slice_codeunits(array, 0, self._end)
@@ -92,7 +90,7 @@ class Decimals:
 
 @dataclass(frozen=True)
 class ParseTimestamp(Unguarded):
-    """ISO timestamps of up to six decimals to microseconds."""
+    """ISO timestamps of up to six decimals, as microseconds."""
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         return array.cast(pa.timestamp("us"))
