@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.resources.columns.conversions import source_export
 from tableferry.resources.columns.planner import ColumnOverride
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -59,7 +58,7 @@ def kept_columns(
         spec, there = transfer.columns.get(column.name), transfer.target_name(column.name)
         if there in existing and (spec is None or spec.type is None):
             held = target.plain(existing[there].type)
-            own = source_export(transfer.source.system, column.type)
+            own = transfer.source.system.types.export(column.type)
             same = not isinstance(own, Refusal) and target.default(own.kind) == held
             kept = column if same else sending.kept(column, target.read(held).kind)
         else:

@@ -1,4 +1,4 @@
-"""Turns the batches that a source sends into those that the sink takes, or refuses a value."""
+"""Converts the batches that a source sends to those that a sink takes, or refuses a value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa
     """Convert a batch to the plan's Arrow types and target names, exactly.
 
     Args:
-        batch: what `plan.select(..., "arrow")` yielded, columns in the plan's order.
+        batch: a batch of `plan.select(..., "arrow")`.
         plan: the hop.
-        counts: by target column, how many values an opt-in changed; added to.
+        counts: the number of changed values by target column, to be added to.
 
     Raises:
-        ValueRefused: a value that the target cannot hold; names table, column, key, value, reason.
+        ValueRefused: the target cannot hold a value; names table, column, key, value and reason.
         SchemaDrift: the batch is not what the plan selects.
     """
     if batch.num_columns != len(plan.columns):
@@ -40,7 +40,7 @@ def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa
 
 
 def schema(plan: CopyPlan) -> pa.Schema:
-    """What `conform` yields: target names, Arrow types as the sink takes them, nullability."""
+    """The schema of `conform`: target names, the sink's Arrow types, nullability."""
     return pa.schema(
         pa.field(column.target.name, column.arrow_type, column.target.nullable)
         for column in plan.columns
@@ -69,7 +69,7 @@ def _convert(
             if repaired is None:
                 row = pc.index(result.rows, True).as_py()
                 raise _refusal(plan, column, batch, raw, row, step.reason)
-            # what two guards change is one value
+            # a value that two guards change counts once
             changed = result.rows if changed is None else pc.or_(changed, result.rows)
             result = repaired
         array = result
@@ -89,7 +89,7 @@ def _refusal(
 
 
 def shown(value: pa.Scalar, system: System) -> object:
-    """A value as a person would write it, also where Python's own types end."""
+    """Write a value for a message, also beyond the limits of Python's own types."""
     if pa.types.is_date32(value.type) and value.is_valid:
         return _day(value.value, system)
     if pa.types.is_timestamp(value.type) and value.is_valid:
@@ -102,26 +102,24 @@ def shown(value: pa.Scalar, system: System) -> object:
     if pa.types.is_list(value.type) and value.is_valid:
         return [shown(item, system) for item in value]
     if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
-        # what is refused may be so for its bytes
+        # its bytes may be why it is refused
         if not value.is_valid:
             return None
         return value.as_buffer().to_pybytes().decode(errors="backslashreplace")[:SHOWN]
-    found = value.as_py()
-    if isinstance(found, (str, bytes)) and len(found) > SHOWN:
-        return found[:SHOWN]
-    return found
+    result = value.as_py()
+    return result[:SHOWN] if isinstance(result, (str, bytes)) else result
 
 
 def _day(number: int, system: System) -> str:
-    found = system.types.calendar(number, 1, 32)
-    return found if isinstance(found, str) else _civil(found)
+    days = system.types.calendar(number, 1, 32)
+    return days if isinstance(days, str) else _civil(days)
 
 
 def _moment(number: int, system: System) -> str:
-    found = system.types.calendar(number, MICROSECONDS_PER_DAY, 64)
-    if isinstance(found, str):
-        return found
-    days, rest = divmod(found, MICROSECONDS_PER_DAY)
+    moment = system.types.calendar(number, MICROSECONDS_PER_DAY, 64)
+    if isinstance(moment, str):
+        return moment
+    days, rest = divmod(moment, MICROSECONDS_PER_DAY)
     day, era, bc = _civil(days).partition(" BC")
     return f"{day} {(dt.datetime.min + dt.timedelta(microseconds=rest)).time()}{era}{bc}"
 

@@ -1,9 +1,9 @@
-"""How a source column becomes a target column: expressions, Arrow type, guarded steps."""
+"""How a source column becomes a target column: its expressions, Arrow type and guarded steps."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from tableferry.resources.types.kinds import (
     Time,
     Timestamp,
     Uuid,
+    iso,
 )
 from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.steps import (
@@ -62,39 +63,24 @@ class NoConversion(Exception):
     """The target type cannot hold the source type; the message says why."""
 
 
-def source_export(system: System, type_: str) -> Export | Refusal:
-    """How a source column of a declared type is selected."""
-    return system.types.export(type_)
-
-
-def target_slot(system: System, type_: str, version: str = "") -> Slot | None:
-    """What a target column of a declared type holds."""
-    return system.types.slot(type_, version)
-
-
-def default_type(system: System, kind: Kind) -> str | None:
-    """The target type that we choose for a kind of values."""
-    return system.types.default(kind)
-
-
 @lru_cache(maxsize=4096)
 def conversion_between(
     source: System, source_type: str, target: System, target_type: str, version: str = ""
 ) -> Conversion:
-    """The conversion of a declared source type into a declared target type.
+    """Find the conversion of a declared source type into a declared target type.
 
     Args:
         source: the source's system.
-        source_type: as its server declares it.
+        source_type: the type as its server declares it.
         target: the target's system.
-        target_type: as its server will declare it.
-        version: of the target, see `CopyPlan.target_version`.
+        target_type: the type as its server will declare it.
+        version: the target's, see `CopyPlan.target_version`.
 
     Raises:
-        NoConversion: there is none that is exact for any value.
+        NoConversion: none is exact for any value.
     """
-    export = source_export(source, source_type)
-    slot = target_slot(target, target_type, version)
+    export = source.types.export(source_type)
+    slot = target.types.slot(target_type, version)
     if slot is None:
         raise NoConversion(f"{target_type} is no target type that we can fill exactly")
     if isinstance(export, Refusal):
@@ -105,7 +91,7 @@ def conversion_between(
     if isinstance(kind, Binary) and slot.takes_bytes:
         slot = Slot(Binary(), pa.binary())
     if isinstance(slot.kind, Decimal) and slot.kind.precision is None:
-        slot = _as_declared(kind)
+        slot = _slot_of_undeclared(kind)
     as_text = isinstance(slot.kind, Text) and not isinstance(kind, Text)
     as_text = as_text and not export.text_of_arrow
     if as_text and export.as_text is None:
@@ -114,41 +100,26 @@ def conversion_between(
         as_text = False
     sent: Kind = (export.text_kind or Text()) if as_text else kind
     arrow = source.types.arrives_as(slot.arrow, sent)
-    steps = _steps(sent, slot, arrow, _Sides.of(source, target))
+    steps = _steps(sent, slot, arrow, source, target)
     if isinstance(sent, Array) and not slot.nullable:
         steps.insert(0, Present())
     return Conversion(export, slot, arrow, tuple(steps), as_text)
 
 
 def conversion_of(column: ColumnPlan, plan: CopyPlan) -> Conversion:
-    """The conversion of a column, which its plan determines."""
+    """Find the conversion of a planned column."""
+    target = plan.target.system
+    target_type = target.types.plain(column.fitted or column.target.type)
     return conversion_between(
-        plan.source.system,
-        column.source.type,
-        plan.target.system,
-        plain_type(plan.target.system, column.fitted or column.target.type),
-        plan.target_version,
+        plan.source.system, column.source.type, target, target_type, plan.target_version
     )
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The two systems of a conversion, as far as its steps depend on them."""
-
-    source_name: str
-    source: TypeMap
-    target_title: str
-    target: TypeMap
-
-    @classmethod
-    def of(cls, source: System, target: System) -> _Sides:
-        own, other = source, target
-        return cls(own.name, own.types, other.title, other.types)
-
-
-def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[Step]:
-    source, title = sides.source, sides.target_title
-    match kind, slot.kind:
+def _steps(
+    source_kind: Kind, slot: Slot, arrow: pa.DataType, source: System, target: System
+) -> list[Step]:
+    target_kind, types = slot.kind, source.types
+    match source_kind, target_kind:
         case Boolean(), Boolean() | Integer():
             return [Cast(arrow)]
         case Integer(low, high), Integer(first, last):
@@ -162,83 +133,84 @@ def _steps(kind: Kind, slot: Slot, arrow: pa.DataType, sides: _Sides) -> list[St
                 return [Within(-limit, limit, f"is outside of {-limit}..{limit}"), Scaled(arrow)]
             return [Scaled(arrow)]
         case Decimal(), Decimal(precision, scale):
-            if source.decimals_as_text:
-                return [ToDecimal(precision or 38, scale or 0, _digits_fit(kind, slot.kind))]
-            fits = _digits_fit(kind, slot.kind)
+            fits = _digits_fit(source_kind, target_kind)
+            if types.decimals_as_text:
+                return [ToDecimal(precision or 38, scale or 0, fits)]
             reason = f"does not fit into decimal({precision},{scale}) without rounding"
             return [Cast(arrow)] if fits else [DecimalCast(arrow, reason)]
         case Decimal(), Integer(first, last):
-            digits = len(str(max(-first, last)))
-            within = Within(first, last, f"is outside of {first}..{last}")
-            integer = DecimalCast(pa.decimal128(38, 0), "is not a whole number")
-            first_step = ToDecimal(38, 0) if source.decimals_as_text else integer
-            if digits > 18:
-                narrow = DecimalCast(arrow, f"is outside of {first}..{last}")
-                return [first_step, narrow]
-            wide = DecimalCast(pa.int64(), f"is outside of {first}..{last}")
-            return [first_step, wide, within, Cast(arrow)]
-        case Float(bits), Float(room) if bits <= room:
-            finite: list[Step] = [Finite()] if slot.kind.finite and not kind.finite else []
-            return [*finite, Cast(arrow)]
+            reason = f"is outside of {first}..{last}"
+            whole = DecimalCast(pa.decimal128(38, 0), "is not a whole number")
+            parse = ToDecimal(38, 0) if types.decimals_as_text else whole
+            if len(str(max(-first, last))) > 18:
+                return [parse, DecimalCast(arrow, reason)]
+            wide = DecimalCast(pa.int64(), reason)
+            return [parse, wide, Within(first, last, reason), Cast(arrow)]
+        case Float(bits), Float(target_bits) if bits <= target_bits:
+            guarded = target_kind.finite and not source_kind.finite
+            return [*([Finite()] if guarded else []), Cast(arrow)]
         case Text(), Text(units, characters):
-            steps = [Unreplaced()] if kind.replaced else []
-            if kind.unchecked and not slot.takes_bytes:
+            steps = [Unreplaced()] if source_kind.replaced else []
+            if source_kind.unchecked and not slot.takes_bytes:
                 steps.append(Utf8())
-            if source.holds_nul and not sides.target.holds_nul:
+            if types.holds_nul and not target.types.holds_nul:
                 steps.append(WithoutNul())
             if characters is not None:
-                # no character takes less than a unit
-                most = kind.characters or kind.units
+                # every character takes at least a unit
+                most = source_kind.characters or source_kind.units
                 steps += [Characters(characters)] if most is None or most > characters else []
-            elif units is not None and (kind.units is None or kind.units > units):
+            elif units is not None and (source_kind.units is None or source_kind.units > units):
                 steps.append(Units(units))
             return [*steps, Cast(arrow)]
-        case Binary(), Binary(length, fixed):
+        case Binary(source_length), Binary(length, fixed):
             bounded = length is not None and (
-                kind.length is None or kind.length > length or (fixed and kind != slot.kind)
+                source_length is None
+                or source_length > length
+                or (fixed and source_kind != target_kind)
             )
             return [*([Length(length or 0, fixed)] if bounded else []), Cast(arrow)]
         case Date(), Date(low, high):
-            return [*_dates(kind, low, high, title, source), Cast(arrow)]
-        case Date(), Integer():
-            return [*_dates(kind, kind.low, kind.high, sides.source_name, source), View(arrow)]
+            return [*_dates(source_kind, low, high, target.title, types), Cast(arrow)]
+        case Date(low, high), Integer():
+            return [*_dates(source_kind, low, high, source.name, types), View(arrow)]
         case Time(), Time(digits):
-            return _times(kind, digits, arrow)
+            return _times(source_kind, digits, arrow)
         case Time(), Integer():
             return [Cast(pa.time64("us")), View(arrow)]
         case Time(digits), Text():
             return [TimeText(digits, arrow)]
         case Timestamp(), Timestamp():
-            return _timestamps(kind, slot.kind, arrow, sides)
-        case Timestamp(zone="none" | "utc"), Integer() if kind.digits <= 6:
-            return [
-                *_instants(kind, kind.low, kind.high, sides.source_name, source),
-                View(arrow),
-            ]
+            steps = _timestamps(source_kind, target_kind, arrow, source, target)
+            return [*steps, Cast(arrow)]
+        case Timestamp(_, low, high, "none" | "utc"), Integer() if source_kind.digits <= 6:
+            return [*_instants(source_kind, low, high, source.name, types), View(arrow)]
         case Uuid(), Uuid():
             return [Cast(arrow)]
-        case Array(item), Array(room):
-            inner = _steps(item, Slot(room, arrow.value_type), arrow.value_type, sides)
+        case Array(source_item), Array(target_item):
+            item = Slot(target_item, arrow.value_type)
+            inner = _steps(source_item, item, arrow.value_type, source, target)
             return [Items(step) for step in inner]
         case ((Integer() | Float() | Boolean()), Text()):
             return [Cast(arrow)]
     raise NoConversion("the two have no values in common that would survive")
 
 
-def _as_declared(kind: Kind) -> Slot:
-    """A slot for decimals of any number of digits, which takes those of the source."""
+def _slot_of_undeclared(kind: Kind) -> Slot:
+    """Make a slot with a source's digits, for a target type of any number of digits."""
     if not isinstance(kind, Decimal) or kind.precision is None or kind.precision > 76:
         raise NoConversion("its digits are not declared, or more than 76")
     decimals = pa.decimal128 if kind.precision <= 38 else pa.decimal256
     return Slot(replace(kind, nan=False), decimals(kind.precision, kind.scale or 0))
 
 
-def _digits_fit(kind: Decimal, room: Decimal) -> bool:
-    if room.precision is None:
+def _digits_fit(source_kind: Decimal, target_kind: Decimal) -> bool:
+    if target_kind.precision is None:
         return True
-    precision, scale = kind.precision or 0, kind.scale or 0
-    whole = (room.precision or 0) - (room.scale or 0)
-    return kind.precision is not None and (room.scale or 0) >= scale and whole >= precision - scale
+    if source_kind.precision is None:
+        return False
+    source_scale, target_scale = source_kind.scale or 0, target_kind.scale or 0
+    whole = source_kind.precision - source_scale
+    return target_scale >= source_scale and target_kind.precision - target_scale >= whole
 
 
 def _dates(kind: Date, low: int, high: int, holder: str, source: TypeMap) -> list[Step]:
@@ -267,7 +239,7 @@ def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
     steps: list[Step] = []
     if kind.midnight:
         steps.append(Within(0, LAST_MICROSECOND, "is the end of a day, which has no time of day"))
-    # the batches of the target have microseconds
+    # the target's batches have microseconds
     digits = min(digits, 6)
     if kind.digits > digits:
         units = 9 if kind.digits > 6 else 6
@@ -277,73 +249,71 @@ def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
     return [*steps, Cast(arrow)]
 
 
-def _timestamps(kind: Timestamp, room: Timestamp, arrow: pa.DataType, sides: _Sides) -> list[Step]:
-    unit = 10 ** max(0, 6 - room.digits)
-    # the last moment that the target has; where the source has finer ones, a step of its own cuts
-    last = room.high if kind.digits > room.digits else room.high // unit * unit
-    if kind.zone == "offset" or kind.digits == 7:
-        steps: list[Step] = [UtcOffset()] if kind.zone == "offset" else []
-        if room.low > kind.low or room.high < kind.high:
-            # without a fraction, so that it sorts before the same second with any number of them
-            low = _iso(room.low)[: len("yyyy-mm-dd hh:mm:ss")]
-            high = _iso(last) + ("9" if kind.digits == 7 else "")
-            reason = f"is outside of {sides.target_title}'s {low[:10]} to {high[:10]}"
+def _timestamps(
+    source_kind: Timestamp,
+    target_kind: Timestamp,
+    arrow: pa.DataType,
+    source: System,
+    target: System,
+) -> list[Step]:
+    digits, title = target_kind.digits, target.title
+    finer = source_kind.digits > digits
+    unit = 10 ** max(0, 6 - digits)
+    # the target's last moment; finer ones of the source are cut by a step of their own
+    last = target_kind.high if finer else target_kind.high // unit * unit
+    if source_kind.zone == "offset" or source_kind.digits == 7:
+        steps: list[Step] = [UtcOffset()] if source_kind.zone == "offset" else []
+        if target_kind.low > source_kind.low or target_kind.high < source_kind.high:
+            # without a fraction, so that it sorts before the same second with any fraction
+            low = iso(target_kind.low)[: len("yyyy-mm-dd hh:mm:ss")]
+            high = iso(last) + ("9" if source_kind.digits == 7 else "")
+            reason = f"is outside of {title}'s {low[:10]} to {high[:10]}"
             steps.append(TextWithin(low, high, reason))
         if pa.types.is_timestamp(arrow):
-            if kind.digits == 7 and sides.target.second_digits == 7:
-                raise NoConversion(f"it has 7 decimals of a second, the target {room.digits}")
-            if kind.digits > room.digits:
-                steps.append(Decimals(room.digits))
+            if source_kind.digits == 7 and target.types.second_digits == 7:
+                raise NoConversion(f"it has 7 decimals of a second, the target {digits}")
+            steps += [Decimals(digits)] if finer else []
             steps.append(ParseTimestamp())
-        return [*steps, Cast(arrow)]
-    if kind.zone == "none" and room.zone == "utc" and not sides.target.wall_clocks_as_utc:
+        return steps
+    zones = source_kind.zone, target_kind.zone
+    if zones == ("none", "utc") and not target.types.wall_clocks_as_utc:
         raise NoConversion("a wall clock has no UTC offset")
-    if kind.zone == "utc" and room.zone == "none":
+    if zones == ("utc", "none"):
         raise NoConversion("an instant is no wall clock")
-    steps = _instants(kind, room.low, last, sides.target_title, sides.source)
-    if kind.digits > room.digits:
-        steps.append(Whole(unit, f"has more than {room.digits} decimals of a second"))
-    return [*steps, Cast(arrow)]
+    steps = _instants(source_kind, target_kind.low, last, title, source.types)
+    return [*steps, Whole(unit, f"has more than {digits} decimals of a second")] if finer else steps
 
 
-def _iso(number: int) -> str:
-    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=number)
-    return moment.isoformat(sep=" ", timespec="microseconds")
-
-
-def holds(room: Kind, kind: Kind) -> bool:
-    """Whether every value of a kind fits exactly into another of the same family."""
-    match kind, room:
-        case Integer(), Integer():
-            return room.low <= kind.low and kind.high <= room.high
+def holds(target_kind: Kind, source_kind: Kind) -> bool:
+    """Whether every value of a source's kind fits exactly into a target's kind."""
+    match source_kind, target_kind:
         case Integer(), Decimal(precision, scale):
-            return max(-kind.low, kind.high) < 10 ** ((precision or 0) - (scale or 0))
+            limit = 10 ** ((precision or 0) - (scale or 0))
+            return max(-source_kind.low, source_kind.high) < limit
         case Decimal(), Decimal():
-            return _digits_fit(kind, room)
-        case Float(), Float():
-            return kind.bits <= room.bits and (kind.finite or not room.finite)
-        case Text(), Text():
-            return room.units is None or (kind.units is not None and kind.units <= room.units)
-        case Binary(), Binary():
-            if room.fixed:
-                return kind == room
-            return room.length is None or (kind.length is not None and kind.length <= room.length)
-        case (Date(), Date()):
-            return room.low <= kind.low and kind.high <= room.high
-        case (Time(), Time()):
-            return kind.digits <= room.digits
-        case (Timestamp(), Timestamp()):
+            return _digits_fit(source_kind, target_kind)
+        case Float(bits, finite), Float(target_bits, target_finite):
+            return bits <= target_bits and (finite or not target_finite)
+        case Text(units), Text(target_units):
+            return _at_most(units, target_units)
+        case Binary(length), Binary(target_length, fixed):
+            return source_kind == target_kind if fixed else _at_most(length, target_length)
+        case (Integer() | Date(), Integer() | Date()) if type(source_kind) is type(target_kind):
+            return target_kind.low <= source_kind.low and source_kind.high <= target_kind.high
+        case Time(digits), Time(target_digits):
+            return digits <= target_digits
+        case Timestamp(digits, low, high, zone), Timestamp():
             return (
-                kind.zone == room.zone
-                and kind.digits <= room.digits
-                and room.low <= kind.low
-                and kind.high <= room.high
+                zone == target_kind.zone
+                and digits <= target_kind.digits
+                and target_kind.low <= low
+                and high <= target_kind.high
             )
-        case (Array(), Array()):
-            return holds(room.item, kind.item)
-    return room == kind
+        case Array(item), Array(target_item):
+            return holds(target_item, item)
+    return target_kind == source_kind
 
 
-def plain_type(target: System, type_: str) -> str:
-    """A target type as given by the user, without what nullability and options add."""
-    return target.types.plain(type_)
+def _at_most(length: int | None, limit: int | None) -> bool:
+    """Whether a maximum length is within a limit; None: unlimited."""
+    return limit is None or (length is not None and length <= limit)

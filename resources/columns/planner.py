@@ -1,4 +1,4 @@
-"""Plans one hop: which target type each column gets, how it is selected, what is refused."""
+"""Plans a hop's columns: each target type, how values are selected, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ from itertools import count
 
 import pyarrow as pa
 
-from tableferry.resources.columns.advice import alternative, no_decimal, text_type
-from tableferry.resources.columns.conversions import (
-    NoConversion,
-    conversion_between,
-    default_type,
-    holds,
-    plain_type,
-    source_export,
-    target_slot,
-)
+from tableferry.resources.columns.advice import alternative, no_decimal
+from tableferry.resources.columns.conversions import NoConversion, conversion_between, holds
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.formats import format_of
@@ -36,11 +28,10 @@ from tableferry.resources.types.steps import OverflowPolicy
 
 @dataclass(frozen=True)
 class ColumnOverride:
-    """What the user declares about one column.
+    """What the user declares about a column.
 
-    `type` is the target type; values that do not fit into it are refused by name. `on_overflow`
-    says what happens to those instead: `null`, `clamp` to the nearest value, or let the whole
-    column travel as `text`.
+    `type` is the target type; values that do not fit are refused by name, unless `on_overflow` says
+    to make them `null`, to `clamp` them to the nearest value, or to move the column as `text`.
     """
 
     rename: str | None = None
@@ -65,19 +56,18 @@ def plan_copy(
         source: the table to read.
         source_columns: its columns as the server declares them, in catalog order.
         target: the table to write.
-        key: source name of the column whose ranges are moved.
-        overrides: by source column name.
+        key: the source's name of the column whose ranges are moved.
+        overrides: overrides by source column name.
         exclude: source columns to leave out.
-        target_version: as `ping` tells it, of a target whose types depend on it; without it,
-            ClickHouse's dates are held to what every release keeps, and floats do not travel as
-            text.
+        target_version: the version that `ping` returns, if the target's types depend on it. Without
+            it, ClickHouse's dates have the limits of its oldest releases, and floats do not travel
+            as text.
 
     Raises:
-        TypeRefused: names every column that cannot travel exactly: type, why, and what would work.
+        TypeRefused: columns cannot travel exactly; names all with type, reason and what would work.
         ColumnsRefused: named columns do not exist, or options do not fit their columns.
-        NamesClash: columns get names that the target does not tell apart.
-        InputError: the key is excluded, or one of the systems does
-            not take its part.
+        NamesClash: columns would get names that the target does not tell apart.
+        InputError: the key is excluded, or a system cannot be a source or a target.
     """
     text_format = format_of("text", source, target)
     overrides = overrides or {}
@@ -85,23 +75,19 @@ def plan_copy(
     unknown = [name for name in dict.fromkeys([key, *overrides, *exclude]) if name not in names]
     if unknown:
         problems = {name: f"there is no column {name!r}" for name in unknown}
-        problems[unknown[-1]] += f"; there are {_list(names)}"
+        problems[unknown[-1]] += f"; there are {', '.join(sorted(names))}"
         raise ColumnsRefused(str(source), problems)
     if key in exclude:
         raise InputError(f"{source}: the key column {key!r} cannot be excluded")
+    planner = _ColumnPlanner(source, target.system, key, target_version or "", text_format)
     plans: list[ColumnPlan] = []
     refused: dict[str, str] = {}
     refusal: type[ColumnsRefused] = ColumnsRefused
-    key_sql = quote(source.system, key)
-    version = target_version or ""
     for column in source_columns:
         if column.name in exclude:
             continue
-        override = overrides.get(column.name, ColumnOverride())
         try:
-            plans.append(
-                _plan_column(source, column, target.system, override, key_sql, version, text_format)
-            )
+            plans.append(planner.plan(column, overrides.get(column.name, ColumnOverride())))
         except NoConversion as error:
             refused[column.name] = f"column {column.name!r} of type {column.type}: {error}"
             refusal = TypeRefused
@@ -122,189 +108,181 @@ def plan_copy(
         by_source[key],
         primary_key,
         text_format=text_format,
-        target_version=version,
+        target_version=planner.version,
         excluded=tuple(column.name for column in source_columns if column.name in exclude),
     )
 
 
 def is_target_type(system: System, type_: str) -> bool:
-    """Whether columns of a declared type can be filled in that system."""
-    return target_slot(system, plain_type(system, type_)) is not None
+    """Whether columns of a declared type can be filled in a system."""
+    return system.types.slot(system.types.plain(type_), "") is not None
 
 
 def incompatibility(target_system: System, planned: Column, actual: Column) -> str | None:
-    """Whether an existing target column takes everything that the planned one would.
+    """Say why an existing target column cannot take all values of the planned one; None if it can.
 
-    Returns:
-        None if it does, else the reason, to be put after the column's name.
+    The reason completes the column's name.
     """
-    own = actual.own_type or actual.type
     if actual.generated:
         return "is computed by the server"
-    wanted, found = (
-        target_slot(target_system, plain_type(target_system, column.type))
-        for column in (planned, actual)
-    )
-    never_null = wanted is not None and not wanted.nullable
+    types = target_system.types
+    own = actual.own_type or actual.type
+    planned_slot, slot = (types.slot(types.plain(column.type), "") for column in (planned, actual))
+    never_null = planned_slot is not None and not planned_slot.nullable
     if planned.nullable and not actual.nullable and not never_null:
         return f"is NOT NULL, but the source allows NULL ({planned.type} NULL was planned)"
-    if plain_type(target_system, planned.type) == plain_type(target_system, own):
+    if types.plain(planned.type) == types.plain(own):
         return None
-    if wanted is None or found is None or not holds(found.kind, wanted.kind):
+    if planned_slot is None or slot is None or not holds(slot.kind, planned_slot.kind):
         return f"is {own}, which cannot hold every {planned.type}"
     return None
 
 
-def _plan_column(
-    table: TableRef,
-    column: Column,
-    target: System,
-    override: ColumnOverride,
-    key_sql: str,
-    version: str,
-    text_format: Format | None,
-) -> ColumnPlan:
-    source, sending, types = table.system, source_of(table.system), target.types
-    kept = _kept_type(source, column, target, override)
-    if kept is not None:
-        return _passed_on(table, column, kept, override, key_sql)
-    target_type = _target_type(source, column, target, override)
-    try:
-        conversion = conversion_between(source, column.type, target, target_type, version)
-    except NoConversion as error:
-        advice = alternative(source, column, target)
-        raise NoConversion(f"{error}, so not to {target_type}; {advice}") from None
-    if override.on_overflow != "refuse" and not _can_overflow(conversion, override):
-        raise InputError(f"column {column.name!r}: no value can overflow")
-    nullable = column.nullable or override.on_overflow == "null"
-    final = target_type
-    if override.low_cardinality:
-        assert types.low_cardinality is not None
-        final = types.low_cardinality(target_type)
-    text_sql = None
-    if text_format and (not isinstance(conversion.slot.kind, Float) or types.reads_floats(version)):
+@dataclass(frozen=True)
+class _ColumnPlanner:
+    table: TableRef
+    target: System
+    key: str
+    version: str
+    text_format: Format | None
+
+    def plan(self, column: Column, override: ColumnOverride) -> ColumnPlan:
+        source, target = self.table.system, self.target
+        kept = self._kept_type(column, override)
+        if kept is not None:
+            return self._passed_on(column, kept, override)
+        target_type = self._target_type(column, override)
+        try:
+            conversion = conversion_between(source, column.type, target, target_type, self.version)
+        except NoConversion as error:
+            advice = alternative(source, column, target)
+            raise NoConversion(f"{error}, so not to {target_type}; {advice}") from None
         policy = override.on_overflow
-        text_sql = sending.text_sql(text_format, column, conversion, table, key_sql, policy)
-    return ColumnPlan(
-        source=column,
-        target=Column(override.rename or column.name, final, nullable and conversion.slot.nullable),
-        arrow_sql=_for_batches(table, column, conversion, key_sql),
-        arrow_type=conversion.arrow,
-        text_sql=text_sql,
-        on_overflow=override.on_overflow,
-        fitted=target_type if override.on_overflow in ("null", "clamp") else "",
-    )
-
-
-def _for_batches(table: TableRef, column: Column, conversion: Conversion, key_sql: str) -> str:
-    """The expression for record batches, which fails where they would lose something unseen."""
-    name = quote(table.system, column.name)
-    expression = (
-        (conversion.source.as_text if conversion.as_text else None) or conversion.source.arrow
-    ).replace("{}", name)
-    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
-    if not refuse:
-        return expression
-    return source_of(table.system).guarded(
-        expression,
-        refuse.replace("{}", name),
-        Where(str(table), column.name, key_sql, name),
-        conversion.source.refuse_reason,
-        "text" if conversion.as_text else conversion.source.refuse_type,
-    )
-
-
-def _kept_type(
-    source: System, column: Column, target: System, override: ColumnOverride
-) -> str | None:
-    """The type that a column has on both sides, so that its values need not be looked at."""
-    types = source.types
-    own = types.keeps(column) if source == target else None
-    if own is None or override.on_overflow == "text" or override.low_cardinality:
-        return None
-    declared = override.type and plain_type(target, override.type)
-    return own if declared in (None, own, column.type) else None
-
-
-def _passed_on(
-    table: TableRef, column: Column, type_: str, override: ColumnOverride, key_sql: str
-) -> ColumnPlan:
-    """A column between two servers of one system, which hand its values over as they are."""
-    if override.on_overflow != "refuse":
-        raise InputError(f"column {column.name!r}: no value can overflow")
-    sending = source_of(table.system)
-    arrow_sql, arrow_type = None, pa.null()
-    try:
-        conversion = conversion_between(table.system, column.type, table.system, type_)
-    except NoConversion:
-        pass
-    else:
-        # of which record batches do not keep all, and the digest looks at the server's own text
-        if not isinstance(conversion.slot.kind, Array):
-            arrow_sql = _for_batches(table, column, conversion, key_sql)
-            arrow_type = conversion.arrow
-    return ColumnPlan(
-        source=column,
-        target=Column(override.rename or column.name, type_, column.nullable),
-        arrow_sql=arrow_sql,
-        arrow_type=arrow_type,
-        text_sql=sending.unread_sql("copy_text", column),
-        binary_sql=sending.unread_sql("pgcopy", column),
-    )
-
-
-def _can_overflow(conversion: Conversion, override: ColumnOverride) -> bool:
-    return conversion.guarded or override.on_overflow == "text"
-
-
-def _target_type(source: System, column: Column, target: System, override: ColumnOverride) -> str:
-    if override.low_cardinality and target.types.low_cardinality is None:
-        raise InputError(f"column {column.name!r}: {target} has no type for low_cardinality")
-    if override.type is not None:
-        if override.on_overflow == "text":
-            raise InputError(f"column {column.name!r}: 'on_overflow: text' chooses the type itself")
-        type_ = plain_type(target, override.type)
-        if not is_target_type(target, type_):
-            raise InputError(
-                f"column {column.name!r}: {override.type!r} is no {target} type that we can fill"
+        if policy in ("null", "clamp") and not conversion.guarded:
+            raise InputError(f"column {column.name!r}: no value can overflow")
+        final = target_type
+        if override.low_cardinality:
+            assert target.types.low_cardinality is not None
+            final = target.types.low_cardinality(target_type)
+        text_sql = None
+        is_float = isinstance(conversion.slot.kind, Float)
+        if self.text_format and (not is_float or target.types.reads_floats(self.version)):
+            text_sql = source_of(source).text_sql(
+                self.text_format, column, conversion, self.table, self._key_sql, policy
             )
-        return type_
-    export = source_export(source, column.type)
-    if override.on_overflow == "text":
-        return text_type(target)
-    if isinstance(export, Refusal):
-        raise NoConversion(f"it is {export.why}; {alternative(source, column, target)}")
-    type_or_none = default_type(target, export.kind)
-    if type_or_none is None:
-        raise NoConversion(no_decimal(export, column, target))
-    return type_or_none
+        nullable = (column.nullable or policy == "null") and conversion.slot.nullable
+        return ColumnPlan(
+            source=column,
+            target=Column(override.rename or column.name, final, nullable),
+            arrow_sql=self._arrow_sql(column, conversion),
+            arrow_type=conversion.arrow,
+            text_sql=text_sql,
+            on_overflow=policy,
+            fitted=target_type if policy in ("null", "clamp") else "",
+        )
+
+    @property
+    def _key_sql(self) -> str:
+        return quote(self.table.system, self.key)
+
+    def _arrow_sql(self, column: Column, conversion: Conversion) -> str:
+        """Write the expression for record batches, which fails if they would lose something."""
+        name, export = quote(self.table.system, column.name), conversion.source
+        value, refuse, type_ = export.arrow, export.refuse, export.refuse_type
+        if conversion.as_text:
+            value, refuse, type_ = export.as_text or value, export.refuse_text, "text"
+        expression = value.replace("{}", name)
+        if not refuse:
+            return expression
+        return source_of(self.table.system).guarded(
+            expression,
+            refuse.replace("{}", name),
+            Where(str(self.table), column.name, self._key_sql, name),
+            export.refuse_reason,
+            type_,
+        )
+
+    def _kept_type(self, column: Column, override: ColumnOverride) -> str | None:
+        """The type of a column whose values are passed on unread; None for other columns."""
+        system = self.table.system
+        own = system.types.keeps(column) if system == self.target else None
+        if own is None or override.on_overflow == "text" or override.low_cardinality:
+            return None
+        declared = override.type and system.types.plain(override.type)
+        return own if declared in (None, own, column.type) else None
+
+    def _passed_on(self, column: Column, type_: str, override: ColumnOverride) -> ColumnPlan:
+        """Plan a column whose values one server of a system passes on to another unread."""
+        if override.on_overflow != "refuse":
+            raise InputError(f"column {column.name!r}: no value can overflow")
+        system = self.table.system
+        arrow_sql, arrow_type = None, pa.null()
+        try:
+            conversion = conversion_between(system, column.type, system, type_)
+        except NoConversion:
+            pass
+        else:
+            # record batches lose parts of arrays, of which the digest reads the server's text
+            if not isinstance(conversion.slot.kind, Array):
+                arrow_sql, arrow_type = self._arrow_sql(column, conversion), conversion.arrow
+        return ColumnPlan(
+            source=column,
+            target=Column(override.rename or column.name, type_, column.nullable),
+            arrow_sql=arrow_sql,
+            arrow_type=arrow_type,
+            text_sql=source_of(system).unread_sql("copy_text", column),
+            binary_sql=source_of(system).unread_sql("pgcopy", column),
+        )
+
+    def _target_type(self, column: Column, override: ColumnOverride) -> str:
+        target, types = self.target, self.target.types
+        if override.low_cardinality and types.low_cardinality is None:
+            raise InputError(f"column {column.name!r}: {target} has no type for low_cardinality")
+        if override.type is not None:
+            if override.on_overflow == "text":
+                raise InputError(
+                    f"column {column.name!r}: 'on_overflow: text' chooses the type itself"
+                )
+            if not is_target_type(target, override.type):
+                raise InputError(
+                    f"column {column.name!r}: {override.type!r} is no {target} type that we can "
+                    "fill"
+                )
+            return types.plain(override.type)
+        if override.on_overflow == "text":
+            return types.text
+        export = self.table.system.types.export(column.type)
+        if isinstance(export, Refusal):
+            advice = alternative(self.table.system, column, target)
+            raise NoConversion(f"it is {export.why}; {advice}")
+        default = types.default(export.kind)
+        if default is None:
+            raise NoConversion(no_decimal(export, column, target))
+        return default
 
 
 def require_distinct(source: TableRef, target: TableRef, names: Mapping[str, str]) -> None:
-    """Look for columns whose names the target does not tell apart.
+    """Raise `NamesClash` if the target does not tell the names of some columns apart.
 
     Args:
         source: the table to read.
         target: the table to write.
-        names: of the columns, in the target by those in the source.
-
-    Raises:
-        NamesClash: there are such columns.
+        names: the columns' names in the target by those in the source.
     """
     folded = target.system.dialect.folded
     taken = {folded(name) for name in names.values()}
-    first: dict[str, str] = {}
+    columns: dict[str, str] = {}
     problems: dict[str, str] = {}
     renames: dict[str, str] = {}
     for column, name in names.items():
-        if (other := first.setdefault(folded(name), column)) == column:
+        if (earlier := columns.setdefault(folded(name), column)) == column:
             continue
-        numbered = (f"{name}_{number}" for number in count(2))
-        free = next(one for one in numbered if folded(one) not in taken)
+        candidates = (f"{name}_{number}" for number in count(2))
+        free = next(candidate for candidate in candidates if folded(candidate) not in taken)
         taken.add(folded(free))
         renames[column] = free
         problems[column] = (
-            f"columns {other!r} and {column!r} would both be named {name!r}; rename one of them: "
+            f"columns {earlier!r} and {column!r} would both be named {name!r}; rename one of them: "
             f"columns: {{{_yaml(column)}: {{rename: {_yaml(free)}}}}}"
         )
     if problems:
@@ -312,9 +290,4 @@ def require_distinct(source: TableRef, target: TableRef, names: Mapping[str, str
 
 
 def _yaml(text: str) -> str:
-    """A text as a quoted value of YAML."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _list(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))

@@ -1,4 +1,4 @@
-"""Finds by a scan how many digits a numeric column without precision and scale really needs."""
+"""Finds by a scan how many digits the values of undeclared numeric columns need."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tableferry.resources.types.column import Column
 
 @dataclass(frozen=True)
 class Fitting:
-    """A type that holds all numbers of a column as it is now."""
+    """A type that holds all current numbers of a column."""
 
     type: str
     not_numbers: bool
-    """The column has NaN or infinities, too, which no decimal holds."""
+    """Whether the column also has NaN or infinities, which no decimal holds."""
 
     @property
     def held(self) -> str:
-        """What fits into it."""
+        """Say what fits into the type."""
         if self.not_numbers:
             return (
                 "all numbers now fit into it; NaN and infinities, which are among the values, are "
@@ -34,20 +34,20 @@ class Fitting:
 def decimal_types(
     endpoint: Endpoint, table: TableRef, columns: Sequence[Column], target: System
 ) -> dict[str, Fitting]:
-    """The smallest decimal types that hold what bare numeric columns hold now.
+    """Find the smallest decimal types for the current values of undeclared numeric columns.
 
-    They are suggestions for `columns: {x: {type: ...}}`, to be rounded up by who knows the data: a
-    later value that does not fit is refused by name.
+    They are suggestions for `columns: {x: {type: ...}}`, to be rounded up by somebody who knows the
+    data: a later value that does not fit is refused by name.
 
     Args:
-        endpoint: the source.
+        endpoint: the source's server.
         table: the table, which is read once as a whole.
-        columns: its columns; those that are not decimals without declared digits are passed over.
+        columns: its columns; others than decimals without declared digits are ignored.
         target: the target's system.
 
     Returns:
-        By column name; a column that needs more digits than the target has, or that holds no
-        number at all, is not in it.
+        The types by column name, without columns that need more digits than the target has or that
+        hold no number.
 
     Raises:
         StatementFailed: the server refused the query.

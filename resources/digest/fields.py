@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tableferry.resources.columns.conversions import conversion_of, source_export
+from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
@@ -214,7 +214,7 @@ def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
 
 def _as_text(system: System, column: Column) -> str:
     """Write what a text column of the target receives, without guards that may stop an export."""
-    export = source_export(system, column.type)
+    export = system.types.export(column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
     return template.replace("{}", quote(system, column.name))
 

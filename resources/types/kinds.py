@@ -125,6 +125,12 @@ def civil(days: int) -> tuple[int, str]:
     return date.year + 400 * eras, f"{date:%m-%d}"
 
 
+def iso(number: int) -> str:
+    """Write a number of microseconds since 1970-01-01 as an ISO timestamp."""
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=number)
+    return moment.isoformat(sep=" ", timespec="microseconds")
+
+
 def microseconds(first_day: int, last_day: int) -> tuple[int, int]:
     """The first and the last microsecond of some days."""
     return first_day * MICROSECONDS_PER_DAY, (last_day + 1) * MICROSECONDS_PER_DAY - 1

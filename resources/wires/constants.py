@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tableferry.resources.columns.conversions import conversion_of, plain_type
+from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.connecting.probe import Wrong, shown
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -44,10 +44,8 @@ class Misshapen(Exception):
 
 def pairs_of(plan: CopyPlan) -> tuple[TypePair, ...]:
     """List the types of a hop's columns without repetitions."""
-    target = plan.target.system
-    pairs = (
-        (column.source.type, plain_type(target, column.target.type)) for column in plan.columns
-    )
+    types = plan.target.system.types
+    pairs = ((column.source.type, types.plain(column.target.type)) for column in plan.columns)
     return tuple(sorted({TypePair(*pair) for pair in pairs}))
 
 

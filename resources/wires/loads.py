@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.columns.conversions import source_export
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
 from tableferry.resources.contract.delimited import Framing, framed_rows
@@ -142,5 +141,5 @@ class _Probe:
     def _value(self, column: ColumnPlan) -> str:
         """SQL of a staged column for Arrow."""
         name = quote(self.target.system, column.target.name)
-        export = source_export(self.target.system, column.target.type)
+        export = self.target.system.types.export(column.target.type)
         return name if isinstance(export, Refusal) else export.arrow.replace("{}", name)

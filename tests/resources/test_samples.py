@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.columns.conversions import conversion_between, default_type, source_export
+from tableferry.resources.columns.conversions import conversion_between
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import system
 from tableferry.resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
@@ -17,8 +17,8 @@ TARGETS: dict[str, str] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
 
 
 def found(source: str, declared: str, target_type: str | None = None) -> list[Sample]:
-    export = source_export(system(source), declared)
-    chosen = target_type or default_type(system("clickhouse"), export.kind)  # type: ignore[union-attr]
+    export = system(source).types.export(declared)
+    chosen = target_type or system("clickhouse").types.default(export.kind)  # type: ignore[union-attr]
     assert chosen is not None
     style = source_of(system(source)).style
     assert style is not None
