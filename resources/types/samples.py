@@ -1,7 +1,6 @@
-"""Values at the edges of a column's type, as SQL constants, and what must arrive of them.
+"""Values at the edges of a column's type, as SQL constants, to probe wires with.
 
-They are what a wire is probed with. Only kinds that a server might get wrong unseen are here; of a
-type that is not, nothing is sampled.
+Only kinds that a server might silently get wrong are sampled.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ from tableferry.resources.types.kinds import (
     Time,
     Timestamp,
     Uuid,
+    iso,
 )
 
 REFUSED = "a refusal"
-"""In the place of what arrives: nothing may."""
+"""Expected instead of a value that the target cannot hold."""
 
 SECOND = 1_000_000
 UUIDS = ("00112233-4455-6677-8899-aabbccddeeff", "ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -59,95 +59,85 @@ WIDE_TEXTS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One value of a column."""
+    """A value of a column."""
 
     what: str
-    """For messages."""
+    """A description for messages."""
     literal: str
     """A constant in the source's SQL, to be cast to the column's type."""
     expected: str
-    """What must arrive, as a person would write it; or REFUSED."""
+    """The value that must arrive, as a person would write it; or REFUSED."""
     optional: bool = False
-    """The literal is NULL where the server cannot hold the value; then nothing can be lost."""
+    """Whether the literal is NULL on a server that cannot hold the value."""
 
 
 @dataclass(frozen=True)
 class ConstantStyle:
-    """How a system writes constants, and what is odd about some of its types."""
+    """How a system writes constants, and peculiarities of some of its types."""
 
     text: Callable[[str], str]
-    """A text constant, without any control character in the SQL."""
+    """Writes a text constant without control characters in the SQL."""
     booleans: tuple[str, str]
-    """Constants of false and true."""
+    """The constants for false and true."""
     utc: str
-    """What a timestamp in UTC ends with."""
+    """The suffix of timestamps in UTC."""
     texts: Mapping[str, bool]
-    """The text types that are sampled, and whether they hold every character; others have rules of
-    their own for what they hold, or a code page that we do not know."""
+    """The text types to sample, and whether they hold every character; others have rules of their
+    own, or a code page that we do not know."""
     free_notation: bool = False
-    """Text made of anything but texts and times is as the server likes."""
+    """Whether the server's texts of other types than texts and times vary."""
     largest: Mapping[str, str] = field(default_factory=dict)
-    """Of decimal types that end before their digits do."""
+    """The largest values of decimal types that cannot hold all numbers of their digits."""
     steps: Mapping[str, int] = field(default_factory=dict)
-    """Of timestamp types: microseconds between moments that they tell apart, where the digits do
-    not say so."""
+    """Microseconds between the moments of timestamp types, if their digits do not tell."""
     fractions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of such types: fractions that arrive as they are, all the same."""
+    """Fractions that such types nevertheless keep."""
     seventh: str = "{}"
-    """Of a value of seven decimals: NULL on a server that holds six."""
+    """The template for values of seven decimals: NULL on a server that holds six."""
 
 
 def samples(style: ConstantStyle, declared: str, conversion: Conversion) -> list[Sample]:
-    """Edge values of a source column of a declared type, for a target as its conversion has it.
+    """Choose edge values of a source column of a declared type, for the target of a conversion.
 
-    Args:
-        style: the source's.
-        declared: the column's type.
-        conversion: where it goes; its slot says which values have to be refused.
-
-    Returns:
-        Those that arrive, and those that must not; empty for a kind of which nothing is sampled.
+    Values that the target cannot hold are expected to be REFUSED. The list is empty for kinds that
+    are not sampled.
     """
-    kind, room = conversion.source.kind, conversion.slot.kind
-    as_text = isinstance(room, Text)
+    kind, target_kind = conversion.source.kind, conversion.slot.kind
+    as_text = isinstance(target_kind, Text)
     if as_text:
         if isinstance(kind, Float) or (style.free_notation and not isinstance(kind, Text | Time)):
             return []
-        room = kind
+        target_kind = kind
     match kind:
         case Boolean():
-            return [
-                Sample(name, literal, digit)
-                for name, literal, digit in zip(
-                    ("false", "true"), style.booleans, ("0", "1"), strict=True
-                )
-            ]
+            false, true = style.booleans
+            return [Sample("false", false, "0"), Sample("true", true, "1")]
         case Integer():
-            return list(_integers(kind, room))
+            return list(_integers(kind, target_kind))
         case Decimal():
-            return list(_decimals(kind, room, style.largest.get(declared)))
+            return list(_decimals(kind, target_kind, style.largest.get(declared)))
         case Float():
             return list(_floats(kind))
         case Text():
             return list(_texts(style, declared, kind))
         case Date():
-            return list(_dates(kind, room))
+            return list(_dates(kind, target_kind))
         case Time():
-            return list(_times(style, declared, kind, room))
+            return list(_times(style, declared, kind, target_kind))
         case Timestamp():
-            return list(_timestamps(style, declared, kind, room))
+            return list(_timestamps(style, declared, kind, target_kind))
         case Uuid():
-            return [Sample(one, f"'{one}'", one.upper() if as_text else one) for one in UUIDS]
+            return [Sample(text, f"'{text}'", text.upper() if as_text else text) for text in UUIDS]
     return []
 
 
 def meaning(kind: Kind, text: str) -> object:
-    """What a value's text says, whatever the notation: equal for equal values.
+    """Normalize a value's text, so that equal values are equal whatever their notation.
 
-    Where the text itself is what arrives, in a column of a text type, it is not to be asked.
+    It is not meant for a target column of a text type, where the text itself counts.
 
     Raises:
-        ValueError: it says nothing of that kind.
+        ValueError: the text is no value of that kind.
     """
     match kind:
         case Boolean():
@@ -159,82 +149,79 @@ def meaning(kind: Kind, text: str) -> object:
         case Timestamp() | Time():
             utc = text.removesuffix("+00:00").removesuffix("+00").rstrip()
             head, dot, fraction = utc.replace("T", " ").partition(".")
-            digits = fraction[: len(fraction) - len(fraction.lstrip("0123456789"))]
-            rest = fraction[len(digits) :]
-            digits = digits.rstrip("0")
-            return f"{head}{dot if digits else ''}{digits}{rest}"
+            offset = fraction.lstrip("0123456789")
+            digits = fraction.removesuffix(offset).rstrip("0")
+            return f"{head}{dot if digits else ''}{digits}{offset}"
         case Uuid():
             return text.lower()
     return text
 
 
-def _integers(kind: Integer, room: Kind) -> Iterator[Sample]:
+def _integers(kind: Integer, target_kind: Kind) -> Iterator[Sample]:
     values = {kind.low, kind.high, 0, -1}
-    if isinstance(room, Integer):
-        low, high = room.low, room.high
-        values |= {low - 1, low, high, high + 1}
-    elif isinstance(room, Decimal):
-        high = 10 ** ((room.precision or 0) - (room.scale or 0)) - 1
+    low, high = kind.low, kind.high
+    if isinstance(target_kind, Integer):
+        low, high = target_kind.low, target_kind.high
+    elif isinstance(target_kind, Decimal):
+        high = 10 ** ((target_kind.precision or 0) - (target_kind.scale or 0)) - 1
         low = -high
-        values |= {low - 1, low, high, high + 1}
-    else:
-        low, high = kind.low, kind.high
-    for value in sorted(values):
+    for value in sorted(values | {low - 1, low, high, high + 1}):
         if kind.low <= value <= kind.high:
-            good = low <= value <= high
-            yield Sample(f"{value}", f"'{value}'", str(value) if good else REFUSED)
+            fits = low <= value <= high
+            yield Sample(f"{value}", f"'{value}'", str(value) if fits else REFUSED)
 
 
-def _decimals(kind: Decimal, room: Kind, limit: str | None) -> Iterator[Sample]:
-    if kind.precision is None or not isinstance(room, Decimal) or room.precision is None:
+def _decimals(kind: Decimal, target_kind: Kind, largest: str | None) -> Iterator[Sample]:
+    if kind.precision is None or not isinstance(target_kind, Decimal):
         return
-    scale, room_scale = kind.scale or 0, room.scale or 0
-    whole = min(kind.precision - scale, room.precision - room_scale)
-    digits = min(scale, room_scale)
-    most = "9" * whole or "0"
-    if digits:
-        most += "." + "9" * digits
-    most = limit or most
+    if target_kind.precision is None:
+        return
+    scale, target_scale = kind.scale or 0, target_kind.scale or 0
+    source_whole, target_whole = kind.precision - scale, target_kind.precision - target_scale
+    whole, digits = min(source_whole, target_whole), min(scale, target_scale)
+    most = largest or ("9" * whole or "0") + ("." + "9" * digits if digits else "")
     least = "0." + "0" * (digits - 1) + "1" if digits else "1"
     for value in dict.fromkeys(("0", most, "-" + most, least, "-" + least)):
         whole_part, _, fraction = value.partition(".")
         full = f"{whole_part}.{fraction.ljust(scale, '0')}" if scale else whole_part
         yield Sample(full, f"'{full}'", full)
-    if room.precision - room_scale < kind.precision - scale:
+    if target_whole < source_whole:
         value = "1" + "0" * whole
         yield Sample(value, f"'{value}'", REFUSED)
 
 
 def _floats(kind: Float) -> Iterator[Sample]:
-    narrow = [
-        struct.unpack("<f", struct.pack("<f", value))[0]
-        for value in FLOATS
-        if 1e-37 < abs(value) < 1e38
-    ]
-    for value in narrow if kind.bits == 32 else FLOATS:
+    values = FLOATS
+    if kind.bits == 32:
+        values = tuple(
+            struct.unpack("<f", struct.pack("<f", value))[0]
+            for value in FLOATS
+            if 1e-37 < abs(value) < 1e38
+        )
+    for value in values:
         yield Sample(repr(value), f"'{value!r}'", repr(value))
 
 
 def _texts(style: ConstantStyle, declared: str, kind: Text) -> Iterator[Sample]:
-    name, room = read(declared).name, kind.characters or kind.units
+    name, length = read(declared).name, kind.characters or kind.units
     if name not in style.texts:
         return
-    fixed = kind.padded
     for what, value in (TEXTS | (WIDE_TEXTS if style.texts[name] else {})).items():
         units = len(value.encode("utf-16-le")) // 2
-        if room is None or units <= room:
-            arrives = value.ljust(room) if fixed and room else value
-            if fixed and units < len(value.encode()):
-                # padded in units by one server and in characters by the other
-                continue
+        # some servers pad in units, others in characters
+        if kind.padded and units < len(value.encode()):
+            continue
+        if length is None or units <= length:
+            arrives = value.ljust(length) if kind.padded and length else value
             yield Sample(what, style.text(value), arrives)
-    if room and room > 1:
-        yield Sample("nothing but backslashes", style.text("\\" * room), "\\" * room)
+    if length and length > 1:
+        yield Sample("nothing but backslashes", style.text("\\" * length), "\\" * length)
 
 
-def _dates(kind: Date, room: Kind) -> Iterator[Sample]:
-    low, high = (room.low, room.high) if isinstance(room, Date) else (kind.low, kind.high)
-    # ISO has years of four digits only
+def _dates(kind: Date, target_kind: Kind) -> Iterator[Sample]:
+    held = target_kind if isinstance(target_kind, Date) else kind
+    low, high = held.low, held.high
+    # ISO has only years of four digits
     first, last = ((day - EPOCH).days for day in (dt.date.min, dt.date.max))
     for value in sorted({kind.low, kind.high, first, last, low - 1, low, high, high + 1, 0}):
         if max(kind.low, first) <= value <= min(kind.high, last):
@@ -242,68 +229,60 @@ def _dates(kind: Date, room: Kind) -> Iterator[Sample]:
             yield Sample(text, f"'{text}'", text if low <= value <= high else REFUSED)
 
 
-def _times(style: ConstantStyle, declared: str, kind: Time, room: Kind) -> Iterator[Sample]:
+def _times(style: ConstantStyle, declared: str, kind: Time, target_kind: Kind) -> Iterator[Sample]:
     texts = ("00:00:00.000000", "12:34:56.100000", "12:34:56.123456", "23:59:59.999999")
-    for cut in dict.fromkeys(_cut(text, kind.digits) for text in texts):
-        yield Sample(cut, f"'{cut}'", cut)
-    if kind.digits == 7 and not (isinstance(room, Time) and room.digits < 7):
+    for text in dict.fromkeys(_cut(text, kind.digits) for text in texts):
+        yield Sample(text, f"'{text}'", text)
+    if kind.digits == 7 and not (isinstance(target_kind, Time) and target_kind.digits < 7):
         yield _seventh(style, declared, "12:34:56.1234567", "12:34:56.1234567")
 
 
 def _timestamps(
-    style: ConstantStyle, declared: str, kind: Timestamp, room: Kind
+    style: ConstantStyle, declared: str, kind: Timestamp, target_kind: Kind
 ) -> Iterator[Sample]:
     type_ = read(declared).name
-    known = room if isinstance(room, Timestamp) else kind
-    digits = min(kind.digits, known.digits, 6)
+    held = target_kind if isinstance(target_kind, Timestamp) else kind
+    digits = min(kind.digits, held.digits, 6)
     unit = style.steps.get(type_, 10 ** (6 - digits))
     first = (dt.date.min - EPOCH).days * MICROSECONDS_PER_DAY
     last = ((dt.date.max - EPOCH).days + 1) * MICROSECONDS_PER_DAY - 1
     low, high = max(kind.low, first), min(kind.high, last)
     values = {0, 1_000_000_000 * SECOND}
-    for end in (low, known.low):
+    for end in (low, held.low):
         values |= {-(-end // unit) * unit, -(-end // unit) * unit - unit}
-    for end in (high, known.high):
+    for end in (high, held.high):
         values |= {end // unit * unit, end // unit * unit + unit}
+    keeps_offset = isinstance(target_kind, Timestamp) and target_kind.zone == "offset"
+
+    def moment(text: str, fits: bool = True) -> Sample:
+        zone = "" if kind.zone == "none" else style.utc
+        arrives = text + f" {zone}" * keeps_offset if fits else REFUSED
+        return Sample(text, f"'{text.replace(' ', 'T')}{zone}'", arrives)
+
     for value in sorted(values):
         if low <= value <= high and value % unit == 0:
-            good = known.low <= value <= known.high
-            yield _moment(style, kind, room, _cut(_iso(value), kind.digits), good)
+            yield moment(_cut(iso(value), kind.digits), held.low <= value <= held.high)
     for fraction in style.fractions.get(type_, ()):
-        yield _moment(style, kind, room, f"2024-01-02 12:34:56.{fraction}", True)
+        yield moment(f"2024-01-02 12:34:56.{fraction}")
     if digits > 0 and type_ not in style.fractions:
-        text = _cut("2024-01-02 12:34:56.123456"[: 20 + digits], kind.digits)
-        yield _moment(style, kind, room, text, True)
-    if kind.digits == 7 and known.digits == 7:
-        text = "2024-01-02 12:34:56.1234567"
-        one = _moment(style, kind, room, text, True)
-        yield _seventh(style, declared, one.literal.strip("'"), one.expected)
+        yield moment(_cut("2024-01-02 12:34:56.123456"[: 20 + digits], kind.digits))
+    if kind.digits == 7 and held.digits == 7:
+        sample = moment("2024-01-02 12:34:56.1234567")
+        yield _seventh(style, declared, sample.literal.strip("'"), sample.expected)
     if kind.zone == "offset":
         for zone in ("+05:30", "-08:00", "+14:00"):
             text = _cut("2024-01-02 12:34:56.5", kind.digits)
-            good = not isinstance(room, Timestamp) or room.zone == "offset"
-            arrives = f"{text} {zone}" if good else REFUSED
+            fits = not isinstance(target_kind, Timestamp) or keeps_offset
+            arrives = f"{text} {zone}" if fits else REFUSED
             yield Sample(f"{text} {zone}", f"'{text.replace(' ', 'T')}{zone}'", arrives)
 
 
-def _moment(style: ConstantStyle, kind: Timestamp, room: Kind, text: str, good: bool) -> Sample:
-    zone = "" if kind.zone == "none" else style.utc
-    offset = isinstance(room, Timestamp) and room.zone == "offset"
-    arrives = text + f" {zone}" * offset if good else REFUSED
-    return Sample(text, f"'{text.replace(' ', 'T')}{zone}'", arrives)
-
-
 def _seventh(style: ConstantStyle, declared: str, literal: str, arrives: str) -> Sample:
-    held = style.seventh.format(f"CAST('{literal}' AS {declared})")
-    return Sample("a seventh digit", held, arrives, optional=True)
-
-
-def _iso(number: int) -> str:
-    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=number)
-    return moment.isoformat(sep=" ", timespec="microseconds")
+    sql = style.seventh.format(f"CAST('{literal}' AS {declared})")
+    return Sample("a seventh digit", sql, arrives, optional=True)
 
 
 def _cut(text: str, digits: int) -> str:
-    """The text of a time with so many decimals, if it has any."""
+    """Cut or pad the decimals of a time, if it has any."""
     head, _, fraction = text.partition(".")
     return f"{head}.{fraction[:digits].ljust(digits, '0')}" if digits and fraction else head
