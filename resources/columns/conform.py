@@ -82,7 +82,7 @@ def _convert(
 def _refusal(
     plan: CopyPlan, column: ColumnPlan, batch: pa.RecordBatch, raw: pa.Array, row: int, reason: str
 ) -> ValueRefused:
-    position = next(i for i, other in enumerate(plan.columns) if other == plan.key)
+    position = plan.columns.index(plan.key)
     key = shown(plain(batch.column(position))[row], plan.source.system)
     value = shown(raw[row], plan.source.system)
     return ValueRefused(str(plan.source), column.source.name, key, value, reason)

@@ -126,15 +126,15 @@ def incompatibility(target_system: System, planned: Column, actual: Column) -> s
     if actual.generated:
         return "is computed by the server"
     types = target_system.types
-    own = actual.own_type or actual.type
+    declared = actual.own_type or actual.type
     planned_slot, slot = (types.slot(types.plain(column.type), "") for column in (planned, actual))
     never_null = planned_slot is not None and not planned_slot.nullable
     if planned.nullable and not actual.nullable and not never_null:
         return f"is NOT NULL, but the source allows NULL ({planned.type} NULL was planned)"
-    if types.plain(planned.type) == types.plain(own):
+    if types.plain(planned.type) == types.plain(declared):
         return None
     if planned_slot is None or slot is None or not holds(slot.kind, planned_slot.kind):
-        return f"is {own}, which cannot hold every {planned.type}"
+        return f"is {declared}, which cannot hold every {planned.type}"
     return None
 
 
@@ -205,11 +205,11 @@ class _ColumnPlanner:
     def _kept_type(self, column: Column, override: ColumnOverride) -> str | None:
         """The type of a column whose values are passed on unread; None for other columns."""
         system = self.table.system
-        own = system.types.keeps(column) if system == self.target else None
-        if own is None or override.on_overflow == "text" or override.low_cardinality:
+        kept = system.types.keeps(column) if system == self.target else None
+        if kept is None or override.on_overflow == "text" or override.low_cardinality:
             return None
         declared = override.type and system.types.plain(override.type)
-        return own if declared in (None, own, column.type) else None
+        return kept if declared in (None, kept, column.type) else None
 
     def _passed_on(self, column: Column, type_: str, override: ColumnOverride) -> ColumnPlan:
         """Plan a column whose values one server of a system passes on to another unread."""

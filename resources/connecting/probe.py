@@ -41,10 +41,10 @@ class Wrong:
 
     what: str
     expected: str
-    found: str
+    actual: str
 
     def __str__(self) -> str:
-        return f"{self.what}: should be {self.expected}, but {self.found} came"
+        return f"{self.what}: should be {self.expected}, but {self.actual} came"
 
 
 def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wrong, ...]:

@@ -119,13 +119,14 @@ def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
     if system.overflow is None:
         return None
     conversion = conversion_of(column, plan)
-    overflow = Overflow(column.on_overflow, conversion.sent, conversion.steps, field)
-    variants = ("", *system.digest.VARIANTS)
-    values = {variant: overflow.relaxed(system, variant) for variant in variants}
-    relaxed = {variant: value for variant, value in values.items() if value is not None}
-    if len(relaxed) < len(values):
-        return None
-    type_, item = overflow.source_type(system), field.item
+    overflow = Overflow(column.on_overflow, conversion.sent, conversion.steps, field, system)
+    relaxed = {}
+    for variant in ("", *system.digest.VARIANTS):
+        value = replace(overflow, variant=variant).relaxed()
+        if value is None:
+            return None
+        relaxed[variant] = value
+    type_, item = overflow.base[1], field.item
     if item is not None and type_ != field.source.type:
         item = replace(item, source=replace(item.source, type=integer_type(system)))
     source_column = replace(field.source, type=type_)

@@ -121,13 +121,13 @@ def fingerprints(
     for chunk in _chunks(ranges, system):
         group, where = range_number(chunk, key, system), within(chunk, key, system)
         where = filtered(where, plan.where)
-        own = own_prefix(group, where, *(value for value, _ in figures))
-        selected = "".join(f", {value} AS {own}{at}" for at, (value, _) in enumerate(figures))
-        sums = "".join(f", {sum_.format(f'{own}{at}')}" for at, (_, sum_) in enumerate(figures))
+        prefix = own_prefix(group, where, *(value for value, _ in figures))
+        selected = "".join(f", {value} AS {prefix}{at}" for at, (value, _) in enumerate(figures))
+        sums = "".join(f", {sum_.format(f'{prefix}{at}')}" for at, (_, sum_) in enumerate(figures))
         query = (
-            f"SELECT {own}g, {sql.count}{sums} FROM "
-            f"(SELECT {group} AS {own}g{selected} FROM {qualified(table)} "
-            f"WHERE {where}{sql.barrier}) AS {own}rows GROUP BY {own}g"
+            f"SELECT {prefix}g, {sql.count}{sums} FROM "
+            f"(SELECT {group} AS {prefix}g{selected} FROM {qualified(table)} "
+            f"WHERE {where}{sql.barrier}) AS {prefix}rows GROUP BY {prefix}g"
         )
         for number, rows, *values in endpoint.query(query, snapshot=snapshot):
             if number >= 0:
@@ -151,8 +151,8 @@ def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[Key
 def _contents(
     endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
 ) -> dict[str, SourceFingerprint]:
-    own = preferred(endpoint, plan.target.system)
-    digest, used = RowDigest(own, all_fields(plan), "source"), definition(own.algorithm)
+    digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
+    used = definition(digest.dialect.algorithm)
     summed = [field for field in fields(plan) if field.name in plan.figures]
     results: dict[str, SourceFingerprint] = {}
     for chunk in _chunks(ranges, endpoint.system):

@@ -41,11 +41,6 @@ class Grouped:
     group: str
     where: str
 
-    @property
-    def is_single(self) -> bool:
-        """Whether all rows are in one group, which the server then need not compute."""
-        return self.group.isdecimal()
-
     @classmethod
     def by_range(
         cls, ranges: Sequence[KeyRange], key: Column, system: System, where: str | None = None
@@ -120,9 +115,9 @@ def _by_client(
     # polars takes half a second to import
     from tableferry.resources.digest.client import summed
 
-    own = own_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
+    prefix = own_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
     sql = (
-        f"SELECT {grouped.group} AS {own}g, {digest.selected(own)} FROM {qualified(table)} "
+        f"SELECT {grouped.group} AS {prefix}g, {digest.selected(prefix)} FROM {qualified(table)} "
         f"WHERE {grouped.where}"
     )
     batch_rows = max(1, min(MOST_ROWS, MOST_VALUES // len(digest.fields)))
@@ -143,34 +138,34 @@ def measuring(
     system = table.system
     writer, dialect = system.digest, system.dialect
     # not every system gives NULL for figures of no rows: with GROUP BY there are none
-    single = grouped.is_single and not figures
+    single = grouped.group.isdecimal() and not figures
     values = [field.value(side, dialect) for field in figures]
     conditions = [*(changed or {}).values()]
-    own = own_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
-    inner = [] if single else [f"{grouped.group} AS {own}g"]
-    outer = [grouped.group if single else f"{own}g", dialect.count]
+    prefix = own_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
+    inner = [] if single else [f"{grouped.group} AS {prefix}g"]
+    outer = [grouped.group if single else f"{prefix}g", dialect.count]
     if digest is not None:
-        inner.append(f"{digest} AS {own}d")
-        outer.append(dialect.exact_sum(f"{own}d"))
+        inner.append(f"{digest} AS {prefix}d")
+        outer.append(dialect.exact_sum(f"{prefix}d"))
     for number, (field, value) in enumerate(zip(figures, values, strict=True)):
-        name = f"{own}f{number}"
+        name = f"{prefix}f{number}"
         inner.append(f"{value} AS {name}")
         if field.kind in SUMMED:
             outer.append(writer.exact_sum(field, name))
         outer += [writer.text(field, field.column(side), f"{end}({name})") for end in _ENDS]
     for number, condition in enumerate(conditions):
-        name = f"{own}o{number}"
+        name = f"{prefix}o{number}"
         inner.append(f"CASE WHEN {condition} THEN 1 ELSE 0 END AS {name}")
         outer.append(dialect.exact_sum(name))
-    names = [f"{own}g" if single else f"{own}c0"]
-    names += [f"{own}c{number}" for number in range(1, len(outer))]
+    names = [f"{prefix}g" if single else f"{prefix}c0"]
+    names += [f"{prefix}c{number}" for number in range(1, len(outer))]
     selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(outer, names, strict=True))
     rows = f"{qualified(table)} WHERE {grouped.where}"
     if single:
-        rows = f"(SELECT {', '.join(inner)} FROM {rows}) {own}rows" if inner else rows
+        rows = f"(SELECT {', '.join(inner)} FROM {rows}) {prefix}rows" if inner else rows
         return f"SELECT {selected} FROM {rows}"
-    rows = f"(SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) {own}rows"
-    return f"SELECT {selected} FROM {rows} GROUP BY {own}g"
+    rows = f"(SELECT {', '.join(inner)} FROM {rows}{dialect.barrier}) {prefix}rows"
+    return f"SELECT {selected} FROM {rows} GROUP BY {prefix}g"
 
 
 _ENDS = ("min", "max")
@@ -194,8 +189,5 @@ def _figures(
 
 def empty(digested: bool, figures: Sequence[Field]) -> Figures:
     """The figures of an empty group."""
-    nothing: Figures = {ROWS: 0, DIGEST: "0"} if digested else {ROWS: 0}
-    for field in figures:
-        sums = {"sum": "0"} if field.kind in SUMMED else {}
-        nothing[field.name] = {**sums, **dict.fromkeys(_ENDS, "NULL")}
-    return nothing
+    sums = [None] * (1 + len(figures) * 3)
+    return _figures([None, 0, *sums], digested, figures, {})

@@ -8,7 +8,7 @@ target itself enforces those.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -31,12 +31,12 @@ from tableferry.resources.types.steps import (
 from tableferry.resources.types.timestamp_text import Decimals, TextWithin, UtcOffset
 
 _MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
-_COUNTED = (kinds.Date, kinds.Time, kinds.Timestamp)
+_COUNTED = kinds.Date | kinds.Time | kinds.Timestamp
 
 
 @dataclass(frozen=True)
 class Overflow:
-    """How the values of a column that the target cannot hold are changed."""
+    """Writes how a policy changes the values of a column that the target cannot hold."""
 
     policy: Literal["null", "clamp"]
     kind: kinds.Kind
@@ -44,25 +44,42 @@ class Overflow:
     steps: tuple[Step, ...]
     raw: Field
     """The source's column, without the policy."""
+    system: System
+    variant: str = ""
+    """The digest writer's variant."""
 
-    def source_type(self, system: System) -> str:
-        """The declared type of `relaxed`."""
-        return _base(self, system)[1]
+    def relaxed(self) -> Relaxed | None:
+        """Apply the policy to the column; None if SQL cannot tell what fits."""
+        return self._apply(self.base[0])
 
-    def relaxed(self, system: System, variant: str) -> Relaxed | None:
-        """Apply the policy in SQL of the source's system; None if SQL cannot tell what fits."""
-        return self._apply(_base(self, system)[0], system, variant)
+    @property
+    def base(self) -> tuple[str, str]:
+        """SQL of the column's value, and its type. Dates and times are represented by numbers."""
+        writer, raw, item = self._writer, self.raw, self.raw.item
+        value, integer = raw.value("source", self.system.dialect), integer_type(self.system)
+        if raw.kind == "text" and raw.rendered is not None:
+            return value, self.system.types.text
+        if isinstance(self.kind, _COUNTED):
+            return f"({writer.number(raw, value)})", integer
+        if item and isinstance(self.kind, kinds.Array) and isinstance(self.kind.item, _COUNTED):
+            return writer.each(value, f"({writer.number(item, ITEM)})"), f"{integer}[]"
+        return writer.plain(raw, value)
 
-    def _apply(self, x: str, system: System, variant: str) -> Relaxed | None:
+    @property
+    def _writer(self) -> OverflowSql:
+        assert self.system.overflow is not None, f"{self.system} has no SQL for on_overflow"
+        return self.system.overflow
+
+    def _apply(self, x: str) -> Relaxed | None:
         conditions: list[str] = []
         value = x
         for step in self.steps:
             if isinstance(step, Unguarded | Present):
                 continue
             if isinstance(step, Items):
-                stepped = self._items(step, value, system, variant)
+                stepped = self._items(step, value)
             else:
-                stepped = self._guarded(step, value, system, variant)
+                stepped = self._guarded(step, value)
             if stepped is None:
                 return None
             if stepped.changed == NEVER:
@@ -76,38 +93,37 @@ class Overflow:
             value = f"CASE WHEN {changed} THEN NULL ELSE {x} END"
         return Relaxed(value, changed)
 
-    def _guarded(self, step: Step, x: str, system: System, variant: str) -> Relaxed | None:
-        condition = self._unfit(step, x, system, variant)
+    def _guarded(self, step: Step, x: str) -> Relaxed | None:
+        condition = self._unfit(step, x)
         if not condition or self.policy == "null":
             return None if condition is None else Relaxed(x, condition)
         if isinstance(step, Unreplaced | UtcOffset):
             # the original text, or the instant, is compared
             return Relaxed(x, condition)
-        nearest = self._nearest(step, x, system, variant)
+        nearest = self._nearest(step, x)
         if nearest is None:
-            # without a nearest value, one that does not fit is refused
+            # a value without a nearest one is refused
             return Relaxed(x, NEVER)
         return Relaxed(f"CASE WHEN {condition} THEN {nearest} ELSE {x} END", condition)
 
-    def _items(self, step: Items, x: str, system: System, variant: str) -> Relaxed | None:
+    def _items(self, step: Items, x: str) -> Relaxed | None:
         """Apply the policy to each element of a list."""
-        writer = _sql(system)
         assert isinstance(self.kind, kinds.Array) and self.raw.item is not None
-        items = Overflow(self.policy, self.kind.item, (step.step,), self.raw.item)
-        item = items._apply(ITEM, system, variant)
+        items = replace(self, kind=self.kind.item, steps=(step.step,), raw=self.raw.item)
+        item = items._apply(ITEM)
         if item is None or item.changed == NEVER:
             return item and Relaxed(x, NEVER)
-        return Relaxed(writer.each(x, item.value), writer.any(x, item.changed))
+        return Relaxed(self._writer.each(x, item.value), self._writer.any(x, item.changed))
 
-    def _unfit(self, step: Step, x: str, system: System, variant: str) -> str | None:
+    def _unfit(self, step: Step, x: str) -> str | None:
         """Write the condition that a value breaks a step's guard; None if SQL cannot tell."""
         if (limits := self._limits(step)) is not None:
             return _outside(self.kind, x, *limits)
         if (unit := self._unit(step)) is not None:
             return f"{x} % {unit} <> 0"
-        return _sql(system).unfit(step, self.kind, self.raw, x, variant)
+        return self._writer.unfit(step, self.kind, self.raw, x, self.variant)
 
-    def _nearest(self, step: Step, x: str, system: System, variant: str) -> str | None:
+    def _nearest(self, step: Step, x: str) -> str | None:
         if (limits := self._limits(step)) is not None:
             low, high = limits
             if isinstance(self.kind, kinds.Integer) and self.kind.low >= low:
@@ -116,7 +132,7 @@ class Overflow:
         if (unit := self._unit(step)) is not None:
             # the sign of % is the dividend's on some systems
             return f"{x} - (({x} % {unit}) + {unit}) % {unit}"
-        return _sql(system).nearest(step, x, variant)
+        return self._writer.nearest(step, x, self.variant)
 
     def _limits(self, step: Step) -> tuple[int, int] | None:
         """The least and the greatest number that fit, in the unit of the canonical form."""
@@ -150,29 +166,9 @@ class Overflow:
         return micros * 10 + int(text[_MICROSECONDS:] or 0) if self._ticks else micros
 
 
-def _base(overflow: Overflow, system: System) -> tuple[str, str]:
-    """SQL of the column's value and its type; dates and times are represented by their numbers."""
-    writer, raw, kind = _sql(system), overflow.raw, overflow.kind
-    value, integer = raw.value("source", system.dialect), integer_type(system)
-    if raw.kind == "text" and raw.rendered is not None:
-        return value, system.types.text
-    if isinstance(kind, _COUNTED):
-        return f"({writer.number(raw, value)})", integer
-    if isinstance(kind, kinds.Array) and isinstance(kind.item, _COUNTED):
-        assert raw.item is not None
-        return writer.each(value, f"({writer.number(raw.item, ITEM)})"), f"{integer}[]"
-    return writer.plain(raw, value)
-
-
 def integer_type(system: System) -> str:
     """A system's type for 64-bit integers."""
     return str(system.types.default(kinds.signed(64)))
-
-
-def _sql(system: System) -> OverflowSql:
-    writer = system.overflow
-    assert writer is not None, f"{system} has no SQL for on_overflow"
-    return writer
 
 
 def _outside(kind: kinds.Kind, x: str, low: int, high: int) -> str:

@@ -131,8 +131,8 @@ class _Probe:
         with self.source.read_arrow(framing.in_query(query)) as reader:
             load.load_bytes(framed_rows(reader, framing, len(plan.columns)))
         values = [self._value(column) for column in plan.columns]
-        own = own_prefix(*values)
-        selected = ", ".join(f"{sql} AS {own}{position}" for position, sql in enumerate(values))
+        prefix = own_prefix(*values)
+        selected = ", ".join(f"{sql} AS {prefix}{position}" for position, sql in enumerate(values))
         staged = f"SELECT {selected} FROM {qualified(load.audited_table())}"
         with self.target.read_arrow(staged) as reader:
             for batch in reader:

@@ -68,7 +68,7 @@ def test_an_expression_that_fails_is_named_and_the_others_are_not(server: Server
     ]
     found = wrong_answers(server, constants)  # type: ignore[arg-type]
     assert [one.what for one in found] == ["a division", "no such function"]
-    assert server.system_name in found[0].found
+    assert server.system_name in found[0].actual
 
 
 def test_a_single_expression_that_fails_is_not_asked_for_again(
@@ -82,7 +82,7 @@ def test_a_single_expression_that_fails_is_not_asked_for_again(
     )
     constants = [constant(server, "no_such_function(x)", value, "1") for value in (1, 2)]
     found = wrong_answers(server, constants)  # type: ignore[arg-type]
-    assert [server.system_name in one.found for one in found] == [True, True]
+    assert [server.system_name in one.actual for one in found] == [True, True]
     assert len(asked) == 1
 
 
