@@ -1,4 +1,4 @@
-"""A cheap summary of one range of a source, which tells whether its rows changed since."""
+"""A cheap summary of a source's range, which tells whether its rows have changed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HISTORY = "_"
-"""In a definition, before the history of the server: see `Source.history`."""
+"""Precedes the server's history in a definition: see `Source.history`."""
 
 LONGEST = 12
-"""Characters of a definition: a tag of Dagster's, which has 63, holds three hashes besides."""
+"""Maximum length of a definition: a Dagster tag of 63 characters also holds three hashes."""
 
 
 @dataclass(frozen=True)
 class SourceFingerprint:
-    """One range of a source table: its rows, and a value that changes when they do."""
+    """A range of a source table: the number of its rows, and a value that changes when they do."""
 
     rows: int
     value: str
     definition: str = ""
-    """Of the row digest that the value is made of, if it is, and `HISTORY` with the server's, if it
-    hangs on that: values of different definitions tell nothing about each other."""
+    """The definition of the row digest that the value is made of, if any, and `HISTORY` with the
+    server's history, if the value depends on it. Only values with equal definitions can be
+    compared."""
     refused: str | None = None
-    """Why its rows cannot be read, where they cannot."""
+    """Why its rows cannot be read, if they cannot."""
     greatest: str | None = field(default=None, compare=False)
-    """The greatest watermark, ISO 8601 in UTC if it is a time; None if it was not asked for, or if
-    there is none that is finite."""
+    """The greatest watermark, as ISO 8601 in UTC if it is a time; None if it was not requested or
+    is not finite."""
     source_figures: KnownFigures | None = field(default=None, compare=False)
-    """The source's side of a checksum, where that has been read by the way."""
+    """The source's side of a checksum, if the fingerprint has it."""
 
 
 Figures = dict[str, Any]
@@ -37,14 +38,14 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class KnownFigures:
-    """Figures of rows that need not be asked for, and the digest that they were computed by.
+    """Figures that need not be measured, and the digest they were computed by; '' for none.
 
-    They tell nothing about figures by another digest. Without a digest there is only the row count.
+    Figures by different digests cannot be compared.
     """
 
     digest: str
     figures: Figures
     how: str = ""
-    """What the figures were computed of, for the report; '' where the check's level says it."""
+    """What the figures were computed from, for the report; '' if the check's level says it."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """The number of values that `on_overflow` changed, by column."""

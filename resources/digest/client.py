@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-import numpy as np
 import polars as pl
 import polars_hash as plh
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field
@@ -154,13 +154,11 @@ def _parsed(field: Field, texts: pl.Series) -> pl.Series:
 def _plain(field: Field, array: pa.Array) -> pl.Series:
     match field.kind:
         case "float":
-            floats = pl.Series(array.cast(pa.float64()))
-            filled = floats.fill_null(0.0).to_numpy()
-            bits = np.where(np.isnan(filled), NAN_BITS, filled.view(np.int64))
-            number = pl.Series(pa.array(bits, mask=floats.is_null().to_numpy()))
+            floats = array.cast(pa.float64())
+            bits = pc.if_else(pc.is_nan(floats), NAN_BITS, floats.view(pa.int64()))
+            number = pl.Series(bits)
         case "decimal":
-            values = pl.Series(array)
-            number = values.cast(pl.Decimal(38, field.scale))
+            number = pl.Series(array).cast(pl.Decimal(38, field.scale))
         case "date":
             number = pl.Series(array.cast(pa.date32()).cast(pa.int32()))
         case "time":

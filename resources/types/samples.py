@@ -11,23 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from tableferry.resources.types import kinds
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.declared import read
-from tableferry.resources.types.kinds import (
-    EPOCH,
-    MICROSECONDS_PER_DAY,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Kind,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-    iso,
-)
+from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY, Kind, iso
 
 REFUSED = "a refusal"
 """Expected instead of a value that the target cannot hold."""
@@ -103,30 +90,32 @@ def samples(style: ConstantStyle, declared: str, conversion: Conversion) -> list
     are not sampled.
     """
     kind, target_kind = conversion.source.kind, conversion.slot.kind
-    as_text = isinstance(target_kind, Text)
+    as_text = isinstance(target_kind, kinds.Text)
     if as_text:
-        if isinstance(kind, Float) or (style.free_notation and not isinstance(kind, Text | Time)):
+        if isinstance(kind, kinds.Float) or (
+            style.free_notation and not isinstance(kind, kinds.Text | kinds.Time)
+        ):
             return []
         target_kind = kind
     match kind:
-        case Boolean():
+        case kinds.Boolean():
             false, true = style.booleans
             return [Sample("false", false, "0"), Sample("true", true, "1")]
-        case Integer():
+        case kinds.Integer():
             return list(_integers(kind, target_kind))
-        case Decimal():
+        case kinds.Decimal():
             return list(_decimals(kind, target_kind, style.largest.get(declared)))
-        case Float():
+        case kinds.Float():
             return list(_floats(kind))
-        case Text():
+        case kinds.Text():
             return list(_texts(style, declared, kind))
-        case Date():
+        case kinds.Date():
             return list(_dates(kind, target_kind))
-        case Time():
+        case kinds.Time():
             return list(_times(style, declared, kind, target_kind))
-        case Timestamp():
+        case kinds.Timestamp():
             return list(_timestamps(style, declared, kind, target_kind))
-        case Uuid():
+        case kinds.Uuid():
             return [Sample(text, f"'{text}'", text.upper() if as_text else text) for text in UUIDS]
     return []
 
@@ -140,29 +129,29 @@ def meaning(kind: Kind, text: str) -> object:
         ValueError: the text is no value of that kind.
     """
     match kind:
-        case Boolean():
+        case kinds.Boolean():
             return {"t": "1", "true": "1", "f": "0", "false": "0"}.get(text.lower(), text)
-        case Integer() | Decimal():
+        case kinds.Integer() | kinds.Decimal():
             return Fraction(text)
-        case Float(bits):
+        case kinds.Float(bits):
             return struct.pack("<d" if bits == 64 else "<f", float(text))
-        case Timestamp() | Time():
+        case kinds.Timestamp() | kinds.Time():
             utc = text.removesuffix("+00:00").removesuffix("+00").rstrip()
             head, dot, fraction = utc.replace("T", " ").partition(".")
             offset = fraction.lstrip("0123456789")
             digits = fraction.removesuffix(offset).rstrip("0")
             return f"{head}{dot if digits else ''}{digits}{offset}"
-        case Uuid():
+        case kinds.Uuid():
             return text.lower()
     return text
 
 
-def _integers(kind: Integer, target_kind: Kind) -> Iterator[Sample]:
+def _integers(kind: kinds.Integer, target_kind: Kind) -> Iterator[Sample]:
     values = {kind.low, kind.high, 0, -1}
     low, high = kind.low, kind.high
-    if isinstance(target_kind, Integer):
+    if isinstance(target_kind, kinds.Integer):
         low, high = target_kind.low, target_kind.high
-    elif isinstance(target_kind, Decimal):
+    elif isinstance(target_kind, kinds.Decimal):
         high = 10 ** ((target_kind.precision or 0) - (target_kind.scale or 0)) - 1
         low = -high
     for value in sorted(values | {low - 1, low, high, high + 1}):
@@ -171,8 +160,8 @@ def _integers(kind: Integer, target_kind: Kind) -> Iterator[Sample]:
             yield Sample(f"{value}", f"'{value}'", str(value) if fits else REFUSED)
 
 
-def _decimals(kind: Decimal, target_kind: Kind, largest: str | None) -> Iterator[Sample]:
-    if kind.precision is None or not isinstance(target_kind, Decimal):
+def _decimals(kind: kinds.Decimal, target_kind: Kind, largest: str | None) -> Iterator[Sample]:
+    if kind.precision is None or not isinstance(target_kind, kinds.Decimal):
         return
     if target_kind.precision is None:
         return
@@ -190,7 +179,7 @@ def _decimals(kind: Decimal, target_kind: Kind, largest: str | None) -> Iterator
         yield Sample(value, f"'{value}'", REFUSED)
 
 
-def _floats(kind: Float) -> Iterator[Sample]:
+def _floats(kind: kinds.Float) -> Iterator[Sample]:
     values = FLOATS
     if kind.bits == 32:
         values = tuple(
@@ -202,7 +191,7 @@ def _floats(kind: Float) -> Iterator[Sample]:
         yield Sample(repr(value), f"'{value!r}'", repr(value))
 
 
-def _texts(style: ConstantStyle, declared: str, kind: Text) -> Iterator[Sample]:
+def _texts(style: ConstantStyle, declared: str, kind: kinds.Text) -> Iterator[Sample]:
     name, length = read(declared).name, kind.characters or kind.units
     if name not in style.texts:
         return
@@ -218,8 +207,8 @@ def _texts(style: ConstantStyle, declared: str, kind: Text) -> Iterator[Sample]:
         yield Sample("nothing but backslashes", style.text("\\" * length), "\\" * length)
 
 
-def _dates(kind: Date, target_kind: Kind) -> Iterator[Sample]:
-    held = target_kind if isinstance(target_kind, Date) else kind
+def _dates(kind: kinds.Date, target_kind: Kind) -> Iterator[Sample]:
+    held = target_kind if isinstance(target_kind, kinds.Date) else kind
     low, high = held.low, held.high
     # ISO has only years of four digits
     first, last = ((day - EPOCH).days for day in (dt.date.min, dt.date.max))
@@ -229,19 +218,21 @@ def _dates(kind: Date, target_kind: Kind) -> Iterator[Sample]:
             yield Sample(text, f"'{text}'", text if low <= value <= high else REFUSED)
 
 
-def _times(style: ConstantStyle, declared: str, kind: Time, target_kind: Kind) -> Iterator[Sample]:
+def _times(
+    style: ConstantStyle, declared: str, kind: kinds.Time, target_kind: Kind
+) -> Iterator[Sample]:
     texts = ("00:00:00.000000", "12:34:56.100000", "12:34:56.123456", "23:59:59.999999")
     for text in dict.fromkeys(_cut(text, kind.digits) for text in texts):
         yield Sample(text, f"'{text}'", text)
-    if kind.digits == 7 and not (isinstance(target_kind, Time) and target_kind.digits < 7):
+    if kind.digits == 7 and not (isinstance(target_kind, kinds.Time) and target_kind.digits < 7):
         yield _seventh(style, declared, "12:34:56.1234567", "12:34:56.1234567")
 
 
 def _timestamps(
-    style: ConstantStyle, declared: str, kind: Timestamp, target_kind: Kind
+    style: ConstantStyle, declared: str, kind: kinds.Timestamp, target_kind: Kind
 ) -> Iterator[Sample]:
     type_ = read(declared).name
-    held = target_kind if isinstance(target_kind, Timestamp) else kind
+    held = target_kind if isinstance(target_kind, kinds.Timestamp) else kind
     digits = min(kind.digits, held.digits, 6)
     unit = style.steps.get(type_, 10 ** (6 - digits))
     first = (dt.date.min - EPOCH).days * MICROSECONDS_PER_DAY
@@ -252,7 +243,7 @@ def _timestamps(
         values |= {-(-end // unit) * unit, -(-end // unit) * unit - unit}
     for end in (high, held.high):
         values |= {end // unit * unit, end // unit * unit + unit}
-    keeps_offset = isinstance(target_kind, Timestamp) and target_kind.zone == "offset"
+    keeps_offset = isinstance(target_kind, kinds.Timestamp) and target_kind.zone == "offset"
 
     def moment(text: str, fits: bool = True) -> Sample:
         zone = "" if kind.zone == "none" else style.utc
@@ -272,7 +263,7 @@ def _timestamps(
     if kind.zone == "offset":
         for zone in ("+05:30", "-08:00", "+14:00"):
             text = _cut("2024-01-02 12:34:56.5", kind.digits)
-            fits = not isinstance(target_kind, Timestamp) or keeps_offset
+            fits = not isinstance(target_kind, kinds.Timestamp) or keeps_offset
             arrives = f"{text} {zone}" if fits else REFUSED
             yield Sample(f"{text} {zone}", f"'{text.replace(' ', 'T')}{zone}'", arrives)
 

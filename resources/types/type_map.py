@@ -25,22 +25,6 @@ class ColumnType:
     """The declared type of an array's items."""
 
 
-def _no_export(type_: str) -> Export | Refusal:
-    return Refusal("of a system that is a target only")
-
-
-def _no_slot(type_: str, version: str) -> Slot | None:
-    return None
-
-
-def _no_default(kind: Kind) -> str | None:
-    return None
-
-
-def _as_it_is(array: pa.DataType, sent: Kind) -> pa.DataType:
-    return array
-
-
 @dataclass(frozen=True)
 class TypeMap:
     """The types of a system. A source needs `export`, a target all from `slot` to `decimal`."""
@@ -48,11 +32,13 @@ class TypeMap:
     read: Callable[[str], ColumnType]
     """Reads a declared type."""
 
-    export: Callable[[str], Export | Refusal] = _no_export
+    export: Callable[[str], Export | Refusal] = lambda type_: Refusal(
+        "of a system that is a target only"
+    )
     """How a column of a declared type is selected, and the values it can hold."""
     computed: Mapping[str, str] = field(default_factory=dict)
     """Types whose values SQL has to compute, and the expressions, with `{}` for the column."""
-    arrives_as: Callable[[pa.DataType, Kind], pa.DataType] = _as_it_is
+    arrives_as: Callable[[pa.DataType, Kind], pa.DataType] = lambda arrow, sent: arrow
     """The equivalent Arrow type in which the driver sends values that are wanted in a given one."""
     decimals_as_text: bool = False
     """Whether the driver sends decimals as text."""
@@ -64,10 +50,10 @@ class TypeMap:
     """Converts a date or timestamp as the driver sends it to its count from 1970-01-01, or to
     `infinity`, given the number, its units per day, and its bits."""
 
-    slot: Callable[[str, str], Slot | None] = _no_slot
+    slot: Callable[[str, str], Slot | None] = lambda type_, version: None
     """The values that a column of a declared type holds; None if it can be filled by no kind of
     values exactly. The second argument is `CopyPlan.target_version`."""
-    default: Callable[[Kind], str | None] = _no_default
+    default: Callable[[Kind], str | None] = lambda kind: None
     """The type that holds a kind of values without loss; None if there is none."""
     text: str = "text"
     """The type for text of any length."""
