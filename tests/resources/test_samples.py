@@ -1,17 +1,14 @@
-"""The edge values that wires are probed with, and how what arrives is read."""
+"""The edge values that wires are probed with, and when two texts mean the same value."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tableferry.resources.columns.conversions import conversion_between
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import system
 from tableferry.resources.types.kinds import Boolean, Decimal, Float, Text, Timestamp, Uuid
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
-from tableferry.resources.wires.text_rows import tab_separated
 
 TARGETS: dict[str, str] = {"sqlserver": "clickhouse", "postgres": "clickhouse"}
 
@@ -93,20 +90,3 @@ def test_no_text_is_longer_than_its_column(declared: str) -> None:
 )
 def test_the_same_value_is_recognised(kind: object, one: str, other: str, same: bool) -> None:
     assert (meaning(kind, one) == meaning(kind, other)) is same  # type: ignore[arg-type]
-
-
-WRITTEN = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-
-
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
-def test_tab_separated_text_is_read_as_it_was_written(text: str) -> None:
-    escaped = text
-    for character, escape in WRITTEN:
-        escaped = escaped.replace(character, escape)
-    for backslash in ("\\\\", "\\x5C"):
-        row = escaped.replace("\\\\", backslash) + "\t\\N\n"
-        assert [column.to_pylist() for column in tab_separated(row.encode(), 2)] == [[text], [None]]
-
-
-def test_a_lone_backslash_is_dropped_as_clickhouse_does() -> None:
-    assert tab_separated(rb"a\qb\q\x5Cq\a" + b"\n", 1)[0].to_pylist() == ["aqbq\\q\a"]

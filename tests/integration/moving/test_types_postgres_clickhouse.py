@@ -22,6 +22,7 @@ from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.columns.scan import decimal_types
 from tableferry.resources.errors import ValueRefused
+from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tests.integration.support.typed_servers import (
     EVERYTHING,
@@ -300,7 +301,7 @@ def test_enums_domains_generated_and_identity_columns(source, target):
 def test_a_scan_finds_the_digits_of_a_bare_numeric(source):
     def found(target):
         columns = source.resource.columns(source.table)
-        scanned = decimal_types(source.resource, source.table, columns, target)
+        scanned = decimal_types(source.resource, source.table, columns, system(target))
         return {name: (one.type, one.not_numbers) for name, one in scanned.items()}
 
     source.fill("numeric", ["12345.5", "-0.00070", "NaN", "-Infinity", None])

@@ -337,7 +337,7 @@ def test_one_column_and_five_hundred():
     assert len(plan_copy(POSTGRES, columns, SQLSERVER, key="c1").columns) == 500
 
 
-COMPATIBLE = [
+EXISTING = [
     # system, planned, actual, the reason's beginning
     ("sqlserver", Column("x", "int"), Column("x", "int"), None),
     ("sqlserver", Column("x", "int"), Column("x", "bigint"), None),
@@ -371,10 +371,10 @@ COMPATIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("system", "planned", "actual", "reason"), COMPATIBLE)
-def test_compatible(system, planned, actual, reason):
-    found = incompatibility(registry.system(system), planned, actual)
-    assert found is None if reason is None else found.startswith(reason)
+@pytest.mark.parametrize(("system", "planned", "actual", "reason"), EXISTING)
+def test_incompatibility(system, planned, actual, reason):
+    why = incompatibility(registry.system(system), planned, actual)
+    assert why is None if reason is None else why.startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""Declared types are taken apart as their servers write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tableferry.resources.types.declared import Declared, clickhouse, read, unwrap
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("numeric(38, 10)", Declared("numeric", (38, 10))),
+        ("NVARCHAR(MAX)", Declared("nvarchar", (-1,))),
+        ("time(3)  without time zone", Declared("time without time zone", (3,))),
+        ("character varying(20)[]", Declared("character varying", (20,), True)),
+        ("integer[3][]", Declared("integer", (), True)),
+        ('"Odd (type)"', Declared('"Odd (type)"')),
+        (" enum('a' ", Declared("enum('a'")),
+    ],
+)
+def test_sql_types(text: str, expected: Declared) -> None:
+    assert read(text) == expected
+
+
+def test_a_missing_argument_has_the_systems_default() -> None:
+    assert [read(text).number(0, 6) for text in ("timestamp(3)", "timestamp")] == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Int32", ("Int32", [])),
+        (" DateTime64(6, 'UTC') ", ("DateTime64", ["6", "'UTC'"])),
+        ("Map(String, Decimal(9, 2))", ("Map", ["String", "Decimal(9, 2)"])),
+        ("Enum8('a,(' = 1, 'b' = 2)", ("Enum8", ["'a,(' = 1", "'b' = 2"])),
+    ],
+)
+def test_clickhouse_types(text: str, expected: tuple[str, list[str]]) -> None:
+    assert clickhouse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("String", ("String", False, False)),
+        ("LowCardinality(Nullable(String))", ("String", True, True)),
+        ("Array(Nullable(Int8))", ("Array(Nullable(Int8))", False, False)),
+    ],
+)
+def test_wrappers_are_removed(text: str, expected: tuple[str, bool, bool]) -> None:
+    assert unwrap(text) == expected
