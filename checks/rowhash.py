@@ -22,7 +22,7 @@ from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.digest.expressions import key_number
-from tableferry.resources.digest.fields import fields, key_field
+from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.values import shown
 from tableferry.resources.own_names import own_prefix
 
@@ -115,7 +115,7 @@ class Layout:
     @classmethod
     def of(cls, plan: CopyPlan, columns: Sequence[Field]) -> Layout:
         """The layout of a hop's rows."""
-        numbered = all(_number(plan, side) for side in ("source", "target"))
+        numbered = all(key_number(plan, side) for side in ("source", "target"))
         names = [field.name for field in columns]
         return cls(
             fields=tuple(columns),
@@ -137,7 +137,7 @@ class Layout:
         column = plan.key.source if side == "source" else plan.key.target
         numbers, ordered = [digests.identity[side]], ["1"]
         if len(self.order) > 1:
-            numbers.insert(0, f"COALESCE({_number(plan, side)}, 0)")
+            numbers.insert(0, f"COALESCE({key_number(plan, side)}, 0)")
             # the bare column has the same order, and may have an index
             ordered = [quote(table.system, column.name), "2"]
         values = digests.shown[side] if self.fields else ()
@@ -155,11 +155,6 @@ class Layout:
         values = [_bytes(column) for column in batch.columns[width:]]
         names = [*self.order, _DIGEST, *self.columns]
         return pa.RecordBatch.from_arrays([*numbers, *values], names)
-
-
-def _number(plan: CopyPlan, side: Side) -> str | None:
-    system = plan.source.system if side == "source" else plan.target.system
-    return key_number(key_field(plan), side, system)
 
 
 def _bytes(column: pa.Array) -> pa.Array:

@@ -158,21 +158,17 @@ def _steps(
             if characters is not None:
                 # every character takes at least a unit
                 most = source_kind.characters or source_kind.units
-                steps += [Characters(characters)] if most is None or most > characters else []
-            elif units is not None and (source_kind.units is None or source_kind.units > units):
+                steps += [] if _at_most(most, characters) else [Characters(characters)]
+            elif units is not None and not _at_most(source_kind.units, units):
                 steps.append(Units(units))
             return [*steps, Cast(arrow)]
         case Binary(source_length), Binary(length, fixed):
-            bounded = length is not None and (
-                source_length is None
-                or source_length > length
-                or (fixed and source_kind != target_kind)
-            )
-            return [*([Length(length or 0, fixed)] if bounded else []), Cast(arrow)]
+            fits = _at_most(source_length, length) and (not fixed or source_kind == target_kind)
+            return [*([] if fits else [Length(length or 0, fixed)]), Cast(arrow)]
         case Date(), Date(low, high):
-            return [*_dates(source_kind, low, high, target.title, types), Cast(arrow)]
+            return [*_within(source_kind, low, high, target.title, types), Cast(arrow)]
         case Date(low, high), Integer():
-            return [*_dates(source_kind, low, high, source.name, types), View(arrow)]
+            return [*_within(source_kind, low, high, source.name, types), View(arrow)]
         case Time(), Time(digits):
             return _times(source_kind, digits, arrow)
         case Time(), Integer():
@@ -183,7 +179,7 @@ def _steps(
             steps = _timestamps(source_kind, target_kind, arrow, source, target)
             return [*steps, Cast(arrow)]
         case Timestamp(_, low, high, "none" | "utc"), Integer() if source_kind.digits <= 6:
-            return [*_instants(source_kind, low, high, source.name, types), View(arrow)]
+            return [*_within(source_kind, low, high, source.name, types), View(arrow)]
         case Uuid(), Uuid():
             return [Cast(arrow)]
         case Array(source_item), Array(target_item):
@@ -213,20 +209,15 @@ def _digits_fit(source_kind: Decimal, target_kind: Decimal) -> bool:
     return target_scale >= source_scale and target_kind.precision - target_scale >= whole
 
 
-def _dates(kind: Date, low: int, high: int, holder: str, source: TypeMap) -> list[Step]:
+def _within(
+    kind: Date | Timestamp, low: int, high: int, holder: str, source: TypeMap
+) -> list[Step]:
     if kind.low >= low and kind.high <= high and not source.infinities:
         return []
-    wrapped = source.epoch_days - 2**31 if source.epoch_days else None
-    return [Within(low, high, f"is outside of {holder}'s {_day(low)} to {_day(high)}", wrapped)]
-
-
-def _instants(kind: Timestamp, low: int, high: int, holder: str, source: TypeMap) -> list[Step]:
-    if kind.low >= low and kind.high <= high and not source.infinities:
-        return []
-    first, last = _day(low // MICROSECONDS_PER_DAY), _day(high // MICROSECONDS_PER_DAY)
-    high = min(high, 2**63 - 1)
-    wrapped = source.epoch_days * MICROSECONDS_PER_DAY - 2**63 if source.epoch_days else None
-    return [Within(low, high, f"is outside of {holder}'s {first} to {last}", wrapped)]
+    per_day, bits = (1, 32) if isinstance(kind, Date) else (MICROSECONDS_PER_DAY, 64)
+    reason = f"is outside of {holder}'s {_day(low // per_day)} to {_day(high // per_day)}"
+    wrapped = source.epoch_days * per_day - 2 ** (bits - 1) if source.epoch_days else None
+    return [Within(low, min(high, 2**63 - 1), reason, wrapped)]
 
 
 def _day(number: int) -> str:
@@ -280,7 +271,7 @@ def _timestamps(
         raise NoConversion("a wall clock has no UTC offset")
     if zones == ("utc", "none"):
         raise NoConversion("an instant is no wall clock")
-    steps = _instants(source_kind, target_kind.low, last, title, source.types)
+    steps = _within(source_kind, target_kind.low, last, title, source.types)
     return [*steps, Whole(unit, f"has more than {digits} decimals of a second")] if finer else steps
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.system import System
+from tableferry.resources.digest.fields import key_field
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class RowDigest:
         return ", ".join(f"{sql} AS {prefix}{at}" for at, (sql, _) in enumerate(self.sent))
 
 
-def key_number(field: Field, side: Side, system: System) -> str | None:
-    """Write a 64-bit integer that sorts like the column; None if its kind has none."""
+def key_number(plan: CopyPlan, side: Side) -> str | None:
+    """Write a 64-bit integer that sorts like the key of a hop; None if its kind has none."""
+    field = key_field(plan)
+    system = plan.source.system if side == "source" else plan.target.system
     return system.digest.whole(field, field.column(side), field.value(side, system.dialect))

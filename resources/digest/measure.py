@@ -89,11 +89,12 @@ def measure(
     Returns:
         The figures by group number; empty groups are missing.
     """
+    changed = changed or {}
 
     def by_server(digest: RowDigest | None) -> dict[int, Figures]:
-        sql = measuring(table, side, grouped, digest, figures, changed or {})
+        sql = measuring(table, side, grouped, digest, figures, changed)
         return {
-            int(row[0]): _figures(row, digest is not None, figures, changed or {})
+            int(row[0]): _figures(row, digest is not None, figures, changed)
             for row in endpoint.query(sql, snapshot=snapshot)
             if row[1]
         }
