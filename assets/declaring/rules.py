@@ -65,7 +65,7 @@ def column_problems(
                 yield (name, "type", target), f"no hop goes to {target}"
             elif not is_target_type(named[target], type_):
                 where: Location = () if isinstance(column.type, str) else (target,)
-                yield (name, "type", *where), f"{type_!r} is no {target} type that we can fill"
+                yield (name, "type", *where), f"{type_!r} is not a {target} type that can be filled"
 
 
 def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:

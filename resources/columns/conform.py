@@ -30,7 +30,7 @@ def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa
     """
     if batch.num_columns != len(plan.columns):
         raise SchemaDrift(
-            f"{plan.source}: {batch.num_columns} columns came, but {len(plan.columns)} were planned"
+            f"{plan.source}: {batch.num_columns} columns arrived instead of {len(plan.columns)}"
         )
     columns = [
         _convert(position, column, batch, plan, counts)

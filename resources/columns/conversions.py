@@ -82,7 +82,7 @@ def conversion_between(
     export = source.types.export(source_type)
     slot = target.types.slot(target_type, version)
     if slot is None:
-        raise NoConversion(f"{target_type} is no target type that we can fill exactly")
+        raise NoConversion(f"{target_type} is not a type that can be filled exactly")
     if isinstance(export, Refusal):
         if not isinstance(slot.kind, Text) or export.as_text is None:
             raise NoConversion(f"it is {export.why}")
@@ -96,7 +96,7 @@ def conversion_between(
     as_text = as_text and not export.text_of_arrow
     if as_text and export.as_text is None:
         if isinstance(kind, Binary):
-            raise NoConversion("bytes are no text")
+            raise NoConversion("bytes are not text")
         as_text = False
     sent: Kind = (export.text_kind or Text()) if as_text else kind
     arrow = source.types.arrives_as(slot.arrow, sent)
@@ -188,7 +188,7 @@ def _steps(
             return [Items(step) for step in inner]
         case ((Integer() | Float() | Boolean()), Text()):
             return [Cast(arrow)]
-    raise NoConversion("the two have no values in common that would survive")
+    raise NoConversion("the types have no values in common")
 
 
 def _slot_of_undeclared(kind: Kind) -> Slot:
@@ -229,7 +229,9 @@ def _day(number: int) -> str:
 def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
     steps: list[Step] = []
     if kind.midnight:
-        steps.append(Within(0, LAST_MICROSECOND, "is the end of a day, which has no time of day"))
+        steps.append(
+            Within(0, LAST_MICROSECOND, "is the end of a day, which the target cannot hold")
+        )
     # the target's batches have microseconds
     digits = min(digits, 6)
     if kind.digits > digits:
@@ -268,9 +270,9 @@ def _timestamps(
         return steps
     zones = source_kind.zone, target_kind.zone
     if zones == ("none", "utc") and not target.types.wall_clocks_as_utc:
-        raise NoConversion("a wall clock has no UTC offset")
+        raise NoConversion("a wall-clock time has no UTC offset")
     if zones == ("utc", "none"):
-        raise NoConversion("an instant is no wall clock")
+        raise NoConversion("an instant is not a wall-clock time")
     steps = _within(source_kind, target_kind.low, last, title, source.types)
     return [*steps, Whole(unit, f"has more than {digits} decimals of a second")] if finer else steps
 

@@ -156,7 +156,7 @@ class _ColumnPlanner:
             conversion = conversion_between(source, column.type, target, target_type, self.version)
         except NoConversion as error:
             advice = alternative(source, column, target)
-            raise NoConversion(f"{error}, so not to {target_type}; {advice}") from None
+            raise NoConversion(f"{error}, so it cannot become {target_type}; {advice}") from None
         policy = override.on_overflow
         if policy in ("null", "clamp") and not conversion.guarded:
             raise InputError(f"column {column.name!r}: no value can overflow")
@@ -245,8 +245,8 @@ class _ColumnPlanner:
                 )
             if not is_target_type(target, override.type):
                 raise InputError(
-                    f"column {column.name!r}: {override.type!r} is no {target} type that we can "
-                    "fill"
+                    f"column {column.name!r}: {override.type!r} is not a {target} type that can be "
+                    "filled"
                 )
             return types.plain(override.type)
         if override.on_overflow == "text":

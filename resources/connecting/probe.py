@@ -44,7 +44,7 @@ class Wrong:
     actual: str
 
     def __str__(self) -> str:
-        return f"{self.what}: should be {self.expected}, but {self.actual} came"
+        return f"{self.what}: should be {self.expected}, but {self.actual} arrived"
 
 
 def wrong_answers(endpoint: Endpoint, constants: Sequence[Constant]) -> tuple[Wrong, ...]:

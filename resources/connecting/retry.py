@@ -90,7 +90,7 @@ def _give_up(state: tenacity.RetryCallState) -> None:
 def _log(state: tenacity.RetryCallState) -> None:
     seconds = state.next_action.sleep if state.next_action else 0.0
     error = describe(_error(state))
-    logger.warning("attempt %d failed, again in %.1f s: %s", state.attempt_number, seconds, error)
+    logger.warning("attempt %d failed, next in %.1f s: %s", state.attempt_number, seconds, error)
 
 
 def _verdict(error: BaseException) -> bool | None:

@@ -67,7 +67,7 @@ def read(path: str, named_by: str) -> str:
     try:
         text = data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise InputError(f"{named_by}: {path} is not a text in UTF-8") from None
+        raise InputError(f"{named_by}: {path} is not UTF-8 text") from None
     if not text or len(text.splitlines()) > 1 or len(data) > MOST_BYTES:
         problem = "is empty" if not text else "holds more than that"
         raise InputError(f"{named_by}: {path} should hold the secret in one line; it {problem}")

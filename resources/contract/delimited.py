@@ -62,7 +62,7 @@ class Framing:
         if (fields, ends) != (rows * (columns - 1), rows):
             raise TerminatorInData(
                 f"{rows} rows of {columns} columns hold {fields} field and {ends} row "
-                "terminators: a value holds one; others will be taken"
+                "terminators: a value holds one; others will be chosen"
             )
 
 

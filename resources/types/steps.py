@@ -239,7 +239,7 @@ class Length:
 
     @property
     def reason(self) -> str:
-        return f"has not {'' if self.fixed else 'at most '}{self.length} bytes, as the target wants"
+        return f"does not have {'' if self.fixed else 'at most '}{self.length} bytes"
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         differs = pc.not_equal if self.fixed else pc.greater

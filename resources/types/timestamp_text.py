@@ -42,7 +42,7 @@ class UtcOffset:
 
     reason: str = (
         "has a UTC offset, which the target cannot hold; 'on_overflow: clamp' keeps the instant, "
-        "a target of a text type all of it"
+        "and a text type keeps both"
     )
 
     def convert(self, array: pa.Array) -> pa.Array | Violation:

@@ -115,7 +115,7 @@ def in_order(arrived: Iterable[TextRow], plan: CopyPlan, count: int) -> list[Tex
             raise Misshapen(f"a row is {row}")
         by_number[int(row[0] or 0)] = row[1:]
     if sorted(by_number) != list(range(1, count + 1)):
-        raise Misshapen(f"{count} rows were asked for, and {len(by_number)} came")
+        raise Misshapen(f"{count} rows were sent, but {len(by_number)} arrived")
     return [by_number[number] for number in sorted(by_number)]
 
 

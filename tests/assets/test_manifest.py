@@ -179,10 +179,14 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             4,
             "partition_by: is for ClickHouse targets",
         ),
-        (GOOD + 'columns: {a: {type: "nvarcha(3)"}}\n', 7, "no sqlserver type that we can fill"),
-        (GOOD + 'columns: {a: {type: "varbinary(9000)"}}\n', 7, "no sqlserver type"),
-        (GOOD + 'columns: {a: {type: "datetime2(9)"}}\n', 7, "no sqlserver type"),
-        (GOOD + "columns:\n  a:\n    type: {clickhouse: Strng}\n", 9, "no clickhouse type"),
+        (
+            GOOD + 'columns: {a: {type: "nvarcha(3)"}}\n',
+            7,
+            "not a sqlserver type that can be filled",
+        ),
+        (GOOD + 'columns: {a: {type: "varbinary(9000)"}}\n', 7, "not a sqlserver type"),
+        (GOOD + 'columns: {a: {type: "datetime2(9)"}}\n', 7, "not a sqlserver type"),
+        (GOOD + "columns:\n  a:\n    type: {clickhouse: Strng}\n", 9, "not a clickhouse type"),
         (GOOD + "columns: {a: {type: {oracle: X}}}\n", 7, "columns.a.type"),
         (GOOD + "columns: {a: {type: 5}}\n", 7, "should be a type of the target"),
         (

@@ -145,7 +145,7 @@ def test_what_is_no_secret_is_refused(tmp_path: Path) -> None:
         ("empty", "should hold the secret in one line; it is empty"),
         ("two", "should hold the secret in one line; it holds more than that"),
         ("large", "should hold the secret in one line; it holds more than that"),
-        ("bytes", "is not a text in UTF-8"),
+        ("bytes", "is not UTF-8 text"),
     ):
         with pytest.raises(InputError, match=f"^X_FILE: .*/{name}:? .*({message})") as refused:
             secret_files.read(str(tmp_path / name), "X_FILE")

@@ -55,8 +55,8 @@ def test_a_wrong_result_is_named(server: ServerResource) -> None:
     ]
     found = wrong_answers(server, constants)  # type: ignore[arg-type]
     assert [str(one) for one in found] == [
-        "the number two: should be '4', but '3' came",
-        "nothing: should be '1', but NULL came",
+        "the number two: should be '4', but '3' arrived",
+        "nothing: should be '1', but NULL arrived",
     ]
 
 

@@ -108,7 +108,7 @@ def shifted_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unescaped_backslash_is_noticed(sqlserver: SqlServerResource) -> None:
     found = wrong_values(sqlserver, "text", plan_of("sqlserver", ("int", "nvarchar(40)")))
     said = [str(one) for one in found]
-    assert r"nvarchar(40): a backslash before a letter: should be '\\n', but '\n' came" in said
+    assert r"nvarchar(40): a backslash before a letter: should be '\\n', but '\n' arrived" in said
     assert all(one.startswith("nvarchar(40): ") for one in said)
 
 
@@ -117,7 +117,7 @@ def test_an_unescaped_backslash_is_noticed(sqlserver: SqlServerResource) -> None
 def test_a_value_that_should_be_refused_is_noticed(sqlserver: SqlServerResource) -> None:
     found = wrong_values(sqlserver, "text", plan_of("sqlserver", ("datetime2(3)", "int")))
     said = [str(one) for one in found]
-    expected = "datetime2(3): 2300-01-01 00:00:00.000: should be a refusal, but 'the value' came"
+    expected = "datetime2(3): 2300-01-01 00:00:00.000: should be a refusal, but 'the value' arrived"
     assert expected in said
 
 
@@ -232,11 +232,11 @@ def test_a_value_that_does_not_arrive_is_named(
     monkeypatch.setattr(bcp, "text_staging", cut)
     plan = into("sqlserver", "text")
     with pytest.raises(
-        InputError, match=r"text into .*: an empty text: should be '', but '\.' came"
+        InputError, match=r"text into .*: an empty text: should be '', but '\.' arrived"
     ):
         chosen_wire("text", plan, postgres, sqlserver)
     found = [str(one) for one in wrong_loads(postgres, sqlserver, "text", plan)]
-    assert "text: trailing blanks: should be 'a  ', but 'a  .' came" in found
+    assert "text: trailing blanks: should be 'a  ', but 'a  .' arrived" in found
     assert wrong_loads(postgres, sqlserver, "text", into("sqlserver", "bigint", "date")) == ()
 
 
