@@ -211,11 +211,8 @@ def _move(
     if transfer.placed:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.log.run_tags import (
-        FORCE,
-        PROFILE,
-    )
-    from tableferry.pipelines.command.launching import Outcome, Share, carry_out, carry_out_together
+    from tableferry.assets.log.run_tags import FORCE, PROFILE
+    from tableferry.pipelines.command.launching import Outcome, Share, execute, execute_parallel
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
@@ -229,8 +226,8 @@ def _move(
         for part in parts
     ]
     if len(shares) > 1:
-        return carry_out_together(session, shares, caller.on_progress)
-    return carry_out(session, shares[0], caller) if shares else Outcome()
+        return execute_parallel(session, shares, caller.on_progress)
+    return execute(session, shares[0], caller) if shares else Outcome()
 
 
 def plan_notes(plan: TransferPlan) -> list[str]:

@@ -150,7 +150,7 @@ def test_nothing_is_ever_overwritten(output: Path) -> None:
     output.mkdir()
     (output / "events.yaml").write_text(f"source: postgres://{SCHEMA}.events\n")
     (output / "defaults.yaml").write_text("# mine\n")
-    assert init(tables="events").stdout.startswith(f"kept     {output}/events.yaml: it is there")
+    assert init(tables="events").stdout.startswith(f"kept     {output}/events.yaml: it exists")
     init(tables="*.orders")
     before = {path.name: path.read_bytes() for path in output.iterdir()}
     again = init(tables="*.orders")

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tableferry.assets.log.records import State
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.range_views import RangeView, TransferView
-from tableferry.pipelines.command.several import OneOfSeveral
+from tableferry.pipelines.command.several import TransferOutcome
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import SqlServerConnection
@@ -71,7 +71,7 @@ def test_rows_of_a_range_count_once_whatever_the_hops() -> None:
         for hop, moved in ((1, 7), (2, 5))
         for name, rows in (("a", 10), ("b", 20))
     ]
-    assert OneOfSeveral(TransferView("t", views), 1.0).rows == 14
+    assert TransferOutcome(TransferView("t", views), 1.0).rows == 14
 
 
 def test_what_is_asked_for_must_be_clear(several: Ferry) -> None:
