@@ -24,17 +24,12 @@ from tableferry.resources.tables import TableRef
 FLIGHTS = "SELECT COUNT(*), SUM(distance), SUM(air_time), COUNT(dep_time) FROM {table}"
 """Aggregates computed by each database itself, independent of the product's checks."""
 
-TABLES = tuple(
-    map(
-        TableRef.parse,
-        (
-            "postgres://public.flights",
-            "sqlserver://dbo.flights",
-            "clickhouse://warehouse.flights",
-            "clickhouse://warehouse.flights_direct",
-        ),
-    )
-)
+TABLES = [
+    TableRef.parse("postgres://public.flights"),
+    TableRef.parse("sqlserver://dbo.flights"),
+    TableRef.parse("clickhouse://warehouse.flights"),
+    TableRef.parse("clickhouse://warehouse.flights_direct"),
+]
 
 
 def main() -> int:

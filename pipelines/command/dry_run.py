@@ -73,7 +73,7 @@ class DryRun:
                 yield f"-- and into {hop.target}"
                 yield from map(_terminated, range_.publication)
             if hop.more:
-                yield f"-- {hop.more} more ranges likewise; --range K shows those of one"
+                yield f"-- {hop.more} more ranges would run; --range K shows one of them"
 
 
 def dry_run(

@@ -94,10 +94,10 @@ def doctor(as_json: bool) -> None:
     examined = examine(servers, configured, transfers)
     errors = []
     if bad := [server.name for server in examined if not server.good]:
-        errors.append(f"{len(bad)} of {len(examined)} servers are not well: {', '.join(bad)}")
+        errors.append(f"{len(bad)} of {len(examined)} servers have problems: {', '.join(bad)}")
     problems = [finding.subject for finding in here if finding.state == "problem"]
     if problems:
-        errors.append(f"this machine is not well: {', '.join(dict.fromkeys(problems))}")
+        errors.append(f"this machine has problems: {', '.join(dict.fromkeys(problems))}")
     if as_json:
         print_json(
             {

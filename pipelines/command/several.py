@@ -95,8 +95,7 @@ def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
     good = sum(outcome.view.good for outcome in outcomes)
     total = counted(sum(outcome.rows for outcome in outcomes), "row")
     transfers = counted(len(outcomes), "transfer")
-    line = f"{good} of {transfers} {'is' if good == 1 else 'are'} well; {total} moved"
-    out.print(Text(line, style="bold"), soft_wrap=plain)
+    out.print(Text(f"{good} of {transfers} succeeded; {total} moved", "bold"), soft_wrap=plain)
 
 
 def _has(tags: dict[str, str], wanted: str) -> bool:

@@ -31,7 +31,15 @@ def render(report: Report, fmt: Format) -> str:
     """Render the report in one of its formats."""
     if fmt == "json":
         return to_json(report)
-    return to_html(report) if fmt == "html" else to_markdown(report)
+    if fmt == "md":
+        return to_markdown(report)
+    return _page().render(
+        report=report,
+        counts=report.counts(),
+        problems=report.problems,
+        suites=report.suites(),
+        most=MOST_PROBLEMS,
+    )
 
 
 def to_json(report: Report) -> str:
@@ -46,19 +54,9 @@ def to_json(report: Report) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def to_html(report: Report) -> str:
-    """Render the report as one self-contained page, with all texts escaped."""
-    return _page().render(
-        report=report,
-        counts=report.counts(),
-        problems=report.problems,
-        suites=report.suites(),
-        most=MOST_PROBLEMS,
-    )
-
-
 @functools.cache
 def _page() -> Template:
+    """Load the template of a self-contained page, in which all texts are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

@@ -33,7 +33,7 @@ def _report(report: Report) -> Iterator[str]:
         yield from (f"- {inline(problem.text)}" for problem in report.problems)
     if report.not_seen:
         yield ""
-        yield f"The servers could not be asked: {inline(report.not_seen)}"
+        yield f"The servers could not be queried: {inline(report.not_seen)}"
     for hop in report.hops:
         yield from _hop(hop)
     if report.runs:

@@ -55,7 +55,7 @@ def test_one_that_fails_stops_no_other_and_all_are_summed_up(several: Ferry) -> 
         "second": ["ok", "2", "0", "0", "300"],
         several.table: ["ok", "2", "0", "0", "300"],
     }
-    assert lines[4] == ["2 of 3 transfers are well; 600 rows moved"]
+    assert lines[4] == ["2 of 3 transfers succeeded; 600 rows moved"]
     assert "ferry: broken: postgres://public.not_there does not exist" in result.stderr
     again = command("run", "--tag", "team=a", "--json")
     assert again.exit_code == 0, again.output
@@ -137,7 +137,7 @@ def test_a_dry_run_shows_what_a_run_sends_and_sends_nothing(
     hops = json.loads(result.stdout)["hops"]
     shown = command("run", one.table, "--dry-run").stdout
     assert "CREATE TABLE" in shown
-    assert "2 more ranges likewise" in shown
+    assert "2 more ranges would run" in shown
     created = [one for one in sent if "CREATE" in one or "INSERT" in one]
     assert created == [], "the probe of a wire reads constants, and nothing is written"
     assert json.loads(command("status", one.table, "--json").stdout)["ranges"] == []

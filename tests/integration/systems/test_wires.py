@@ -318,7 +318,7 @@ def test_the_doctor_ends_with_1_if_a_wire_is_wrong() -> None:
     assert done.exit_code == 1
     assert "kinds of values come out wrong" in done.stdout
     assert "nvarchar(40): a backslash before a letter" in done.stdout
-    assert "1 of 3 servers are not well: sqlserver" in done.stderr
+    assert "1 of 3 servers have problems: sqlserver" in done.stderr
 
 
 @needs_bcp
