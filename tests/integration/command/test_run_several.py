@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tableferry.assets.log.records import State
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command.range_views import RangeView, TransferView
-from tableferry.pipelines.command.several import TransferOutcome
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import SqlServerConnection
@@ -63,15 +60,6 @@ def test_one_that_fails_stops_no_other_and_all_are_summed_up(several: Ferry) -> 
     assert [one["transfer"] for one in document["transfers"]] == ["second", several.table]
     states = {view["state"] for one in document["transfers"] for view in one["ranges"]}
     assert states == {"skipped_unchanged"}
-
-
-def test_rows_of_a_range_count_once_whatever_the_hops() -> None:
-    views = [
-        RangeView(name, State.COMMITTED, hop=hop, target="", rows=rows, rows_moved=moved)
-        for hop, moved in ((1, 7), (2, 5))
-        for name, rows in (("a", 10), ("b", 20))
-    ]
-    assert TransferOutcome(TransferView("t", views), 1.0).rows == 14
 
 
 def test_what_is_asked_for_must_be_clear(several: Ferry) -> None:
