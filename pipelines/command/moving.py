@@ -31,7 +31,7 @@ from tableferry.pipelines.command.shell import (
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
-@click.option("--profile", type=click.Choice([*PROFILES]), help="Settings to use.")
+@click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
 @wide
 @verbosity

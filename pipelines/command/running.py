@@ -91,7 +91,7 @@ def run(
         ranges: move only these ranges, by partition key.
         failed: move only ranges whose latest attempt or check failed.
         force: also move unchanged ranges.
-        profile: knobs to use instead of the transfer's own.
+        profile: the profile to use instead of the transfer's own.
         on_progress: called with the progress of ranges, from any thread.
         log_level: log Dagster's events from this level on to standard error.
 
@@ -252,9 +252,9 @@ def _prepare(
     *,
     force: bool,
 ) -> Prepared:
-    """Decide about the ranges whose fingerprint matters.
+    """Fingerprint the ranges that may be unchanged, and decide which of them have to move.
 
-    Ranges that have to move in any case are left out: the run itself fingerprints them.
+    The others have to move in any case, and the run itself fingerprints them.
     """
     newest = {hop.number: newest_ids(log, hop.spec.to) for hop in plan.hops}
     names = set() if force else set(plan.ranges)
@@ -269,8 +269,8 @@ def _prepare(
 def blocking_runs(session: Session, name: str, *, moves: bool = False) -> list[str]:
     """Return the ids of active runs that a new run of a transfer has to wait for.
 
-    These are the runs that hold all slots of its pool. Where runs of several processes share the
-    table, a run that moves rows waits for every active one, whose commits would outdate its plan.
+    These are the runs that hold all slots of its pool. If several runs may share the table, a run
+    that moves rows waits for every active one, because its commits would outdate the new plan.
     """
     if session.quiet:
         return []

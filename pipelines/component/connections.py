@@ -66,10 +66,10 @@ def env_names(text: str) -> list[str]:
 
 
 def endpoints(declared: Mapping[str, Any]) -> dict[str, Endpoint]:
-    """The servers of a component's connections, by name.
+    """Build the servers of a component's connections, by name.
 
     Raises:
-        InputError: names the connection that is none, and what is wrong with it; never a value.
+        InputError: a connection is invalid; the message names it, but never a value.
     """
     return {name: _endpoint(name, value) for name, value in declared.items()}
 
