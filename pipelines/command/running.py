@@ -17,7 +17,7 @@ from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
 from tableferry.assets.planning.source_state import (
     read_under,
     shared_snapshot,
@@ -117,6 +117,8 @@ def run(
         outcome, caller = None, Caller(on_progress, None if blocked else work.prepared)
         if not work.nothing:
             require_harmless(work.hops)
+            if work.ranges & work.stale:
+                with_wires(transfer, work.hops, servers, moving=True)
             snapshot = str(shared.name()) if shared else None
             outcome = _move(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level

@@ -115,17 +115,17 @@ def same(statement: str) -> str:
 
 @pytest.mark.parametrize("mode", ["replace", "append", "upsert", "swap"])
 def test_a_dry_run_shows_what_a_run_sends_and_sends_nothing(
-    ferry: Make, sent: list[str], mode: str
+    ferry: Make, sent: list[str], nothing_known: Callable[[], None], mode: str
 ) -> None:
     one = ferry(CHAIN, *TABLE, ranges="{bounds: [1, 301]}", write=mode)
-    one.plan()  # a process tries the bulk copy of a server once, in a table of its own
-    sent.clear()
+    nothing_known()
     result = command("run", one.table, "--dry-run", "--range", "1", "--json")
     assert result.exit_code == 0, result.output
     hops = json.loads(result.stdout)["hops"]
     shown = command("run", one.table, "--dry-run").stdout
     assert "CREATE TABLE" in shown
     assert "2 more ranges would run" in shown
+    one.plan()
     created = [one for one in sent if "CREATE" in one or "INSERT" in one]
     assert created == [], "the probe of a wire reads constants, and nothing is written"
     assert json.loads(command("status", one.table, "--json").stdout)["ranges"] == []
@@ -141,5 +141,9 @@ def test_a_dry_run_shows_what_a_run_sends_and_sends_nothing(
             shadow = statement.startswith("CREATE TABLE `") and " AS `" in statement
             if not (statement.startswith("--") or streamed or (mode == "swap" and shadow)):
                 assert same(statement) in really, statement
+    nothing_known()
+    sent.clear()
+    assert one.run().good
+    assert [one for one in sent if "probe" in one] == [], "a run with nothing to move tries no load"
     nothing = command("run", one.table, "--dry-run")
     assert nothing.stdout.count("-- nothing would run") == 2
