@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tableferry.resources.clickhouse.ddl import Owner
+from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.markers import RangeMarker
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -16,14 +16,14 @@ from tableferry.resources.tables import TableRef
 
 @dataclass
 class HeldRange:
-    """A key range that nobody else loads now, and where its rows are staged."""
+    """A key range whose lock an attempt holds."""
 
     resource: ClickHouseServer
     plan: CopyPlan
     key_range: KeyRange
     options: TargetOptions
     table: TableRef
-    """What is written to: the target, or with `swap` its shadow."""
+    """The table that is written to: the target, or with `swap` its shadow."""
     lock: str
     staging: str
     owner: Owner
@@ -32,9 +32,8 @@ class HeldRange:
     atomic: bool
     """Whether the table has one partition per key range."""
     look: Look
-    """What of `table` may change rows that are published, asked anew."""
 
     @property
     def staging_table(self) -> TableRef:
-        """Where the rows of the range are staged."""
+        """The staging table of the range."""
         return replace(self.table, name=self.staging)

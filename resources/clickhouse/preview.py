@@ -1,11 +1,10 @@
-"""The statements by which a range gets into a ClickHouse table, for who wants to see them first."""
+"""The statements that load a range into a ClickHouse table, for a dry run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.ddl import (
-    Owner,
     copy_columns,
     create_table,
     drop_known,
@@ -15,6 +14,7 @@ from tableferry.resources.clickhouse.ddl import (
     rewrite,
     take_in,
 )
+from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.markers import MarkerTable
 from tableferry.resources.clickhouse.staging import Image, plain_staging_table, staging_table
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -35,7 +35,7 @@ from tableferry.resources.tables import staging_name
 def creation(
     plan: CopyPlan, options: TargetOptions, markers: MarkerTable, *, creates: bool
 ) -> Iterator[str]:
-    """What makes the tables; see `Target.creation`."""
+    """The statements that create the tables; see `Target.creation`."""
     yield markers.creation()
     if creates:
         yield create_table(plan, options)
@@ -53,15 +53,10 @@ def publication(
     atomic: bool,
     image: Image,
 ) -> Iterator[str]:
-    """What stages a range and makes it visible; see `Target.publication`.
+    """The statements that stage and publish a range; see `Target.publication`.
 
-    Args:
-        plan: the hop.
-        key_range: the rows.
-        options: how they are written.
-        markers: the table beside the target.
-        atomic: the table has one partition per key range.
-        image: of the table.
+    `atomic` says whether the table has one partition per key range, and `image` what its staging
+    tables look like.
     """
     table = written_to(plan, options)
     staging, owner = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}", Owner("<run>")
@@ -77,7 +72,7 @@ def publication(
     if appends(plan, options) and atomic:
         yield drop_known(plan, target, staged)
     if atomic and keeps_rows(plan, options):
-        # whatever their keys, the rows of a range are those of its partition
+        # the rows of a range are those of its partition, whatever their keys
         own = in_partition(key_range)
         yield take_in(columns, target, staged, kept_rows(plan, options, staged, own))
     if options.audits_shown and atomic:

@@ -41,6 +41,9 @@ class SqlServerConnection:
         ConnectionFailed: the server is down, or refuses the login or the database.
     """
 
+    raw: Any
+    """The driver's connection."""
+
     def __init__(self, settings: ConnectionSettings, connection_string: str) -> None:
         self._settings = settings
         self.failed = False
