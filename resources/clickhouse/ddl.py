@@ -149,15 +149,15 @@ def drop_known(plan: CopyPlan, target: str, staged: str) -> str:
     return f"DELETE FROM {staged} WHERE {is_in(plan, _known(plan, target, staged))}"
 
 
-def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, own: str) -> str:
+def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, in_range: str) -> str:
     """The condition that a row of the target stays beside the staged ones. With `append`, staged
-    rows that the target has, too, are dropped before. `own` is the condition that a row of the
+    rows that the target has, too, are dropped before. `in_range` is the condition that a row of the
     target is in the range.
     """
-    return own if options.mode.keeps_known else f"{own} AND {not_in(plan, staged)}"
+    return in_range if options.mode.keeps_known else f"{in_range} AND {not_in(plan, staged)}"
 
 
-def take_in(columns: str, target: str, staged: str, kept: str) -> str:
+def stage_kept(columns: str, target: str, staged: str, kept: str) -> str:
     """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
     return f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {target} WHERE {kept}"
 
@@ -179,13 +179,13 @@ def move_rows(plan: CopyPlan, target: str, gone: KeyRange, into: KeyRange) -> st
 
 
 def rewrite(
-    plan: CopyPlan, options: TargetOptions, target: str, staged: str, own: str
+    plan: CopyPlan, options: TargetOptions, target: str, staged: str, in_range: str
 ) -> tuple[str | None, str]:
     """Publish a range in a table that is partitioned otherwise: a DELETE or None, and an INSERT.
 
-    `own` is the condition that a row of the target is in the range.
+    `in_range` is the condition that a row of the target is in the range.
     """
-    delete, added = own, "1"
+    delete, added = in_range, "1"
     if appends(plan, options):
         delete, added = "", f"NOT ({is_in(plan, _known(plan, target, staged))})"
     elif options.mode.updates_known:

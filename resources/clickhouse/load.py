@@ -19,11 +19,10 @@ from tableferry.resources.clickhouse.ddl import (
     range_hash,
     replace_partition,
     rewrite,
-    take_in,
+    stage_kept,
 )
 from tableferry.resources.clickhouse.dialect import literal
-from tableferry.resources.clickhouse.held_range import HeldRange
-from tableferry.resources.clickhouse.locks import Owner
+from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.connecting.retry import retrying
@@ -92,7 +91,7 @@ class ClickHouseLoad(HeldRange):
             arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = self._require(arrived, self._sent, "sent")
             if appends(self.plan, self.options):
-                self._target_rows = self._count(qualified(self.table), self._own)
+                self._target_rows = self._count(qualified(self.table), self._in_range)
                 # staged rows that the target has already give way to the target's
                 self.resource.execute(
                     drop_known(self.plan, qualified(self.table), self._staged),
@@ -100,7 +99,7 @@ class ClickHouseLoad(HeldRange):
                     # the subquery by itself
                     {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
                 )
-                self._take_in()
+                self._stage_kept()
                 self._audited = self.staged_rows()
         return self.staging_table
 
@@ -130,7 +129,7 @@ class ClickHouseLoad(HeldRange):
         self._require(self._owned_rows(), self._audited, "audited")
         if (
             appends(self.plan, self.options)
-            and self._count(qualified(self.table), self._own) != self._target_rows
+            and self._count(qualified(self.table), self._in_range) != self._target_rows
         ):
             raise TargetMoved(
                 f"{self.table} range {self.key_range.name}: somebody else wrote to it after the "
@@ -140,13 +139,13 @@ class ClickHouseLoad(HeldRange):
         return self._replace_partition() if self.atomic else self._rewrite()
 
     def _publish_audit(self) -> PublishAudit | None:
-        return PublishAudit(self, self._own) if self.options.audits_shown else None
+        return PublishAudit(self, self._in_range) if self.options.audits_shown else None
 
     def _replace_partition(self) -> int:
         assert self._audited is not None
         rows = self._audited
         if self.options.mode.updates_known:
-            self._take_in()
+            self._stage_kept()
             rows = self.staged_rows()
         audit = self._publish_audit()
         if audit:
@@ -181,9 +180,9 @@ class ClickHouseLoad(HeldRange):
 
     def _rows_by_key(self) -> tuple[int, int]:
         """Rows of the target in this key range: in its own partition, and in others."""
-        own = in_partition(self.key_range)
+        table, own = qualified(self.table), in_partition(self.key_range)
         ((shown, all_rows, token),) = self.resource.query(
-            f"SELECT countIf({own}), count(), {self.marker.token} FROM {qualified(self.table)} "
+            f"SELECT countIf({own}), count(), {self.marker.token} FROM {table} "
             f"WHERE {self.plan.target_range(self.key_range)} SETTINGS max_threads = 1"
         )
         self.marker.require(token)
@@ -191,8 +190,9 @@ class ClickHouseLoad(HeldRange):
 
     def _rows_in_partition(self) -> int:
         """Rows of the target in this range's partition, whatever their keys."""
+        table = qualified(self.table)
         ((shown, token),) = self.resource.query(
-            f"SELECT count(), {self.marker.token} FROM {qualified(self.table)} WHERE {self._own}"
+            f"SELECT count(), {self.marker.token} FROM {table} WHERE {self._in_range}"
         )
         self.marker.require(token)
         return int(shown)
@@ -210,20 +210,20 @@ class ClickHouseLoad(HeldRange):
         return require_staged(self.table, self.key_range, rows, expected, which)
 
     @property
-    def _own(self) -> str:
+    def _in_range(self) -> str:
         """The condition that a row of the target is in this range."""
         if self.atomic:
             return in_partition(self.key_range)
         return self.plan.target_range(self.key_range)
 
-    def _take_in(self) -> None:
+    def _stage_kept(self) -> None:
         """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
         # all columns, also those that the transfer does not write
         stored = [column for column in self.resource.columns(self.table) if not column.generated]
         columns = names([column.name for column in stored])
-        kept = kept_rows(self.plan, self.options, self._staged, self._own)
+        kept = kept_rows(self.plan, self.options, self._staged, self._in_range)
         self.resource.execute(
-            take_in(columns, qualified(self.table), self._staged, kept), UNDIVIDED
+            stage_kept(columns, qualified(self.table), self._staged, kept), UNDIVIDED
         )
 
     def _rewrite(self) -> int:
@@ -234,7 +234,7 @@ class ClickHouseLoad(HeldRange):
         target = qualified(self.table)
         # an INSERT SELECT outlives its client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {literal(self.lock)}) SYNC")
-        delete, insert = rewrite(self.plan, self.options, target, self._staged, self._own)
+        delete, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
         audit = self._publish_audit()
         if audit:
             audit.before()
@@ -242,7 +242,7 @@ class ClickHouseLoad(HeldRange):
             self.resource.execute(
                 delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
             )
-        kept = self._count(target, self._own) if self.options.mode.updates_known else 0
+        kept = self._count(target, self._in_range) if self.options.mode.updates_known else 0
         self.resource.execute(
             insert,
             {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
@@ -263,11 +263,10 @@ class ClickHouseLoad(HeldRange):
         self._arrived = None
         digest = hashlib.blake2b(token.encode(), digest_size=16).hexdigest()
         self.resource.insert(
-            self.table,
+            self.staging_table,
             [column.name for column in self.plan.target_columns],
             chunks,
             fmt,  # type: ignore[arg-type]
-            name=self.staging,
             settings={"insert_deduplication_token": digest},
         )
 

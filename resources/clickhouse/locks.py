@@ -1,15 +1,18 @@
-"""The lock of a range: a table whose name, taken by CREATE TABLE, belongs to one run."""
+"""The lock of a range: a table that only one run can create. What an attempt holds by it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.errors import EXISTS
+from tableferry.resources.clickhouse.markers import RangeMarker
 from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified
-from tableferry.resources.contract.target import Alive
+from tableferry.resources.contract.hazards import Look
+from tableferry.resources.contract.target import Alive, TargetOptions
 from tableferry.resources.errors import RangeBusy, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -93,3 +96,28 @@ def release_lock(resource: ClickHouseServer, table: TableRef, lock: str, owner: 
     """Release a lock, unless another run has taken it over."""
     if owner.token in resource.definition(table, lock):
         resource.execute(drop_table(table, lock))
+
+
+@dataclass
+class HeldRange:
+    """A key range whose lock an attempt holds."""
+
+    resource: ClickHouseServer
+    plan: CopyPlan
+    key_range: KeyRange
+    options: TargetOptions
+    table: TableRef
+    """The table that is written to: the target, or with `swap` its shadow."""
+    lock: str
+    staging: str
+    owner: Owner
+    data_version: str
+    marker: RangeMarker
+    atomic: bool
+    """Whether the table has one partition per key range."""
+    look: Look
+
+    @property
+    def staging_table(self) -> TableRef:
+        """The staging table of the range."""
+        return replace(self.table, name=self.staging)

@@ -92,22 +92,23 @@ class MarkerTable:
             read.setdefault(where, {})[name] = _marker(name, values)
         return Published(table, read, cuts_matter=cuts_matter)
 
-    def putting(self, table: str, what: Publication, token: str) -> str:
+    def putting(self, table: str, publication: Publication, token: str) -> str:
         """The statement that writes a range's marker, unless the present one is not the one that
-        `what` knows."""
+        `publication` knows."""
         where = ""
-        if what.known is not None:
-            before = what.known.token(table, what.key_range)
-            where = f" WHERE last = {literal(before)} OR by = {literal(what.owner)}"
-        values = (what.key, what.version, what.owner, what.home, now(), token)
+        if publication.known is not None:
+            before = publication.known.token(table, publication.key_range)
+            where = f" WHERE last = {literal(before)} OR by = {literal(publication.owner)}"
+        version, owner, home = publication.version, publication.owner, publication.home
+        values = (publication.key, version, owner, home, now(), token)
         return (
             f"INSERT INTO {self._name} (target, `range`, number, `table`, {_COLUMNS}) "
-            f"SELECT {literal(table)}, {literal(what.key_range.name)}, "
+            f"SELECT {literal(table)}, {literal(publication.key_range.name)}, "
             f"(intDiv(newest, {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}, "
             f"{literal(self._target.name)}, {', '.join(map(literal, values))} "
             "FROM (SELECT max(number) AS newest, argMax(token, number) AS last, "
             f"argMax(owner, number) AS by FROM {self._name} "
-            f"WHERE {_of(table, what.key_range.name)}){where}"
+            f"WHERE {_of(table, publication.key_range.name)}){where}"
         )
 
     def take_back(self, table: str, ranges: Iterable[str]) -> None:
@@ -190,38 +191,39 @@ class RangeMarker:
     """The table that is written to: the target, or with `swap` its shadow."""
     identity: str
     """The identity of that table."""
-    what: Publication
-    own: str
+    publication: Publication
+    own_token: str
     """The attempt's token."""
     atomic: bool
     """Whether rows of ranges that are cut otherwise would stay beside these."""
 
     def put(self) -> None:
         """Write it, unless the present marker differs from the one that the attempt knows."""
-        statement = self._all.putting(self.identity, self.what, self.own)
+        statement = self._all.putting(self.identity, self.publication, self.own_token)
         self.resource.execute(statement, {"async_insert": 0})
 
     @property
     def token(self) -> str:
         """A scalar subquery for the token of the present marker."""
-        return self._all.last_token(self.identity, self.what.key_range.name)
+        return self._all.last_token(self.identity, self.publication.key_range.name)
 
     @property
     def standing(self) -> str:
         """See `MarkerTable.standing`."""
-        return self._all.standing(self.identity, self.what.key_range.name, self.what.home)
+        name, home = self.publication.key_range.name, self.publication.home
+        return self._all.standing(self.identity, name, home)
 
     def require(self, token: str) -> None:
         """Raise `TargetMoved` if the marker is not this attempt's."""
-        if token != self.own:
+        if token != self.own_token:
             raise self._moved("it, too, since it was planned")
 
     def require_standing(self, standing: Iterable[tuple[str, str]]) -> None:
         """Raise `TargetMoved` if the marker is not this attempt's, or if another home has published
         ranges that are cut otherwise: their rows must neither be duplicated nor removed."""
-        tokens, key_range = dict(standing), self.what.key_range
+        tokens, key_range = dict(standing), self.publication.key_range
         self.require(tokens.pop(key_range.name, ""))
-        known = self.what.known
+        known = self.publication.known
         for name in tokens.keys() - known.own if known and self.atomic else ():
             other = parsed(name, key_range.kind, key_range.digits)
             if other is None or other.overlaps(key_range):
@@ -234,12 +236,12 @@ class RangeMarker:
         self.require_standing(standing)
 
     def _moved(self, what: str) -> TargetMoved:
-        name = self.what.key_range.name
+        name = self.publication.key_range.name
         return TargetMoved(f"{self.table} range {name}: somebody else has published {what}")
 
     @property
     def _all(self) -> MarkerTable:
-        return MarkerTable(self.resource, self.what.plan.target)
+        return MarkerTable(self.resource, self.publication.plan.target)
 
 
 def table_identity(table: TableRef, uuid: str) -> str:

@@ -12,7 +12,7 @@ from tableferry.resources.clickhouse.ddl import (
     kept_rows,
     replace_partition,
     rewrite,
-    take_in,
+    stage_kept,
 )
 from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.markers import MarkerTable
@@ -61,7 +61,7 @@ def publication(
     table = written_to(plan, options)
     staging, owner = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}", Owner("<run>")
     staged, columns = qualified(table, staging), copy_columns(plan)
-    own = plan.target_range(key_range)
+    in_range = plan.target_range(key_range)
     if atomic:
         yield from staging_table(table, staging, owner, key_range, image)
     else:
@@ -73,8 +73,8 @@ def publication(
         yield drop_known(plan, target, staged)
     if atomic and keeps_rows(plan, options):
         # the rows of a range are those of its partition, whatever their keys
-        own = in_partition(key_range)
-        yield take_in(columns, target, staged, kept_rows(plan, options, staged, own))
+        in_range = in_partition(key_range)
+        yield stage_kept(columns, target, staged, kept_rows(plan, options, staged, in_range))
     if options.audits_shown and atomic:
         yield f"-- the partition as it is in {table} is kept, to be put back"
     known = Published()
@@ -83,7 +83,7 @@ def publication(
     if atomic:
         yield replace_partition(target, staged, key_range)
     else:
-        yield from filter(None, rewrite(plan, options, target, staged, own))
+        yield from filter(None, rewrite(plan, options, target, staged, in_range))
     if options.audits_shown:
         yield f"-- the rows of the range in {table} must be those that were staged"
     yield drop_table(table, staging)

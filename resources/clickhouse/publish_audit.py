@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
-from tableferry.resources.clickhouse.held_range import HeldRange
+from tableferry.resources.clickhouse.locks import HeldRange
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.digest.same_rows import SameRows, Summed, differs

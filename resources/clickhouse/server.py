@@ -127,21 +127,19 @@ class ClickHouseServer(Server):
         columns: Iterable[str],
         chunks: Iterable[bytes],
         fmt: Literal["ArrowStream", "TabSeparated"],
-        *,
-        name: str | None = None,
         settings: Mapping[str, str | int] | None = None,
     ) -> None:
         """Stream one INSERT in constant memory. Errors of the generator are raised unchanged.
 
-        The columns are in the chunks' order, but those of an Arrow stream match by name. `name`
-        replaces the table's own, and the settings add to `INSERT`.
+        The columns are in the chunks' order, but those of an Arrow stream match by name. The
+        settings add to `INSERT`.
 
         Raises:
             StatementFailed: the server refused a row, or went away. Earlier rows may be in the
                 table: an INSERT of several blocks is not atomic.
         """
         names = ", ".join(DIALECT.quote(column) for column in columns)
-        statement = f"INSERT INTO {qualified(table, name)} ({names}) FORMAT {fmt}\n"
+        statement = f"INSERT INTO {qualified(table)} ({names}) FORMAT {fmt}\n"
         compression = self._compression()
         # the statement is part of the body, because 500 columns would make a long URL
         body = _Body(_compressed(itertools.chain([statement.encode()], chunks), compression))

@@ -164,14 +164,14 @@ class ClickHouseTarget(Target):
             self._layouts[table] = self._require(table)
         layout = self._layouts[table]
         lock = staging_name(plan.target, key_range.name)
-        me = Owner(publication.owner, uuid.uuid4().hex[:12])
-        staging = f"{lock}_{me.token}"
-        take_lock(self.resource, table, lock, me, key_range, alive)
+        owner = Owner(publication.owner, uuid.uuid4().hex[:12])
+        staging = f"{lock}_{owner.token}"
+        take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
             statements = (
-                staging_table(table, staging, me, key_range, self._image(table))
+                staging_table(table, staging, owner, key_range, self._image(table))
                 if layout.atomic
-                else plain_staging_table(table, staging, me)
+                else plain_staging_table(table, staging, owner)
             )
             for statement in statements:
                 self.resource.execute(statement)
@@ -183,9 +183,9 @@ class ClickHouseTarget(Target):
                 table=table,
                 lock=lock,
                 staging=staging,
-                owner=me,
+                owner=owner,
                 data_version=publication.version,
-                marker=self._marker(table, layout, me, publication),
+                marker=self._marker(table, layout, owner, publication),
                 atomic=layout.atomic,
                 look=functools.partial(self.hazards, plan, options, ()),
             )
@@ -199,7 +199,7 @@ class ClickHouseTarget(Target):
                 self.resource.execute(drop_table(table, staging))
                 if options.audits_shown:
                     self.resource.execute(drop_table(table, f"{staging}{BEFORE}"))
-                release_lock(self.resource, table, lock, me)
+                release_lock(self.resource, table, lock, owner)
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """See `Target.published`."""
@@ -212,20 +212,22 @@ class ClickHouseTarget(Target):
         """Hold the range by its lock table. See `Target.marking`."""
         plan, key_range = publication.plan, publication.key_range
         table, lock = written_to(plan, options), staging_name(plan.target, key_range.name)
-        me = Owner(publication.owner, uuid.uuid4().hex[:12])
-        marker = self._marker(table, self._require(table), me, publication)
-        take_lock(self.resource, table, lock, me, key_range, alive)
+        owner = Owner(publication.owner, uuid.uuid4().hex[:12])
+        marker = self._marker(table, self._require(table), owner, publication)
+        take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
             marker.put()
             marker.require_alone()
             yield
         finally:
             with contextlib.suppress(TableferryError):
-                release_lock(self.resource, table, lock, me)
+                release_lock(self.resource, table, lock, owner)
 
-    def _marker(self, table: TableRef, layout: Layout, me: Owner, what: Publication) -> RangeMarker:
+    def _marker(
+        self, table: TableRef, layout: Layout, owner: Owner, publication: Publication
+    ) -> RangeMarker:
         where = table_identity(table, layout.uuid)
-        return RangeMarker(self.resource, table, where, what, me.token, layout.atomic)
+        return RangeMarker(self.resource, table, where, publication, owner.token, layout.atomic)
 
     def forget_markers(self, table: TableRef) -> None:
         """See `Target.forget_markers`."""

@@ -44,16 +44,7 @@ INTEGERS = {
     **{f"Int{bits}": signed(bits) for bits in (8, 16, 32, 64)},
     **{f"UInt{bits}": unsigned(bits) for bits in (8, 16, 32, 64)},
 }
-ARROW_INTEGERS: dict[str, pa.DataType] = {
-    "Int8": pa.int8(),
-    "Int16": pa.int16(),
-    "Int32": pa.int32(),
-    "Int64": pa.int64(),
-    "UInt8": pa.uint8(),
-    "UInt16": pa.uint16(),
-    "UInt32": pa.uint32(),
-    "UInt64": pa.uint64(),
-}
+ARROW_INTEGERS = {name: pa.type_for_alias(name.lower()) for name in INTEGERS}
 ORDER = ("Int16", "Int32", "Int64")
 """The integer types that we choose, narrowest first."""
 

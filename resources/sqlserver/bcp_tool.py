@@ -250,11 +250,7 @@ class BcpProcess:
         self.last_activity = time.monotonic()
 
     def require_active(self) -> None:
-        """Require recent activity.
-
-        Raises:
-            StatementFailed: it has been silent for too long; another attempt may help.
-        """
+        """Raise `StatementFailed`, a transient one, if the tool has been silent for too long."""
         if time.monotonic() - self.last_activity > self.timeout:
             raise StatementFailed(
                 "sqlserver",
@@ -264,11 +260,7 @@ class BcpProcess:
             )
 
     def wait(self) -> Result:
-        """Wait for the end; return what the tool wrote, without the password.
-
-        Raises:
-            StatementFailed: see `require_active`.
-        """
+        """Wait for the end while the tool is active; return its output without the password."""
         while self.is_running():
             self.require_active()
         output, errors = self._decoded(self.output), self._decoded(self.errors)

@@ -33,10 +33,6 @@ CONNECTED = "connected at"
 class SqlServerConnection:
     """One session in autocommit mode: transactions are opened and ended in T-SQL.
 
-    Args:
-        settings: where the server is.
-        connection_string: for the driver.
-
     Raises:
         ConnectionFailed: the server is down, or refuses the login or the database.
     """

@@ -34,12 +34,6 @@ def _narrow(column: Column) -> bool:
     return read(column.type).name in ("char", "varchar")
 
 
-def _as_unicode(column: Column) -> str:
-    kind = read(column.type).kind
-    units = kind.units if isinstance(kind, Text) else None
-    return f"nvarchar({units})" if units and units <= MAX_UNITS else "nvarchar(max)"
-
-
 class SqlServerDialect(Dialect):
     """See `Dialect`.
 
@@ -76,7 +70,10 @@ class SqlServerDialect(Dialect):
         if kind != "text" or orders_text(column):
             return name
         if _narrow(column):
-            name = f"CAST({name} AS {_as_unicode(column)})"
+            text = read(column.type).kind
+            units = text.units if isinstance(text, Text) else None
+            length = units if units and units <= MAX_UNITS else "max"
+            name = f"CAST({name} AS nvarchar({length}))"
         return f"{name} COLLATE {KEY_ORDER}"
 
     def below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:

@@ -73,7 +73,7 @@ _NUMBER = re.compile(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", re.IGNORECASE)
 _DECORATION = re.compile(
     r"\[Microsoft\]|\[ODBC Driver \d+ for SQL Server\]|\[SQL Server\]|^Driver Error:.*?DDBC Error: "
 )
-_CONNECTING = {
+_REFUSED = {
     "login failed": "login of user {user!r} refused",
     "cannot open database": "database {database!r} does not exist, or may not be used",
     "certificate verify failed": (
@@ -81,6 +81,10 @@ _CONNECTING = {
         "your own, trust_server_certificate=yes accepts any certificate"
     ),
     "ssl provider": "no TLS connection: {text}",
+}
+"""Why a connection failed for good, by a part of the driver's text."""
+
+_UNREACHABLE = {
     "login timeout expired": "no answer",
     "tcp provider": "no answer",
     "connection refused": "connection refused",
@@ -88,13 +92,7 @@ _CONNECTING = {
     "handshakes before login": "the connection was closed before the login",
     "communication link failure": "the connection was closed during the login",
 }
-_TRY_AGAIN = (
-    "login timeout expired",
-    "tcp provider",
-    "connection refused",
-    "handshakes before login",
-    "communication link failure",
-)
+"""Why a connection failed that may succeed later."""
 
 _MISSING_RELATION = re.compile(r'relation "((?:[^"]|"")+)" does not exist', re.IGNORECASE)
 """Babelfish's text (error 33557097) when a catalog query meets a table that is dropped meanwhile,
@@ -122,10 +120,10 @@ def from_driver(error: BaseException) -> bool:
 def connecting(error: BaseException, settings: ConnectionSettings) -> TableferryError:
     """The error that says why a connection failed."""
     text = _plain(error)
-    for mark, message in _CONNECTING.items():
+    for mark, message in (_REFUSED | _UNREACHABLE).items():
         if mark in text.lower():
             reason = message.format(user=settings.user or "", database=settings.database, text=text)
-            return settings.failed(reason, transient=mark in _TRY_AGAIN)
+            return settings.failed(reason, transient=mark in _UNREACHABLE)
     return settings.failed(text)
 
 

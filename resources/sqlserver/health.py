@@ -43,8 +43,8 @@ SELECT DISTINCT v.volume_mount_point, v.available_bytes, v.total_bytes
 FROM sys.database_files AS f CROSS APPLY sys.dm_os_volume_stats(DB_ID(), f.file_id) AS v
 """
 
-PRELOGIN, ANSWER, ENCRYPT = 0x12, 0x04, 0x01
-"""Packet types, and the option that requests TLS (MS-TDS 2.2.3.1, 2.2.6.5)."""
+PRELOGIN, ENCRYPT = 0x12, 0x01
+"""A packet type, and the option that requests TLS (MS-TDS 2.2.3.1, 2.2.6.5)."""
 
 
 def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:

@@ -40,11 +40,6 @@ def rehearsal(
 
     The table is in the schema of the plan's target or, if that does not exist, in the user's.
 
-    Args:
-        resource: the server.
-        plan: the columns to load; the target need not exist.
-        options: how to load them.
-
     Raises:
         StatementFailed: the user may not create tables.
         RangeBusy: another process uses the name.

@@ -221,7 +221,9 @@ def slot(declared: str, version: str = "") -> Slot | None:
             return Slot(kind, pa.bool_())
         case Decimal() as kind if type_.name not in MONEY:
             # money does not hold all numbers of 19 digits: it ends at +-922337203685477.5807
-            return _decimal(kind)
+            precision, scale = kind.precision or 0, kind.scale or 0
+            valid = 1 <= precision <= MOST_DIGITS and 0 <= scale <= precision
+            return Slot(kind, pa.decimal128(precision, scale)) if valid else None
         case Float(bits) as kind:
             return Slot(kind, pa.float32() if bits == 32 else pa.float64())
         case Text(units) as kind if type_.name in ("nvarchar", "nchar"):
@@ -244,13 +246,6 @@ def slot(declared: str, version: str = "") -> Slot | None:
         case Uuid() as kind:
             return Slot(kind, pa.binary(16))
     return None
-
-
-def _decimal(kind: Decimal) -> Slot | None:
-    precision, scale = kind.precision or 0, kind.scale or 0
-    if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
-        return None
-    return Slot(kind, pa.decimal128(precision, scale))
 
 
 def default(kind: Kind) -> str | None:
