@@ -243,10 +243,8 @@ class ClickHouseLoad(HeldRange):
                 delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
             )
         kept = self._count(target, self._in_range) if self.options.mode.updates_known else 0
-        self.resource.execute(
-            insert,
-            {**UNDIVIDED, "query_id": f"{self.lock}-{self.owner.token}"},
-        )
+        query_id = f"{self.lock}-{self.owner.token}"
+        self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
         if audit:
             audit.after()
         self._rows_in_partition()

@@ -37,12 +37,8 @@ def planned_image(plan: CopyPlan, options: TargetOptions) -> Image:
 
 
 def defined_image(definition: str) -> Image:
-    """The image of an existing table.
-
-    Args:
-        definition: the result of SHOW CREATE TABLE, which has each column and clause on a line, and
-            no line breaks in literals.
-    """
+    """The image of an existing table, by the result of SHOW CREATE TABLE, which has each column and
+    clause on a line, and no line breaks in literals."""
     _, _, body = definition.strip().partition("\n")
     body, settings = _SETTINGS.subn(rf"\g<0>{_WINDOW}", _COMMENT.sub("", body).rstrip())
     engine = _ENGINE.findall(body)

@@ -170,11 +170,8 @@ def export(declared: str) -> Export | Refusal:
 def slot(declared: str, version: str = "") -> Slot | None:
     """What a column of a ClickHouse type holds, and the Arrow type that ArrowStream takes for it.
 
-    None if we cannot store anything exactly in such a column.
-
-    Args:
-        declared: the type, with or without Nullable and LowCardinality.
-        version: the server's version, which determines the range of its dates.
+    None if we cannot store anything exactly in such a column. The server's version determines the
+    range of its dates.
     """
     type_ = read(declared)
     calendar = LONG_CALENDAR if has_long_calendar(version) else CALENDAR

@@ -84,13 +84,8 @@ def bulk_copy(
 ) -> LoadReceipt:
     """Copy batches into a staging table by the driver, on a connection with the session's options.
 
-    Args:
-        resource: the server.
-        session: an open session.
-        plan: the hop.
-        staging: the staging table.
-        batches: the target's columns in the plan's order, of the plan's Arrow types.
-        batch_rows: how many rows the server commits at once.
+    The batches have the target's columns in the plan's order, of the plan's Arrow types; the server
+    commits `batch_rows` rows at once.
 
     Raises:
         ReceiptMismatch: the driver reports another number of rows than it was given.
