@@ -1,1 +1,1 @@
-"""What moves: the transfers, the code location and the commands."""
+"""The declared transfers, the Dagster code location and the commands."""

@@ -1,6 +1,6 @@
-"""Tableferry from Python: transfers that code declares, on servers that code names.
+"""The Python API for transfers and servers that code declares; see docs/python-api.md.
 
-docs/python-api.md shows how. What the commands do with a session is in `pipelines.command.runner`.
+`pipelines.command.runner` has the operations on a session.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tableferry.resources.contract.endpoint import Endpoint
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
-    """What a code location consists of: assets, checks, jobs, schedules, sensors and resources.
+    """Build a code location: assets, checks, jobs, schedules, sensors and resources.
 
     Args:
         transfers: the declarations.
-        servers: resources by the names of the connections that the transfers' tables have, e.g.
+        servers: a resource per connection name of the transfers' tables, e.g.
             `{"postgres": PostgresResource(...)}`. Their fields may be Dagster's `EnvVar`.
 
     Raises:
@@ -38,16 +38,16 @@ def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) 
 def compare(
     session: Session, name: str, range_name: str, level: Level = "checksum"
 ) -> dict[str, Verdict]:
-    """Compare one range with its source, target by target, without a run or a record of it.
+    """Compare one range with its source in each target; nothing is recorded.
 
     Args:
-        session: where everything is.
+        session: from `session` below.
         name: the transfer.
-        range_name: partition key of the range.
+        range_name: the range, by partition key.
         level: how strict.
 
     Raises:
-        InputError: there is no such transfer or range.
+        InputError: the transfer or range does not exist.
     """
     servers, hops, key_range = resolve_range(session, name, range_name)
     return {
@@ -67,12 +67,12 @@ def session(
     servers: Mapping[str, Endpoint],
     instance: dg.DagsterInstance | None = None,
 ) -> Session:
-    """What `runner.plan`, `run`, `check` and `status` work with, as the commands do.
+    """Open a session for `plan`, `run`, `check`, `status` and `differences`.
 
     Args:
         transfers: the declarations.
         servers: as for `definitions`.
-        instance: Dagster's, whose event log remembers; that of the commands, if not given.
+        instance: the Dagster instance whose event log to use; by default that of the commands.
 
     Raises:
         InputError: two transfers have the same name or target.

@@ -4,11 +4,11 @@ import atexit
 import gc
 import os
 
-# Dagster and what comes with it are 200,000 objects that stay: to look for garbage among them, and
-# once more when the process ends, takes a third of the time of a small run
+# Dagster and its dependencies are 200,000 long-lived objects: garbage collections of them, also at
+# exit, take a third of the time of a small run
 gc.set_threshold(100_000, 20, 100)
 atexit.register(gc.freeze)
-# NumPy's threads for linear algebra, which nothing here does, spin for a while when they start
+# NumPy's linear algebra threads, which nothing here uses, spin for a while when they start
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tableferry.pipelines.command.main import main  # noqa: E402

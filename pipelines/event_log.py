@@ -1,4 +1,4 @@
-"""Where Dagster's event log is: the one place, whatever folder a command is started in."""
+"""The Dagster home that holds the event log; it does not depend on the working folder."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STATE_HOME = "XDG_STATE_HOME"
 ELSEWHERE = f"{DAGSTER_HOME} names another place"
 
 
-def place() -> Path:
-    """`DAGSTER_HOME`, or else the user's own: the XDG state directory.
+def home_path() -> Path:
+    """Return `DAGSTER_HOME`, or else a folder in the user's XDG state directory.
 
-    https://specifications.freedesktop.org/basedir-spec/latest/: `~/.local/state` without
-    `XDG_STATE_HOME`, and a path that is not absolute counts as not set.
+    By https://specifications.freedesktop.org/basedir-spec/latest/, that is `~/.local/state` unless
+    `XDG_STATE_HOME` is an absolute path.
     """
-    if given := os.environ.get(DAGSTER_HOME):
-        return Path(given).expanduser().absolute()
+    if home := os.environ.get(DAGSTER_HOME):
+        return Path(home).expanduser().absolute()
     state = Path(os.environ.get(STATE_HOME) or "")
     if not state.is_absolute():
         state = Path.home() / ".local" / "state"
@@ -35,27 +35,27 @@ def place() -> Path:
 
 
 def exists() -> bool:
-    """Whether something may be recorded there."""
-    home = place()
+    """Whether the home has any files."""
+    home = home_path()
     return home.is_dir() and any(home.iterdir())
 
 
-def make() -> Path:
-    """Make the place if there is none, and point `DAGSTER_HOME` to it.
+def create_home() -> Path:
+    """Create the home if there is none, and point `DAGSTER_HOME` to it.
 
-    A new one has the shipped settings; one that a project's Dagster has used already stays as it
-    is. A new place that nobody named is told on stderr.
+    A new home gets the shipped settings; an existing one, which may be a project's, stays as it
+    is. The path of a new default home is printed to stderr.
 
     Raises:
-        InputError: it cannot be made.
+        InputError: the home cannot be created.
     """
-    home = place()
+    home = home_path()
     new = not exists()
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{home} cannot be made for Dagster's event log: {error.strerror}"
+            f"{home} cannot be created for Dagster's event log: {error.strerror}"
         ) from None
     if new:
         shutil.copyfile(Path(__file__).parent / "dagster.yaml", home / "dagster.yaml")
@@ -66,44 +66,45 @@ def make() -> Path:
 
 
 def open_to_record() -> dg.DagsterInstance:
-    """The instance, made on first use."""
+    """Open the home's instance; the home is created on first use."""
     from tableferry.assets.log.instance import open_instance
 
-    return open_instance(make())
+    return open_instance(create_home())
 
 
 def open_to_read() -> dg.DagsterInstance:
-    """The instance; an empty one in memory where none was made yet."""
+    """Open the home's instance, or an empty one in memory while there is no home."""
     import dagster as dg
 
     return open_to_record() if exists() else dg.DagsterInstance.ephemeral()
 
 
-def problem_of(error: BaseException) -> str | None:
-    """What a user has to know of an error of Dagster's storage; None if it is none of it."""
+def storage_problem(error: BaseException) -> str | None:
+    """Explain an error of Dagster's storage in one line; None for other errors."""
     import sqlite3
 
     import dagster as dg
     import yaml
     from sqlalchemy.exc import SQLAlchemyError
 
-    for one in causes(error):
-        said = str(one)
-        if isinstance(one, SQLAlchemyError):
-            said = str(getattr(one, "orig", one))
-        elif isinstance(one, dg.DagsterInvalidConfigError):
-            unset = re.search(r'environment variable "(\w+)" which is not set', said)
-            wrong = re.search(r"Error 1: ([^\n]*?)(\. Expected|\n|$)", said)
-            said = f"{unset[1]} is not set" if unset else wrong[1] if wrong else said
-        elif not isinstance(one, yaml.YAMLError | sqlite3.Error):
+    for cause in causes(error):
+        message = str(cause)
+        if isinstance(cause, SQLAlchemyError):
+            message = str(getattr(cause, "orig", cause))
+        elif isinstance(cause, dg.DagsterInvalidConfigError):
+            unset = re.search(r'environment variable "(\w+)" which is not set', message)
+            wrong = re.search(r"Error 1: ([^\n]*?)(\. Expected|\n|$)", message)
+            message = f"{unset[1]} is not set" if unset else wrong[1] if wrong else message
+        elif not isinstance(cause, yaml.YAMLError | sqlite3.Error):
             continue
-        return f"Dagster's storage, as {place() / 'dagster.yaml'} has it: {said.splitlines()[0]}"
+        settings = home_path() / "dagster.yaml"
+        return f"Dagster's storage, as configured in {settings}: {message.splitlines()[0]}"
     return None
 
 
-def nothing_recorded() -> str | None:
-    """A line for the user, as long as there is no event log."""
+def no_log_message() -> str | None:
+    """Return a line for the user while there is no event log."""
     if exists():
         return None
-    line = f"nothing is recorded yet in {place()}"
+    line = f"nothing is recorded yet in {home_path()}"
     return line if os.environ.get(DAGSTER_HOME) else f"{line}; {ELSEWHERE}"

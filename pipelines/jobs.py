@@ -1,4 +1,4 @@
-"""Jobs: per transfer one that moves its ranges, and one that only reconciles them."""
+"""The two jobs of a transfer: one moves its ranges, the other only checks them."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from tableferry.resources.errors import TableferryError
 
 
 def move_job(transfer: Transfer, assets: dg.AssetsDefinition) -> Any:
-    """The job that materializes all hops of a transfer, with their checks.
+    """Build the job that materializes all hops of a transfer, with their checks.
 
-    Dagster keeps its type to itself: a job of assets that is not resolved yet.
+    Its type, an asset job that is not resolved yet, is private to Dagster.
     """
     return dg.define_asset_job(
         move_job_name(transfer.transfer),
@@ -32,42 +32,40 @@ class CheckConfig(dg.Config):
     """What a check-only run compares."""
 
     level: str | None = None
-    """One of count, checksum, sample_hash, full_hash; the transfer's own when not given."""
+    """One of count, checksum, sample_hash, full_hash; by default as the transfer declares."""
     ranges: list[str] = []  # noqa: RUF012  Dagster's config classes are pydantic models
-    """Partition keys; all committed ranges, and the tables as a whole, when empty."""
+    """Partition keys; if empty, all committed ranges, and the tables as a whole."""
     as_of_last_run: bool = False
-    """Compare the targets with what was committed, and do not read the source."""
+    """Compare the targets with the recorded digests, without reading the source."""
     up_to_date: bool = False
-    """Fail where the source is newer than the last move, too."""
+    """Also fail where the source is newer than the last move."""
 
 
 def check_job(
     transfer: Transfer, caller: Caller | None = None, bound: Servers | None = None
 ) -> dg.JobDefinition:
-    """The job that reconciles the committed ranges of a transfer without moving data.
+    """Build the job that reconciles the committed ranges of a transfer without moving data.
 
-    Args:
-        transfer: the declaration.
-        caller: who runs it in this process, and is handed the verdicts.
-        bound: the servers of its connections, in place of resources.
+    The caller, if it is in this process, receives the verdicts; `bound` are servers to use instead
+    of Dagster resources.
     """
     name = check_job_name(transfer.transfer)
 
     @dg.op(
         name=compare_op_name(transfer.transfer),
         description="Compare source and target of every committed range.",
-        # a check beside a move would see some of its rows before and some after
+        # concurrent with a move, a check would see some rows before it and some after
         pool=transfer.transfer,
         required_resource_keys=resources_of(transfer, bound),
     )
     def compare(context: dg.OpExecutionContext, config: CheckConfig) -> dict[str, int]:
-        level = next((known for known in LEVELS if known == config.level), None)
+        level = next((name for name in LEVELS if name == config.level), None)
         if config.level is not None and level is None:
             raise dg.Failure(f"level {config.level!r} should be one of {', '.join(LEVELS)}")
         servers = Servers.of(transfer, context.resources, bound)
         try:
             hops = (caller.hops if caller else None) or resolve_hops(transfer, servers)
-            found = verify(
+            checked = verify(
                 transfer,
                 hops,
                 servers,
@@ -78,21 +76,21 @@ def check_job(
                 up_to_date=config.up_to_date,
             )
             if not config.ranges and not config.as_of_last_run:
-                found += check_whole_tables(context, transfer, hops, servers)
+                checked += check_whole_tables(context, transfer, hops, servers)
         except TableferryError as error:
             if caller is not None:
                 caller.error = error
             raise dg.Failure(str(error), allow_retries=False) from None
         if caller is not None:
-            caller.checked += found
+            caller.checked += checked
         open_ranges = not_committed(transfer, context.instance, config.ranges)
-        problems = [one.summary() for one in found if one.failed]
-        problems += [one.summary() for one in open_ranges]
+        problems = [check.summary() for check in checked if check.failed]
+        problems += [range_.summary() for range_ in open_ranges]
         for problem in problems:
             context.log.error(problem)
-        if problems or not found:
-            raise dg.Failure(closing_line(found, open_ranges), allow_retries=False)
-        return {"checks": len(found)}
+        if problems or not checked:
+            raise dg.Failure(closing_line(checked, open_ranges), allow_retries=False)
+        return {"checks": len(checked)}
 
     @dg.job(
         name=name,

@@ -1,4 +1,4 @@
-"""Schedules out of the transfers' `schedule` lines."""
+"""Builds the schedules that a transfer's `schedule` and `check_schedule` declare."""
 
 from datetime import UTC, datetime
 
@@ -22,7 +22,7 @@ from tableferry.assets.running.runs import run_requests, run_under_way
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
-    """At each tick, reconcile all committed ranges of the transfer; nothing is moved."""
+    """Build the schedule that reconciles all committed ranges; nothing is moved."""
     return dg.ScheduleDefinition(
         name=check_schedule_name(transfer.transfer),
         job_name=check_job_name(transfer.transfer),
@@ -35,10 +35,11 @@ def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
 def transfer_schedule(
     transfer: Transfer, cron: str, bound: Servers | None = None
 ) -> dg.ScheduleDefinition:
-    """At each tick, plan the transfer and run the ranges that need it.
+    """Build the schedule that plans the transfer and runs the ranges that need it.
 
-    Where none does, and the targets would otherwise count as stale before the next tick, the last
-    range is run: it is found unchanged, which is recorded. Dagster looks at nothing else.
+    Dagster's freshness counts from the latest materialization. If no range needs a run but a
+    target would become stale before the next tick, the last range runs and records that it is
+    unchanged.
     """
 
     @dg.schedule(
@@ -53,7 +54,7 @@ def transfer_schedule(
         context: dg.ScheduleEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
         if transfer.parallel.runs > 1 and (running := run_under_way(context.instance, transfer)):
-            # else the pool might let both go at a time, and both move the same ranges
+            # the pool has slots for several runs, which would move the same ranges
             return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources, bound)
         plan = plan_transfer(transfer, servers, context.instance)
@@ -61,8 +62,8 @@ def transfer_schedule(
         todo = {
             name
             for hop in plan.hops
-            for name, found in decisions(plan, hop, servers, context.instance).items()
-            if found.reason is not Reason.UNCHANGED
+            for name, decision in decisions(plan, hop, servers, context.instance).items()
+            if decision.reason is not Reason.UNCHANGED
         }
         if not todo:
             if not _becomes_stale(transfer, cron, context.instance):
@@ -82,10 +83,10 @@ def transfer_schedule(
 
 
 def _becomes_stale(transfer: Transfer, cron: str, instance: dg.DagsterInstance) -> bool:
-    """Whether a target will count as stale at the next tick, or before its run has begun."""
+    """Whether a target will be stale before the next tick's run begins."""
     if transfer.fresh_for is None:
         return False
-    found = [latest_materialization(instance, asset_key(hop.to)) for hop in transfer.hops]
-    oldest = min((one.timestamp if one else 0.0) for one in found)
-    now_old = datetime.now(UTC) - datetime.fromtimestamp(oldest, UTC)
-    return now_old + longest_pause(cron) + GRACE / 2 > transfer.fresh_for
+    newest = [latest_materialization(instance, asset_key(hop.to)) for hop in transfer.hops]
+    oldest = min(event.timestamp if event else 0.0 for event in newest)
+    age = datetime.now(UTC) - datetime.fromtimestamp(oldest, UTC)
+    return age + longest_pause(cron) + GRACE / 2 > transfer.fresh_for

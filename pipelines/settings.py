@@ -1,4 +1,4 @@
-"""Where things are: servers from the environment, transfer files, Dagster's home."""
+"""Settings from the environment: the folder of transfers, and the servers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ TRANSFERS_LINK = "TABLEFERRY_TRANSFERS_LINK"
 
 
 def transfers_folder() -> Path:
-    """The folder of YAML files: `TABLEFERRY_TRANSFERS`, or the shipped transfers."""
-    given = os.environ.get(TRANSFERS)
-    return Path(given) if given else Path(__file__).parent / "transfers"
+    """Return the folder of YAML files: `TABLEFERRY_TRANSFERS`, or the shipped transfers."""
+    path = os.environ.get(TRANSFERS)
+    return Path(path) if path else Path(__file__).parent / "transfers"
 
 
 def transfers_link() -> str | None:
-    """Where people read these files, if that is another place, see `code_reference`."""
+    """Return the URL under which people read these files, if one is set; see `code_reference`."""
     return os.environ.get(TRANSFERS_LINK) or None
 
 
 def resources() -> dict[str, dg.ConfigurableResource]:
-    """All servers by their connections' names, addressed by the environment when a run starts.
+    """Build a Dagster resource per connection, whose variables are read when a run starts.
 
-    A server without its variable stays unaddressed: only a transfer that needs it complains.
+    A connection without a variable has no address; only transfers that use it fail.
     """
     import dagster as dg
 
@@ -49,24 +49,24 @@ def resources() -> dict[str, dg.ConfigurableResource]:
 
 
 def servers() -> dict[str, Endpoint]:
-    """The same for a process that does without Dagster."""
+    """Build an endpoint per connection, without Dagster."""
     return {name: server(name) for name in connection_names()}
 
 
 def server(connection: str) -> Endpoint:
-    """One of them.
+    """Build the endpoint of a connection.
 
     Raises:
         InputError: the environment has no connection of that name.
     """
     from tableferry.resources.connecting.address import Variable
 
-    given = {field: Variable(variable) for field, variable in _address(connection).items()}
-    return cast(Any, system_of(connection).resource(**given))
+    fields = {field: Variable(variable) for field, variable in _address(connection).items()}
+    return cast(Any, system_of(connection).resource(**fields))
 
 
 def _address(name: str) -> dict[str, str]:
-    """Which field of a connection's server the environment gives, and the variable."""
+    """Map the address field that the environment sets for a connection to its variable."""
     variable = set_variable(name)
     if not variable:
         return {}
@@ -74,5 +74,5 @@ def _address(name: str) -> dict[str, str]:
 
 
 def configured() -> list[str]:
-    """The connections whose servers the environment names."""
+    """Return the connections that the environment sets."""
     return [name for name in connection_names() if set_variable(name)]

@@ -37,24 +37,40 @@ def alert_sensors(
         bound: servers whose passwords to redact, besides those that the environment names.
     """
 
+    def is_foreign(run: dg.DagsterRun) -> bool:
+        return transfers is not None and not _belongs(run, transfers)
+
+    def alert(
+        context: dg.RunStatusSensorContext, kind: Kind, message: str, errors: list[str]
+    ) -> None:
+        run = context.dagster_run
+        unsafe = Alert(
+            kind,
+            f"{run.job_name} {message}",
+            run.job_name,
+            run.run_id,
+            run.tags.get(RANGE_START),
+            run.tags.get(RANGE_END),
+            errors,
+        )
+        safe = _without_passwords(unsafe, bound)
+        context.log.error(safe.text)
+        send(safe)
+
     @dg.run_failure_sensor(
         name=f"{prefix}failure_alert",
         description="Logs every failed run, and alerts the configured channels.",
         default_status=STATUS,
     )
     def failed_run(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
-        run = context.dagster_run
-        if transfers is not None and not _belongs(run, transfers):
+        if is_foreign(context.dagster_run):
             return NOT_OURS
         errors = [
             data.user_failure_data.description or ""
             for event in context.get_step_failure_events()
             if (data := event.step_failure_data).user_failure_data
         ]
-        message = f"failed: {context.failure_event.message}"
-        alert = _without_passwords(_alert(run, "run_failed", message, errors), bound)
-        context.log.error(alert.text)
-        send(alert)
+        alert(context, "run_failed", f"failed: {context.failure_event.message}", errors)
         return None
 
     @dg.run_status_sensor(
@@ -64,15 +80,11 @@ def alert_sensors(
         default_status=STATUS,
     )
     def failed_check(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
-        run = context.dagster_run
-        if transfers is not None and not _belongs(run, transfers):
+        if is_foreign(context.dagster_run):
             return NOT_OURS
-        failed = failed_checks(context.instance, run.run_id)
-        if failed:
+        if failed := failed_checks(context.instance, context.dagster_run.run_id):
             message = f"succeeded, but {counted(len(failed), 'check')} failed"
-            alert = _without_passwords(_alert(run, "check_failed", message, failed), bound)
-            context.log.error(alert.text)
-            send(alert)
+            alert(context, "check_failed", message, failed)
         return None
 
     return failed_run, failed_check
@@ -100,15 +112,3 @@ def _without_passwords(alert: Alert, bound: Servers | None) -> Alert:
         errors = ["\n".join(map(redact, str(error).splitlines())) for error in alert.errors]
         alert = replace(alert, text=redact(alert.text), errors=errors)
     return alert
-
-
-def _alert(run: dg.DagsterRun, kind: Kind, message: str, errors: list[str]) -> Alert:
-    return Alert(
-        kind,
-        f"{run.job_name} {message}",
-        run.job_name,
-        run.run_id,
-        run.tags.get(RANGE_START),
-        run.tags.get(RANGE_END),
-        errors,
-    )

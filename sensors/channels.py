@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from email.message import EmailMessage
+from html import escape
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -53,15 +54,12 @@ class Alert:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON form, with passwords redacted."""
-        fields = {name: value for name, value in asdict(self).items() if value is not None}
-        url = self.url
+        fields = asdict(self) | {"url": self.url, "text": redacted(self.text)}
+        fields["errors"] = [redacted(line) for line in self.errors]
         return {
-            "first_range": None,
-            "last_range": None,
-            **fields,
-            "text": redacted(self.text),
-            "errors": [redacted(line) for line in self.errors],
-            **({"url": url} if url else {}),
+            name: value
+            for name, value in fields.items()
+            if value is not None or name not in ("run_id", "url")
         }
 
     @property
@@ -94,15 +92,18 @@ def send(alert: Alert) -> None:
         TableferryError: a channel failed; the others were tried too. No message shows a URL,
             which is a web hook's password.
     """
-    senders = {ALERT_URL: _post_document, SLACK_URL: _post_to_slack, EMAIL: _mail}
-    failed = []
+    errors = []
     for name in channels():
         try:
-            senders[name](secret_files.from_environment(name) or "", alert)
+            url = secret_files.from_environment(name) or ""
+            if name == EMAIL:
+                _mail(url, alert)
+            else:
+                _post(url, _slack_message(alert) if name == SLACK_URL else alert.document(), name)
         except TableferryError as error:
-            failed.append(str(error))
-    if failed:
-        raise ConnectionFailed("; ".join(failed))
+            errors.append(str(error))
+    if errors:
+        raise ConnectionFailed("; ".join(errors))
 
 
 def redacted(text: str) -> str:
@@ -117,18 +118,10 @@ def redacted(text: str) -> str:
     return " ".join(text.split())
 
 
-def _post_document(url: str, alert: Alert) -> None:
-    _post(url, alert.document(), ALERT_URL)
-
-
-def _post_to_slack(url: str, alert: Alert) -> None:
-    """Post as https://api.slack.com/reference/surfaces/formatting#escaping says."""
-    quoted = [f"> {_escaped(line)}" for line in alert.lines()]
-    _post(url, {"text": "\n".join([f"*{_escaped(redacted(alert.text))}*", *quoted])}, SLACK_URL)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _slack_message(alert: Alert) -> dict[str, str]:
+    """Format an alert by https://api.slack.com/reference/surfaces/formatting#escaping."""
+    quoted = [f"> {escape(line, quote=False)}" for line in alert.lines()]
+    return {"text": "\n".join([f"*{escape(redacted(alert.text), quote=False)}*", *quoted])}
 
 
 def _post(url: str, document: Mapping[str, Any], variable: str) -> None:

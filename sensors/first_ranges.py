@@ -67,7 +67,9 @@ def first_ranges_sensor(
             else:
                 cut[name] = len(plan.ranges)
                 unproven += _unproven(transfer, len(plan.ranges))
-        reason = dg.SkipReason(_summary(cut, failed))
+        parts = [f"{name} has {ranges} key ranges now" for name, ranges in cut.items()]
+        parts += [f"{name} cannot be cut yet: {error}" for name, error in failed.items()]
+        reason = dg.SkipReason("; ".join(parts) or "all transfers have key ranges")
         return dg.SensorResult(skip_reason=reason, cursor=last, asset_events=unproven)
 
     return first_ranges
@@ -84,10 +86,3 @@ def _unproven(transfer: Transfer, ranges: int) -> Iterator[dg.AssetCheckEvaluati
             description=f"not moved yet: none of {ranges} key ranges is committed",
             metadata={NOT_COMMITTED: ranges},
         )
-
-
-def _summary(cut: Mapping[str, int], failed: Mapping[str, str]) -> str:
-    """Summarize a tick in one line."""
-    parts = [f"{name} has {ranges} key ranges now" for name, ranges in cut.items()]
-    parts += [f"{name} cannot be cut yet: {error}" for name, error in failed.items()]
-    return "; ".join(parts) or "all transfers have key ranges"

@@ -27,11 +27,7 @@ def new_ranges_sensor(transfer: Transfer, bound: Servers | None = None) -> dg.Se
     """Build the sensor that adds partitions as a transfer's source grows.
 
     A requested range that no run has recorded is retried as failed ranges are: its run ended
-    before it got there.
-
-    Args:
-        transfer: the transfer to watch.
-        bound: the servers to use instead of Dagster resources.
+    before it got there. `bound` are servers to use instead of Dagster resources.
     """
 
     @dg.sensor(

@@ -291,8 +291,16 @@ def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
             raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
 
 
-def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
+def with_wires(
+    transfer: Transfer, hops: Sequence[Hop], servers: Servers, *, moving: bool = False
+) -> tuple[Hop, ...]:
     """The hops with the wire format that each will use; see `assets.planning.wires`.
+
+    Args:
+        transfer: the declaration.
+        hops: some of its hops.
+        servers: where their tables are.
+        moving: they are about to move rows, so that loads are tried.
 
     Raises:
         InputError: a declared wire format does not carry a hop's columns exactly.
@@ -302,7 +310,7 @@ def with_wires(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> tup
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         try:
             read = transfer.reconcile == "in_flight"
-            wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read)
+            wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
         found.append(replace(hop, wire=wire))

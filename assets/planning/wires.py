@@ -22,12 +22,14 @@ def chosen_wire(
     target: Endpoint,
     *,
     read: bool = False,
+    moving: bool = False,
 ) -> WireFormat:
     """The wire format that a hop will use: the declared one, or the first of those that both ends
     have, in the order of `resources.contract.formats`.
 
     Servers are believed only after a probe of edge values, out of the source (see
-    `resources.wires.exports`) and into the target (see `resources.wires.loads`).
+    `resources.wires.exports`). What enters a target is tried only where rows are about to move:
+    that creates tables there, which a plan must not do.
 
     Args:
         declared: the hop's.
@@ -35,6 +37,7 @@ def chosen_wire(
         source: where its rows come from.
         target: where they go.
         read: the rows are digested as they stream, and so are not passed unread.
+        moving: try loads into the target, too (see `Loader.trial` and `resources.wires.loads`).
 
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`
@@ -49,7 +52,11 @@ def chosen_wire(
     problems: list[str] = []
     every = dict.fromkeys((*both, *WIRES.values()))
     for wire in every if declared == "auto" else (declared,):
-        problem = _problem(wire, plan, source, target) if wire in both else _lacking(plan)
+        problem = _lacking(plan)
+        if wire in both:
+            problem = _problem(wire, plan, source, target)
+            if problem is None and moving:
+                problem = _load_problem(wire, plan, source, target)
         if problem is None:
             return wire
         if declared != "auto" or wire in both or not both:
@@ -57,7 +64,7 @@ def chosen_wire(
     raise InputError("; and ".join(problems))
 
 
-def _lacking(plan: CopyPlan) -> str:
+def _lacking(plan: CopyPlan) -> str | None:
     ends = f"{plan.source.system} sends and {plan.target.system} takes"
     return f"from {plan.source} to {plan.target}: there is no form of it that {ends}"
 
@@ -74,14 +81,22 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
         taking.require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
+    if wire not in sending.probed or format_of(wire, plan.source, plan.target) in UNREAD:
+        return None
+    wrong = wrong_values(source, wire, plan)
+    return f"out of {source.settings()}: {_first(wrong)}" if wrong else None
+
+
+def _load_problem(
+    wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint
+) -> str | None:
+    """Why rows would not enter a target; None if they do, or if that could not be tried."""
+    sending, taking = source_of(plan.source.system), loader_of(plan.target.system)
     format = format_of(wire, plan.source, plan.target)
     if format and (why := taking.trial(target, plan.target, format)):
         return f"into {target.settings()}: {why}"
     if wire not in sending.probed or format in UNREAD:
         return None
-    wrong = wrong_values(source, wire, plan)
-    if wrong:
-        return f"out of {source.settings()}: {_first(wrong)}"
     try:
         wrong = wrong_loads(source, target, wire, plan)
     except InputError as error:

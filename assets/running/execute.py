@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import dagster as dg
 
@@ -26,7 +27,7 @@ from tableferry.assets.planning.drift import (
     require_no_new,
 )
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.resolve import Hop, Servers, levels_of
+from tableferry.assets.planning.resolve import Hop, Servers, levels_of, with_wires
 from tableferry.assets.planning.source_state import (
     MOST_READINGS,
     SourceState,
@@ -83,6 +84,7 @@ def execute(
             number: {name: one.reason for name, one in of_hop.items()}
             for number, of_hop in decided.items()
         }
+        ready, selected = _loadable(ready, servers, selected, reasons)
         work = _work(context, ready, servers, selected, decided, reasons, caller)
         if transfer.write.whole_table:
             outcomes = _swap(work, selected, reasons, instance.get_dynamic_partitions(known))
@@ -146,6 +148,27 @@ def _decided(
     }
 
 
+def _loadable(
+    ready: Prepared,
+    servers: Servers,
+    selected: Sequence[Hop],
+    reasons: Mapping[int, Mapping[str, Reason]],
+) -> tuple[Prepared, tuple[Hop, ...]]:
+    """The plan and the selected hops, of which those with ranges to move have the wire format that
+    their targets were seen to take."""
+    moving = [hop for hop in selected if _moves(reasons[hop.number])]
+    require_harmless(moving)
+    plan = ready.plan
+    tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
+    plan = replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
+    numbers = {hop.number for hop in selected}
+    return replace(ready, plan=plan), tuple(hop for hop in plan.hops if hop.number in numbers)
+
+
+def _moves(reasons: Mapping[str, Reason]) -> bool:
+    return any(not reason.settled for reason in reasons.values())
+
+
 def _work(
     context: dg.AssetExecutionContext,
     ready: Prepared,
@@ -160,13 +183,9 @@ def _work(
     transfer, alive = plan.transfer, run_is_alive(instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
-    moving = [
-        hop for hop in selected if any(not one.settled for one in reasons[hop.number].values())
-    ]
-    require_harmless(moving)
     for hop in selected:
         # a shadow, a copy of the whole target, only if ranges are to be gathered in it
-        written = hop if hop in moving else hop.in_place
+        written = hop if _moves(reasons[hop.number]) else hop.in_place
         table = written.written_plan.target
         target = caller.ready.get(table)
         if target is None:

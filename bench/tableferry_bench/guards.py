@@ -22,8 +22,8 @@ from pathlib import Path
 import psycopg
 import pyarrow as pa
 
-from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.columns.planner import plan_copy

@@ -1,6 +1,6 @@
-"""`make demo`: real flights through three databases, range by range, reconciled.
+"""`make demo`: moves and reconciles real flights through three databases.
 
-With `--prepare` it stops before anything is moved: `make dev` leaves that to the user interface.
+With `--prepare`, nothing is moved, so that `make dev` can show it in the user interface.
 """
 
 from __future__ import annotations
@@ -22,23 +22,18 @@ from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
 
 FLIGHTS = "SELECT COUNT(*), SUM(distance), SUM(air_time), COUNT(dep_time) FROM {table}"
-"""Asked of each database in its own words, past all that the product computes itself."""
+"""Aggregates computed by each database itself, independent of the product's checks."""
 
-TABLES = tuple(
-    map(
-        TableRef.parse,
-        (
-            "postgres://public.flights",
-            "sqlserver://dbo.flights",
-            "clickhouse://warehouse.flights",
-            "clickhouse://warehouse.flights_direct",
-        ),
-    )
-)
+TABLES = [
+    TableRef.parse("postgres://public.flights"),
+    TableRef.parse("sqlserver://dbo.flights"),
+    TableRef.parse("clickhouse://warehouse.flights"),
+    TableRef.parse("clickhouse://warehouse.flights_direct"),
+]
 
 
 def main() -> int:
-    """Load the demo's source, run every shipped transfer, show what arrived where."""
+    """Load the demo's source, run every shipped transfer, and show the results."""
     session = open_session()
     out = console()
     started = time.perf_counter()
@@ -64,7 +59,7 @@ def main() -> int:
 
 
 def prepare(session: Session) -> None:
-    """Load the demo's source and register its key ranges, so that the UI has partitions to run."""
+    """Load the demo's source and register its key ranges, so that the UI has partitions."""
     _load()
     for transfer in session.transfers.values():
         plan = plan_growth(transfer, session.servers, session.instance)
@@ -72,14 +67,14 @@ def prepare(session: Session) -> None:
 
 
 def flights_everywhere(session: Session) -> Table:
-    """The same aggregates of `flights` in each database."""
+    """Build a table with the same aggregates of `flights` in each database."""
     table = Table(title="flights in each database", title_justify="left")
     for name in ("table", "rows", "sum(distance)", "sum(air_time)", "count(dep_time)"):
         table.add_column(name, justify="left" if name == "table" else "right")
-    for one in TABLES:
-        endpoint, name = session.servers.endpoint(one), f"{one.schema}.{one.name}"
+    for flights in TABLES:
+        endpoint, name = session.servers.endpoint(flights), f"{flights.schema}.{flights.name}"
         figures = endpoint.query(FLIGHTS.format(table=name))[0]
-        label = f"{one.system.title} {name}"
+        label = f"{flights.system.title} {name}"
         table.add_row(label, *(f"{int(figure or 0):,}" for figure in figures))
     return table
 

@@ -1,4 +1,4 @@
-"""`ferry dev`: Dagster's user interface and daemon on one's own transfers, from any folder."""
+"""`ferry dev`: runs Dagster's user interface and daemon on the user's transfers."""
 
 from __future__ import annotations
 
@@ -21,28 +21,23 @@ import yaml
 from tableferry.assets.declaring.names import CODE_LOCATION
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.session import tell_invalid, use_local_stack
+from tableferry.pipelines.command.session import use_local_stack, warn_of_invalid
 from tableferry.pipelines.settings import TRANSFERS, transfers_folder
 from tableferry.resources.child_processes import ending_with_us
 from tableferry.resources.errors import InputError
 from tableferry.resources.extras import require
 
 GRACE_SECONDS = 8.0
-"""For which the services and the runs that they started may end in order; then they are killed."""
-
+"""How long the services and their runs may take to end; then they are killed."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def dev(host: str, port: int) -> int:
-    """Run Dagster's services until they are told to end, and then leave none of them.
-
-    Args:
-        host: address to listen on.
-        port: TCP port to listen on.
+    """Run Dagster's services until a signal arrives or they end, and leave no process behind.
 
     Returns:
-        The exit code: 0 after Ctrl-C or SIGTERM, 1 if the services ended by themselves.
+        The exit code: 0 after a signal, 1 if the services ended by themselves.
 
     Raises:
         InputError: the port is taken, there is no folder of transfers, or Dagster's webserver is
@@ -52,32 +47,28 @@ def dev(host: str, port: int) -> int:
     require("webserver", "ferry dev")
     folder = transfers_folder().absolute()
     require_free(host, port)
-    tell_invalid(load_transfers(folder))
+    warn_of_invalid(load_transfers(folder))
     use_local_stack()
     os.environ[TRANSFERS] = str(folder)
-    event_log.make()
-    with _told() as told, tempfile.TemporaryDirectory() as scratch:
+    event_log.create_home()
+    with _caught_signals() as caught, tempfile.TemporaryDirectory() as scratch:
         services = _start(host, port, Path(scratch) / "workspace.yaml")
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(f"Dagster comes up at http://{shown}:{port}; Ctrl-C ends it.")
-        while not told and services.poll() is None:
+        address = f"[{host}]" if ":" in host else host
+        click.echo(f"Dagster is starting at http://{address}:{port}; Ctrl-C ends it.")
+        while not caught and services.poll() is None:
             time.sleep(0.1)
-        if not told:
+        if not caught:
             click.echo(f"ferry: dagster dev ended with exit code {services.returncode}", err=True)
         _end(services)
-    return 0 if told else 1
+    return 0 if caught else 1
 
 
 def require_free(host: str, port: int) -> None:
-    """Refuse a port that cannot be listened on.
-
-    Raises:
-        InputError: says why not.
-    """
+    """Raise InputError if the port cannot be listened on."""
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(*address[:3]) as probe:
-            # as the webserver does: a port of connections that are just ending is free
+            # like the webserver, accept a port whose connections are still closing
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address[4])
     except OSError as error:
@@ -88,9 +79,9 @@ def require_free(host: str, port: int) -> None:
 
 
 def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
-    """Start `dagster dev` as the leader of a process group, which can be told and ended as a whole.
+    """Start `dagster dev` in a process group of its own, so that signals reach all its processes.
 
-    It ends its services in order by itself when we are killed.
+    If this process is killed, `dagster dev` gets SIGINT and ends its services.
     """
     module = {"module_name": "tableferry.pipelines.definitions", "location_name": CODE_LOCATION}
     workspace.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}))
@@ -99,7 +90,7 @@ def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
         [*ending_with_us("INT"), *program, "--host", host, "--port", str(port)],
         env=os.environ
         | {
-            # nothing is imported out of the working folder, whatever packages it has
+            # import nothing from the working folder
             "PYTHONSAFEPATH": "1",
             "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
         },
@@ -109,42 +100,42 @@ def _start(host: str, port: int, workspace: Path) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def _told() -> Iterator[list[int]]:
-    """The signals to end that have come.
+def _caught_signals() -> Iterator[list[int]]:
+    """Catch the signals to end, and yield the list to which they are added.
 
-    A shell starts background jobs with SIGINT ignored. Dagster's services then ignore SIGTERM, too,
-    because they handle it as SIGINT is handled; with a handler here, they inherit the default.
+    Shells start background jobs with SIGINT ignored, and Dagster's services give SIGTERM the
+    handler of SIGINT, so they would ignore both. With a handler here, children get the default.
     """
-    told: list[int] = []
+    caught: list[int] = []
 
-    def note(number: int, _: FrameType | None) -> None:
-        told.append(number)
+    def catch(number: int, _: FrameType | None) -> None:
+        caught.append(number)
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    before = {number: signal.signal(number, catch) for number in SIGNALS}
     try:
-        yield told
+        yield caught
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def _end(services: subprocess.Popen[bytes]) -> None:
-    """End the services and all that they started: in order, or else by force."""
-    family = _family(services)
-    # as a terminal's Ctrl-C: each ends its own work, and runs are marked
+    """Interrupt the services and their descendants, and kill those that do not end."""
+    processes = _process_tree(services)
+    # like Ctrl-C on a terminal: each ends its work, and runs are marked as failed
     _signal(services.pid, signal.SIGINT)
-    _, alive = psutil.wait_procs(family, timeout=GRACE_SECONDS)
+    _, alive = psutil.wait_procs(processes, timeout=GRACE_SECONDS)
     _signal(services.pid, signal.SIGKILL)
-    for left in {*alive, *_family(services)}:
+    for process in {*alive, *_process_tree(services)}:
         with suppress(psutil.NoSuchProcess):
-            left.kill()
+            process.kill()
     services.wait()
 
 
-def _family(services: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def _process_tree(services: subprocess.Popen[bytes]) -> list[psutil.Process]:
     with suppress(psutil.NoSuchProcess):
-        top = psutil.Process(services.pid)
-        return [top, *top.children(recursive=True)]
+        root = psutil.Process(services.pid)
+        return [root, *root.children(recursive=True)]
     return []
 
 

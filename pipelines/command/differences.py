@@ -1,4 +1,4 @@
-"""Writes differing rows to a Parquet file, chunk by chunk."""
+"""Writes differing rows to a Parquet file in chunks."""
 
 from __future__ import annotations
 
@@ -15,38 +15,30 @@ Write = Callable[[Sequence[Difference]], None]
 
 SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("table", "key", "kind", "column", "source", "target")]
-    # the columns of the primary key, which are others in each table
+    # the primary key's values by column; tables have different keys
     + [("row", pa.map_(pa.string(), pa.string()))]
 )
 
 
 @contextmanager
 def difference_file(path: Path | None) -> Iterator[Callable[[str], Write | None]]:
-    """Open a file for differences, and give who writes those of one target table to it.
+    """Open a file for differences; yields a function that returns the writer for a target table.
 
-    Without a path nothing is written.
+    Without a path the writer is None.
     """
     if path is None:
         yield lambda table: None
         return
     with path.open("wb") as file, pq.ParquetWriter(file, SCHEMA) as writer:
 
-        def of_table(table: str) -> Write:
-            def write(found: Sequence[Difference]) -> None:
+        def writer_for(table: str) -> Write:
+            def write(differences: Sequence[Difference]) -> None:
                 rows = [
-                    {
-                        "table": table,
-                        "key": one.key,
-                        "kind": one.kind,
-                        "column": one.column,
-                        "source": one.source,
-                        "target": one.target,
-                        "row": list(one.row.items()),
-                    }
-                    for one in found
+                    {"table": table, **vars(item), "row": list(item.row.items())}
+                    for item in differences
                 ]
                 writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
 
             return write
 
-        yield of_table
+        yield writer_for

@@ -1,13 +1,11 @@
-"""`ferry doctor`: the servers, what they make of values at the edges of their types, this machine.
-
-What is asked of a server is its system's own: `System.health`.
-"""
+"""`ferry doctor`: examines the configured servers by `System.health`, and probes their wires."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -27,107 +25,89 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.wires.exports import wrong_values
 from tableferry.resources.wires.loads import wrong_loads
 
-NOT_AVAILABLE = "not available"
 UNREACHABLE = (
-    "is the server up, are host, port, database and login those of its URL, does a firewall or a "
-    "list of allowed addresses stand between, and does the server offer the TLS that is asked for?"
+    "is the server up, does the URL have the right host, port, database and login, does a firewall "
+    "or a list of allowed addresses block the way, and does the server offer the requested TLS?"
 )
 
 
 @dataclass(frozen=True)
 class WireHealth:
-    """One wire format out of a server."""
+    """The result of probing one wire format from a server to another system."""
 
     wire: WireFormat
     to: str
     wrong: tuple[str, ...] = ()
-    """Values that did not come out as they must."""
+    """Values that arrived changed."""
     unavailable: str | None = None
-    """Why it could not be tried, though nothing is wrong: a tool is not installed, or the server
-    does not take what it sends."""
+    """Why the wire cannot be used here: a tool is missing, or the target does not support it."""
     error: str | None = None
-    """Why it could not be tried."""
+    """The failure of the probe."""
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether no value was changed and the probe did not fail."""
         return not self.wrong and self.error is None
 
     def json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "wire": self.wire,
-            "to": self.to,
-            "ok": self.good,
-            "wrong": list(self.wrong),
-            "unavailable": self.unavailable,
-            "error": self.error,
-        }
+        """Return the `--json` form."""
+        return {**asdict(self), "ok": self.good}
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Describe the result for people."""
         label = f"wire {self.wire} to {self.to}"
         if self.error or self.unavailable:
-            yield f"{label}: {self.error or f'{NOT_AVAILABLE}: {self.unavailable}'}"
+            yield f"{label}: {self.error or f'not available: {self.unavailable}'}"
         elif not self.wrong:
             yield f"{label}: exact"
         else:
             yield f"{label}: {len(self.wrong)} kinds of values come out wrong"
-            yield from (f"  {one}" for one in self.wrong)
+            yield from (f"  {value}" for value in self.wrong)
 
 
-def finding_json(found: Finding) -> dict[str, Any]:
-    """For `--json`."""
-    return {"subject": found.subject, "state": found.state, "says": found.says, "do": [*found.do]}
-
-
-def finding_lines(found: Finding) -> Iterator[str]:
-    """For people."""
-    yield f"{found.state:<8} {found.subject}: {found.says}"
-    yield from (f"           {line}" for line in found.do)
+def finding_lines(finding: Finding) -> Iterator[str]:
+    """Describe a finding for people."""
+    yield f"{finding.state:<8} {finding.subject}: {finding.says}"
+    yield from (f"           {line}" for line in finding.do)
 
 
 @dataclass(frozen=True)
 class ServerHealth:
-    """One configured server."""
+    """The state of one configured server."""
 
     name: str
     address: str
     version: str | None = None
     error: str | None = None
-    """Why it cannot be reached."""
+    """Why the server cannot be reached."""
     wires: tuple[WireHealth, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def good(self) -> bool:
-        """Whether it can be reached, none of its wires is wrong, and nothing else will fail."""
-        well = all(found.state != "problem" for found in self.findings)
+        """Whether the server can be reached, and no finding or wire has a problem."""
+        well = all(finding.state != "problem" for finding in self.findings)
         return self.error is None and well and all(wire.good for wire in self.wires)
 
     def json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the `--json` form."""
         return {
-            "name": self.name,
-            "address": self.address,
+            **asdict(self),
             "ok": self.good,
             "reachable": self.error is None,
-            "version": self.version,
-            "error": self.error,
-            "findings": [finding_json(found) for found in self.findings],
             "wires": [wire.json() for wire in self.wires],
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Describe the server for people."""
         if self.error is not None:
             yield self.error
             yield f"  {'problem':<8} reachable: {UNREACHABLE}"
             return
         name = "" if self.name == self.address.partition(" ")[0] else f"{self.name}: "
         yield f"{name}{self.address}: {self.version}"
-        for found in self.findings:
-            yield from (f"  {line}" for line in finding_lines(found))
+        for finding in self.findings:
+            yield from (f"  {line}" for line in finding_lines(finding))
         for wire in self.wires:
             yield from (f"  {line}" for line in wire.lines())
 
@@ -135,54 +115,46 @@ class ServerHealth:
 def examine(
     servers: Servers, configured: Sequence[str], transfers: Iterable[Transfer] = ()
 ) -> list[ServerHealth]:
-    """Reach every configured server, look at what its system knows to ask, and probe its wires.
-
-    Args:
-        servers: where they are.
-        configured: the connections that the environment names.
-        transfers: what is declared, which says which privileges are needed.
-    """
+    """Examine every configured connection; the transfers say which privileges it needs."""
     transfers = list(transfers)
     uses, hazards = _uses(transfers), _hazards(servers, transfers)
-    return [
-        _server(servers, name, uses.get(name, Use()), hazards.get(name, ())) for name in configured
-    ]
+    return [_examine(servers, name, uses.get(name, Use()), hazards[name]) for name in configured]
 
 
 def _hazards(servers: Servers, transfers: Iterable[Transfer]) -> dict[str, list[Finding]]:
-    """What the targets may do to rows when they are published, by connection."""
+    """Find what targets may do to published rows, by connection."""
     states: dict[Effect, State] = {"refused": "problem", "destroys": "warning"}
-    found: dict[str, list[Finding]] = {}
+    findings: dict[str, list[Finding]] = defaultdict(list)
     for transfer in transfers:
-        # what keeps a transfer from being planned is told elsewhere
+        # other findings explain why a transfer cannot be planned
         with suppress(TableferryError):
             for hop in resolve_hops(transfer, servers):
-                of_connection = found.setdefault(hop.plan.target.connection, [])
-                for one in hazards_of(hop, servers):
-                    says = f"{transfer.transfer}: {hop.plan.target}: {one}"
-                    do = (one.remedy,) if one.remedy else ()
-                    state = states.get(one.effect, "note")
-                    of_connection.append(Finding("publishing", state, says, do))
-    return found
+                for hazard in hazards_of(hop, servers):
+                    says = f"{transfer.transfer}: {hop.plan.target}: {hazard}"
+                    do = (hazard.remedy,) if hazard.remedy else ()
+                    state = states.get(hazard.effect, "note")
+                    finding = Finding("publishing", state, says, do)
+                    findings[hop.plan.target.connection].append(finding)
+    return findings
 
 
 def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
-    """What the transfers want of each connection: a target of one hop is read by the next."""
-    reads: dict[str, list[TableRef]] = {}
-    writes: dict[str, list[TableRef]] = {}
+    """Collect the tables that transfers read and write, by connection."""
+    reads: dict[str, list[TableRef]] = defaultdict(list)
+    writes: dict[str, list[TableRef]] = defaultdict(list)
     for transfer in transfers:
         targets = [hop.to for hop in transfer.hops]
+        # the target of a hop is read by the next hop
         for table in (transfer.source, *targets[:-1]):
-            reads.setdefault(table.connection, []).append(table)
+            reads[table.connection].append(table)
         for table in targets:
-            writes.setdefault(table.connection, []).append(table)
+            writes[table.connection].append(table)
     return {
-        name: Use(list(dict.fromkeys(reads.get(name, ()))), writes.get(name, []))
-        for name in {**reads, **writes}
+        name: Use(list(dict.fromkeys(reads[name])), writes[name]) for name in {**reads, **writes}
     }
 
 
-def _server(servers: Servers, name: str, use: Use, hazards: Sequence[Finding] = ()) -> ServerHealth:
+def _examine(servers: Servers, name: str, use: Use, hazards: Sequence[Finding]) -> ServerHealth:
     resource = servers.endpoints[name]
     address = str(resource.settings())
     try:
@@ -194,36 +166,38 @@ def _server(servers: Servers, name: str, use: Use, hazards: Sequence[Finding] = 
 
 
 def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
-    """The wires that are probed, to each system that rows of this one can go to."""
-    source = servers.endpoints[name]
-    if source.system.source is None or not (sending := source_of(source.system)).probed:
+    """Probe the wire formats from a server to each system that accepts them."""
+    endpoint = servers.endpoints[name]
+    if endpoint.system.source is None or not (source := source_of(endpoint.system)).probed:
         return
     columns = [
-        Column(f"c{number}", type_) for number, type_ in enumerate(("integer", *sending.examples))
+        Column(f"c{index}", type_) for index, type_ in enumerate(("integer", *source.examples))
     ]
-    own = TableRef(source.system_name, "doctor", "types", name)
+    table = TableRef(endpoint.system_name, "doctor", "types", name)
     for to in systems():
-        if to.loader is None or to is source.system:
+        if to.loader is None or to is endpoint.system:
             continue
         target = TableRef(to.name, "doctor", "types")
-        wires = {WIRES[one] for one in formats_between(own, target)} & set(sending.probed)
+        formats = formats_between(table, target)
+        wires = {WIRES[format_] for format_ in formats} & set(source.probed)
         if not wires:
             continue
         # a release without the long calendar has values to refuse
-        plan = plan_copy(own, columns, target, key="c0", target_version="26.7")
+        plan = plan_copy(table, columns, target, key="c0", target_version="26.7")
+        target_endpoint = servers.endpoints.get(to.name)
         for wire in sorted(wires):
             try:
-                sending.require_tools(source, wire)
-                if to.name in servers.endpoints:
-                    loader_of(to).require_tools(servers.endpoints[to.name], wire)
+                source.require_tools(endpoint, wire)
+                if target_endpoint:
+                    loader_of(to).require_tools(target_endpoint, wire)
             except InputError as error:
                 yield WireHealth(wire, to.name, unavailable=str(error))
                 continue
             try:
-                wrong = wrong_values(source, wire, plan)
-                if to.name in servers.endpoints:
+                wrong = wrong_values(endpoint, wire, plan)
+                if target_endpoint:
                     try:
-                        wrong += wrong_loads(source, servers.endpoints[to.name], wire, plan)
+                        wrong += wrong_loads(endpoint, target_endpoint, wire, plan)
                     except InputError as error:
                         yield WireHealth(wire, to.name, unavailable=str(error))
                         continue

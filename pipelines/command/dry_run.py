@@ -1,4 +1,4 @@
-"""`ferry run --dry-run`: the statements that a run would send, and none of them sent."""
+"""`ferry run --dry-run`: shows the statements that a run would send, without sending them."""
 
 from __future__ import annotations
 
@@ -21,58 +21,59 @@ from tableferry.resources.contract.formats import format_of
 
 @dataclass(frozen=True)
 class RangeStatements:
-    """How one range would get into one target."""
+    """The statements that would move one range into one target."""
 
     range: str
     reason: str
     export: str
-    """Sent to the source."""
+    """The query to the source."""
     publication: list[str]
-    """Sent to the target; lines that begin with `--` say what happens between."""
+    """The statements to the target; lines that begin with `--` describe steps between them."""
 
 
 @dataclass(frozen=True)
 class HopStatements:
-    """What one hop would send."""
+    """The statements of one hop."""
 
     hop: int
     source: str
     target: str
     wire: str
     creation: list[str]
-    """Once, to the target."""
+    """Statements to the target before the first range."""
     ranges: list[RangeStatements]
     more: int
-    """Ranges that would run likewise, and are not shown."""
+    """The number of ranges that would also run, but are not shown."""
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run of a transfer would send."""
+    """The statements of a transfer's run."""
 
     transfer: str
     hops: list[HopStatements]
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
+        """Return the `--json` form."""
         return {"transfer": self.transfer, "ok": True, "hops": [asdict(hop) for hop in self.hops]}
 
     def lines(self) -> Iterator[str]:
-        """For people, as SQL with comments."""
+        """Return the statements as SQL with comments."""
         for hop in self.hops:
             yield f"-- {self.transfer}, hop {hop.hop}: {hop.source} -> {hop.target}"
             if not hop.ranges:
                 yield "-- nothing would run"
                 continue
             for statement in hop.creation:
-                yield _ended(statement)
-            for one in hop.ranges:
-                yield f"-- range {one.range} ({one.reason}), out of {hop.source} as {hop.wire}"
-                yield _ended(one.export)
+                yield _terminated(statement)
+            for range_ in hop.ranges:
+                origin = f"out of {hop.source} as {hop.wire}"
+                yield f"-- range {range_.range} ({range_.reason}), {origin}"
+                yield _terminated(range_.export)
                 yield f"-- and into {hop.target}"
-                yield from map(_ended, one.publication)
+                yield from map(_terminated, range_.publication)
             if hop.more:
-                yield f"-- {hop.more} more ranges likewise; --range K shows those of one"
+                yield f"-- {hop.more} more ranges would run; --range K shows one of them"
 
 
 def dry_run(
@@ -84,65 +85,57 @@ def dry_run(
     failed: bool = False,
     force: bool = False,
 ) -> DryRun:
-    """Plan a run, and write down its statements. Nothing is changed, nor recorded.
+    """Plan a run and write down its statements; nothing is changed or recorded.
 
-    Of several ranges that would run, the first one is shown, or those that are named.
-
-    Args:
-        session: where everything is.
-        name: the transfer.
-        hop: of this hop only (1-based).
-        ranges: of these ranges only.
-        failed: of the ranges only whose latest attempt failed.
-        force: as if everything had changed.
+    The arguments are those of `running.run`. Unless ranges are given, only the first range that
+    would run is shown.
 
     Raises:
-        InputError: the transfer, hop or a range does not exist; or a run would be refused.
+        InputError: the transfer, hop or a range does not exist, or a run would be refused.
     """
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
-    planned = session.read(lambda log: plan_transfer(transfer, servers, log))
-    wanted = match_ranges(name, ranges, planned.ranges) or list(planned.ranges)
-    planned = planned.fingerprinted(servers, wanted).only(wanted)
-    found = []
-    for one in select_hops(name, planned.hops, hop):
-        found.append(_hop(session, planned, one, failed=failed, force=force, every=bool(ranges)))
-    return DryRun(name, found)
+    plan = session.read(lambda log: plan_transfer(transfer, servers, log))
+    names = match_ranges(name, ranges, plan.ranges) or list(plan.ranges)
+    plan = plan.fingerprinted(servers, names).only(names)
+    hops = [
+        _hop(session, plan, selected, failed=failed, force=force, show_all=bool(ranges))
+        for selected in select_hops(name, plan.hops, hop)
+    ]
+    return DryRun(name, hops)
 
 
 def _hop(
-    session: Session, planned: TransferPlan, hop: Hop, *, failed: bool, force: bool, every: bool
+    session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, force: bool, show_all: bool
 ) -> HopStatements:
-    servers = session.servers_of(planned.transfer)
-    decided = session.read(lambda log: decisions(planned, hop, servers, log, force=force))
-    only = set(decided)
+    servers = session.servers_of(plan.transfer)
+    decided = session.read(lambda log: decisions(plan, hop, servers, log, force=force))
+    runs = [name for name in decided if decided[name].reason is not Reason.UNCHANGED]
     if failed:
-        only = session.read(lambda log: unsettled(log, planned.transfer, [hop]))
-    running = [
-        name for name, one in decided.items() if one.reason is not Reason.UNCHANGED and name in only
-    ]
-    if running:
+        retried = session.read(lambda log: unsettled(log, plan.transfer, [hop]))
+        runs = [name for name in runs if name in retried]
+    if runs:
         require_harmless([hop])
     target = servers.target(hop.plan.target)
-    format = format_of(hop.wire, hop.plan.source, hop.plan.target)
-    options = replace(hop.options, format=format)
+    format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
+    options = replace(hop.options, format=format_)
     creates = hop.existing is None
     shown = []
-    for name in running if every else running[:1]:
-        key_range = planned.ranges[name]
+    for name in runs if show_all else runs[:1]:
+        range_ = plan.ranges[name]
         since = decided[name].since
-        plan = from_watermark(hop.plan, planned.transfer, since) if since else hop.plan
+        copy = from_watermark(hop.plan, plan.transfer, since) if since else hop.plan
         shown.append(
             RangeStatements(
                 name,
                 str(decided[name]),
-                plan.select(key_range, hop.wire),
-                target.publication(hop.plan, key_range, options, creates=creates),
+                copy.select(range_, hop.wire),
+                target.publication(hop.plan, range_, options, creates=creates),
             )
         )
-    creation = target.creation(hop.plan, hop.options, creates=creates) if running else []
-    if running and planned.transfer.on_schema_drift == "add_columns" and not creates:
-        creation = [*_added(hop), *creation]
+    creation = target.creation(hop.plan, hop.options, creates=creates) if runs else []
+    if runs and plan.transfer.on_schema_drift == "add_columns" and not creates:
+        creation = [*_column_additions(hop), *creation]
     return HopStatements(
         hop.number,
         str(hop.plan.source),
@@ -150,18 +143,18 @@ def _hop(
         hop.wire,
         creation,
         shown,
-        len(running) - len(shown),
+        len(runs) - len(shown),
     )
 
 
-def _added(hop: Hop) -> list[str]:
-    of, table = hop.plan.target.system, qualified(hop.plan.target)
-    found = [
-        of.dialect.add_column(table, quote(of, column.name), column)
-        for column in new_columns(hop.plan, hop.existing)
-    ]
-    return [one for one in found if one]
+def _column_additions(hop: Hop) -> list[str]:
+    system, table = hop.plan.target.system, qualified(hop.plan.target)
+    columns = new_columns(hop.plan, hop.existing)
+    statements = (
+        system.dialect.add_column(table, quote(system, column.name), column) for column in columns
+    )
+    return [statement for statement in statements if statement]
 
 
-def _ended(statement: str) -> str:
+def _terminated(statement: str) -> str:
     return statement if statement.startswith("--") else f"{statement};"

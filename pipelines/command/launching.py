@@ -1,4 +1,4 @@
-"""Carries out the Dagster runs of a command: one after the other, or shared among processes."""
+"""Executes the Dagster runs of a command, in this process or in several."""
 
 from __future__ import annotations
 
@@ -18,12 +18,8 @@ from uuid import uuid4
 import dagster as dg
 
 from tableferry.assets.declaring.names import move_job_name
-from tableferry.assets.log.command_runs import carry_out as carry_out_run
-from tableferry.assets.log.run_tags import (
-    LAUNCH,
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.command_runs import carry_out
+from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
@@ -33,30 +29,29 @@ from tableferry.resources.errors import TableferryError
 from tableferry.sensors.reaper import reap
 
 SECONDS_TO_END = 60.0
-"""For a process that is asked to end; it takes its running ranges to where they can be left."""
-
+"""How long a process that is told to end may take to bring its ranges to a safe state."""
 
 _INTERRUPTIONS = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 
 
 @dataclass(frozen=True)
 class Share:
-    """The runs that one process carries out: which ranges of a transfer, and how."""
+    """The runs that one process executes."""
 
     transfer: str
     hops: tuple[dg.AssetKey, ...] | None
-    """None: all, which Dagster need not choose."""
+    """The targets to move to; None: all, without an asset selection."""
     segments: Sequence[tuple[str, str]]
-    """First and last range of each run."""
+    """The first and last range of each run."""
     tags: Mapping[str, str]
     log_level: str | None = None
     snapshot: str | None = None
-    """The one of the source that all processes read, where it has one."""
+    """The source's snapshot that all processes read, if it has one."""
 
 
 @dataclass
 class Outcome:
-    """What became of some runs."""
+    """The outcome of one or more runs."""
 
     run_ids: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -64,78 +59,74 @@ class Outcome:
 
 
 def built(session: Session, name: str, caller: Caller) -> dg.Definitions:
-    """What the one transfer amounts to, on the servers of the session."""
+    """Build the definitions of one transfer on the servers of a session."""
     return build(session.declared.only(name), {name: caller}, session.resources)
 
 
 def logging_config(level: str | None) -> dict[str, Any]:
-    """Run config; without a level nothing is logged: the commands say themselves what is wrong."""
+    """Return the run config of Dagster's log level; by default nothing is logged."""
     return {"loggers": {"console": {"config": {"log_level": level or "CRITICAL"}}}}
 
 
-def carry_out(session: Session, share: Share, caller: Caller) -> Outcome:
-    """The runs of a share in this process, one after the other."""
-    carried = Outcome()
+def execute(session: Session, share: Share, caller: Caller) -> Outcome:
+    """Execute the runs of a share in this process, one after the other."""
+    outcome = Outcome()
     name = share.transfer
     job = built(session, name, caller).resolve_job_def(move_job_name(name))
     for number, (first, last) in enumerate(share.segments, start=1):
         caller.last = number == len(share.segments)
         tags = {**share.tags, RANGE_START: first, RANGE_END: last}
         tags[PROCESS] = this_process(session.instance)
-        result = carry_out_run(
+        result = carry_out(
             session.instance,
             job,
             tags=tags,
             assets=share.hops,
             run_config=logging_config(share.log_level),
         )
-        carried.run_ids.append(result.run_id)
-        carried.errors += failures(result)
-    carried.notes += dict.fromkeys(caller.notes)
-    carried.errors += [
-        f"{one.hop.plan.target}: {one.verdict.summary()}" for one in caller.checked if one.failed
+        outcome.run_ids.append(result.run_id)
+        outcome.errors += failures(result)
+    outcome.notes += dict.fromkeys(caller.notes)
+    outcome.errors += [
+        f"{check.hop.plan.target}: {check.verdict.summary()}"
+        for check in caller.checked
+        if check.failed
     ]
-    return carried
+    return outcome
 
 
-def carry_out_together(
-    session: Session, shares: Sequence[Share], on_progress: OnProgress
-) -> Outcome:
-    """The runs of several shares, each in a process of its own, and what became of all.
-
-    A process that dies takes none of the others with it.
-    """
+def execute_parallel(session: Session, shares: Sequence[Share], on_progress: OnProgress) -> Outcome:
+    """Execute each share in a process of its own; if one dies, the others go on."""
     context = multiprocessing.get_context("spawn")
     launch = f"{len(shares)}:{uuid4()}"
     started: dict[Connection, tuple[SpawnProcess, Share]] = {}
-    carried = Outcome()
+    outcome = Outcome()
     try:
         for share in shares:
-            ours, theirs = context.Pipe(duplex=False)
+            receiver, sender = context.Pipe(duplex=False)
             tagged = replace(share, tags={**share.tags, LAUNCH: launch})
-            process = context.Process(target=_work, args=(tagged, theirs))
+            process = context.Process(target=_work, args=(tagged, sender))
             process.start()
-            # its end of the pipe is its alone, so that its death is seen
-            theirs.close()
-            started[ours] = process, share
-        listening = set(started)
-        while listening:
-            for ready in wait(listening):
+            # only the child keeps the sending end, so that its death closes the pipe
+            sender.close()
+            started[receiver] = process, share
+        open_pipes = set(started)
+        while open_pipes:
+            for ready in wait(open_pipes):
                 assert isinstance(ready, Connection)
                 try:
                     message = ready.recv()
                 except (EOFError, OSError):
-                    listening.remove(ready)
-                    process, share = started[ready]
-                    carried.errors += _death(process, share)
+                    open_pipes.remove(ready)
+                    outcome.errors += _exit_errors(*started[ready])
                     continue
                 if isinstance(message, Progress):
                     on_progress(message)
                 else:
-                    carried.run_ids += message.run_ids
-                    carried.errors += message.errors
-                    carried.notes += (one for one in message.notes if one not in carried.notes)
-        return carried
+                    outcome.run_ids += message.run_ids
+                    outcome.errors += message.errors
+                    outcome.notes += (note for note in message.notes if note not in outcome.notes)
+        return outcome
     finally:
         for connection, (process, _) in started.items():
             connection.close()
@@ -147,8 +138,8 @@ def carry_out_together(
         reap(session.instance)
 
 
-def _death(process: SpawnProcess, share: Share) -> list[str]:
-    """What there is to say of a process that has ended, if it did not end well."""
+def _exit_errors(process: SpawnProcess, share: Share) -> list[str]:
+    """Describe the failure of a process that has ended, if it failed."""
     process.join()
     if not process.exitcode:
         return []
@@ -160,8 +151,8 @@ def _death(process: SpawnProcess, share: Share) -> list[str]:
 
 
 def _work(share: Share, connection: Connection) -> None:
-    """Be one of the processes."""
-    # Ctrl-C on the terminal is for the command, which ends its processes then
+    """Execute a share in a child process, and send its progress and outcome to the parent."""
+    # Ctrl-C on the terminal reaches the parent only, which then ends its children
     os.setsid()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -172,9 +163,9 @@ def _work(share: Share, connection: Connection) -> None:
             connection.send(message)
 
     try:
-        session = open_session(share.transfer, tells_invalid=False)
+        session = open_session(share.transfer, warns=False)
         caller = Caller(send, snapshot=share.snapshot)
-        send(carry_out(session, share, caller))
+        send(execute(session, share, caller))
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
         sys.exit(1)
     except TableferryError as error:
@@ -182,7 +173,7 @@ def _work(share: Share, connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """So that nothing moves rows of which no command knows."""
+    """Interrupt this process when its parent dies, so that it does not move rows unattended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -190,7 +181,7 @@ def _end_with_parent() -> None:
 
 
 def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:
-    """The lines that say why a run failed, without Dagster's own wrapping."""
+    """Return the lines that say why a run failed, without those that Dagster adds."""
     lines: list[str] = []
     for event in result.all_events:
         if not event.is_step_failure:

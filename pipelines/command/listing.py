@@ -1,4 +1,4 @@
-"""Lists in which nothing is cut: laid out by the screen's width, plain lines without a screen."""
+"""Lists that never truncate: laid out by the terminal's width, plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 GAP = "  "
-"""Between columns: two blanks, so that a line can be taken apart where a name has one."""
+"""Separates columns; two blanks, so that scripts can split lines whose names have one blank."""
 INDENT = 4
 SHORTEST_SENTENCE = 30
-"""Cells of the screen below which a sentence is not put beside other columns."""
+"""Minimum width in cells of a sentence beside other columns."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, and how its cells are laid out."""
+    """A column's name, and the layout of its cells."""
 
     name: str
     right: bool = False
-    """Numbers: aligned at their end."""
+    """Align cells to the right, as numbers are."""
     sentence: bool = False
-    """The last column may take several lines."""
+    """Let cells take several lines; for the last column only."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A cell per column, and what is to be said on lines below them."""
+    """A cell per column, and notes on the lines below them."""
 
     cells: Sequence[Text]
     notes: Sequence[Text] = ()
@@ -39,9 +39,9 @@ class Row:
 class Listing:
     """Rows under the names of their columns.
 
-    One line per row if all of them fit; else the first cell on a line, and the others beneath it by
-    their names. What is longer than a line goes on in the next. Without a terminal every row is
-    one line, however long.
+    If all rows fit the terminal, each is one line. Otherwise the first cell of each row has its own
+    line, with the other cells and their columns' names beneath it; longer lines are wrapped.
+    Without a terminal every row is one line.
     """
 
     columns: Sequence[Column]
@@ -76,8 +76,7 @@ class Listing:
         column, cell, size = last
         if column.right:
             cell = Text.assemble(" " * (size - cell_len(cell.plain)), cell)
-        beginning = cell_len(line.plain)
-        yield from hanging(console, line, cell, beginning, width)
+        yield from hanging(console, line, cell, cell_len(line.plain), width)
         for note in row.notes:
             yield from hanging(console, Text(" " * INDENT), note, INDENT, width)
 
@@ -100,13 +99,16 @@ class Listing:
 def hanging(
     console: Console, head: Text, text: Text, indent: int, width: int | None
 ) -> Iterator[Text]:
-    """A text after its head, continued at `indent`; words are split only if longer than a line."""
+    """Wrap a text after its head, continued at `indent`; only words longer than a line are split.
+
+    Without a width, nothing is wrapped.
+    """
     if width is None:
         lines = [text]
     else:
         lines = list(text.wrap(console, max(width - indent, 1), overflow="fold")) or [text]
-    for number, line in enumerate(lines):
-        whole = Text.assemble(head if number == 0 else " " * indent, line)
-        whole.rstrip()
-        whole.no_wrap, whole.overflow = True, "ignore"
-        yield whole
+    for index, line in enumerate(lines):
+        full_line = Text.assemble(" " * indent if index else head, line)
+        full_line.rstrip()
+        full_line.no_wrap, full_line.overflow = True, "ignore"
+        yield full_line

@@ -1,9 +1,10 @@
-"""The `ferry` command. Heavy imports wait until a command needs them, so that help is quick."""
+"""The `ferry` command. Commands import heavy modules when they run, so that `--help` is quick."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -19,13 +20,13 @@ from tableferry.pipelines.command.shell import (
     RANGE_HELP,
     as_json,
     end,
-    name_of_transfer,
-    names_of_transfers,
     print_json,
-    tell_of_waiting,
+    report_waiting,
+    transfer_argument,
+    transfers_argument,
     user_errors,
     verbosity,
-    wide_too,
+    wide,
 )
 from tableferry.resources.errors import InputError, TableferryError
 
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 @main.command()
-@names_of_transfers
+@transfers_argument
 @as_json
 @user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
@@ -48,27 +49,28 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
     from tableferry.pipelines.settings import transfers_folder
 
     declared = load_transfers(transfers_folder())
-    wrong = () if transfers else declared.invalid
-    # what is wrong with the defaults is wrong with every file
-    errors = list(dict.fromkeys(str(problem) for file in wrong for problem in file.problems))
-    found: dict[str, list[str]] = {}
+    invalid = () if transfers else declared.invalid
+    # a problem of the defaults is repeated for each file
+    errors = list(dict.fromkeys(str(problem) for file in invalid for problem in file.problems))
+    results: dict[str, list[str]] = {}
     try:
         if transfers or declared.transfers:
-            session = open_session(*transfers, records=False, tells_invalid=bool(transfers))
-            found = find_problems(session, transfers)
+            session = open_session(*transfers, records=False, warns=bool(transfers))
+            results = find_problems(session, transfers)
     except TableferryError as error:
         errors += str(error).splitlines()
-    unfit = [name for name, problems in found.items() if problems]
+    unfit = [name for name, problems in results.items() if problems]
     if as_json:
-        print_json({"ok": not errors and not unfit, "errors": errors, "transfers": found})
-    if not (as_json or found or errors):
+        print_json({"ok": not errors and not unfit, "errors": errors, "transfers": results})
+    elif not (results or errors):
         click.echo(f"there is no transfer file in {transfers_folder()}")
-    for name, problems in {} if as_json else found.items():
-        click.echo(f"{name}:" if problems else f"{name}: ok")
-        for problem in problems:
-            click.echo(f"  {problem}")
+    else:
+        for name, problems in results.items():
+            click.echo(f"{name}:" if problems else f"{name}: ok")
+            for problem in problems:
+                click.echo(f"  {problem}")
     if unfit:
-        errors.append(f"{len(unfit)} of {len(found)} transfers cannot run: {', '.join(unfit)}")
+        errors.append(f"{len(unfit)} of {len(results)} transfers cannot run: {', '.join(unfit)}")
     end(errors, 2)
 
 
@@ -76,50 +78,46 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
 @as_json
 @user_errors
 def doctor(as_json: bool) -> None:
-    """Look at every configured server and at this machine, and say what to do.
+    """Examine every configured server and this machine, and say what to do.
 
-    Of a server: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
-    clock, and whether edge values leave it as they are. Exit code 1 if something will fail.
+    On servers: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
+    clock, and whether edge values arrive unchanged. Exit code 1 if something will fail.
     """
-    from tableferry.pipelines.command.doctor import examine, finding_json, finding_lines
+    from tableferry.pipelines.command.doctor import examine, finding_lines
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.command.this_machine import declared_transfers, findings
-    from tableferry.resources.errors import InputError
 
     servers, configured = configured_servers()
     declared = declared_transfers()
     transfers = () if isinstance(declared, InputError) else declared.transfers.values()
     here = list(findings(servers, declared))
-    found = examine(servers, configured, transfers)
-    bad = [server for server in found if not server.good]
-    well = all(one.state != "problem" for one in here)
+    examined = examine(servers, configured, transfers)
+    errors = []
+    if bad := [server.name for server in examined if not server.good]:
+        errors.append(f"{len(bad)} of {len(examined)} servers have problems: {', '.join(bad)}")
+    problems = [finding.subject for finding in here if finding.state == "problem"]
+    if problems:
+        errors.append(f"this machine has problems: {', '.join(dict.fromkeys(problems))}")
     if as_json:
         print_json(
             {
-                "ok": well and not bad,
-                "here": [finding_json(one) for one in here],
-                "servers": [server.json() for server in found],
+                "ok": not errors,
+                "here": [asdict(finding) for finding in here],
+                "servers": [server.json() for server in examined],
             }
         )
     else:
         click.echo("this machine")
-    for one in () if as_json else here:
-        click.echo("\n".join(f"  {line}" for line in finding_lines(one)))
-    for server in () if as_json else found:
-        click.echo("\n".join(server.lines()))
-    errors = []
-    if bad:
-        names = ", ".join(server.name for server in bad)
-        errors.append(f"{len(bad)} of {len(found)} servers are not well: {names}")
-    if not well:
-        subjects = dict.fromkeys(one.subject for one in here if one.state == "problem")
-        errors.append(f"this machine is not well: {', '.join(subjects)}")
+        for finding in here:
+            click.echo("\n".join(f"  {line}" for line in finding_lines(finding)))
+        for server in examined:
+            click.echo("\n".join(server.lines()))
     end(errors)
 
 
 @main.command()
-@name_of_transfer
-@click.option("--force", is_flag=True, help="As `ferry run --force` would.")
+@transfer_argument
+@click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
 @as_json
 @user_errors
 def plan(transfer: str, force: bool, as_json: bool) -> None:
@@ -133,31 +131,31 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
         print_json(view.json())
     else:
         show_plan(console(), view)
-        _say_if_nothing_is_recorded()
+        _warn_without_log()
 
 
 @main.command()
-@name_of_transfer
-@wide_too
+@transfer_argument
+@wide
 @as_json
 @user_errors
 def status(transfer: str, wide: bool, as_json: bool) -> None:
-    """Show per range its state, rows, last run and checks, out of the event log."""
+    """Show the state, rows, last run and checks of each range, from the event log."""
     from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.command.status import status as find
+    from tableferry.pipelines.command.status import status as read_status
 
-    view = find(open_session(transfer, records=False, asks=False), transfer)
+    view = read_status(open_session(transfer, records=False, queries=False), transfer)
     if as_json:
         print_json(view.json())
     else:
         from tableferry.pipelines.command.render import console, show_ranges
 
         show_ranges(console(), "status", view, wide=wide)
-        _say_if_nothing_is_recorded()
+        _warn_without_log()
 
 
 @main.command()
-@name_of_transfer
+@transfer_argument
 @click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option(
@@ -165,7 +163,7 @@ def status(transfer: str, wide: bool, as_json: bool) -> None:
     type=click.Choice(("last-run",)),
     help="Compare the targets with what was committed to them; the source is not read.",
 )
-@click.option("--up-to-date", is_flag=True, help="Fail where the source is newer, too.")
+@click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
 @verbosity
 @as_json
 @user_errors
@@ -181,15 +179,15 @@ def check(
     """Reconcile committed ranges without moving data, and run their expectations.
 
     Exit code 0 only if no target differs from what was committed to it, and no range is failed or
-    missing. A source that has changed since is a warning. Without --range, the tables are looked at
-    as a whole, too.
+    missing. A source that has changed since is a warning. Without --range, the tables are also
+    compared as a whole.
     """
     from tableferry.pipelines.command import runner
     from tableferry.pipelines.command.render import console, show_checks
     from tableferry.pipelines.command.session import open_session
 
     session = open_session(transfer)
-    tell_of_waiting(runner.blocking_runs(session, transfer))
+    report_waiting(runner.blocking_runs(session, transfer))
     if as_of and (level or up_to_date):
         raise InputError("--as-of compares digests with the event log; it takes no other level")
     view = runner.check(
@@ -210,14 +208,14 @@ def check(
 
 
 @main.command()
-@name_of_transfer
+@transfer_argument
 @click.option(
     "--range", "name", required=True, metavar="K", help="The range to compare, or a key in it."
 )
-@click.option("--hop", type=int, default=None, help="This hop only, counted from 1.")
-@click.option("--limit", default=20, show_default=True, help="Most rows to show.")
+@click.option("--hop", type=int, default=None, help="Only this hop, counted from 1.")
+@click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
 @click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
-@click.option("--published", is_flag=True, help="Look at what readers see, whatever was rejected.")
+@click.option("--published", is_flag=True, help="Compare the published rows, not rejected ones.")
 @as_json
 @user_errors
 def diff(
@@ -231,13 +229,13 @@ def diff(
 ) -> None:
     """Show which rows and columns of a range differ. Exit code 0 only if none does.
 
-    Of a range whose last attempt failed its audit, these are the rows that nobody got to see.
+    If the last attempt on the range failed its audit, the rejected rows are compared.
     """
     from tableferry.pipelines.command import runner
     from tableferry.pipelines.command.render import console, difference_table
     from tableferry.pipelines.command.session import open_session
 
-    found = runner.differences(
+    by_target = runner.differences(
         open_session(transfer, records=False),
         transfer,
         name,
@@ -246,12 +244,12 @@ def diff(
         parquet=Path(parquet) if parquet else None,
         published=published,
     )
-    good = all(not differences.rows for differences in found.values())
-    name = next(iter(found.values())).range
+    good = all(not differences.rows for differences in by_target.values())
+    name = next(iter(by_target.values())).range
     if as_json:
-        hops = {target: differences.to_json() for target, differences in found.items()}
+        hops = {target: differences.to_json() for target, differences in by_target.items()}
         print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
-    for target, differences in {} if as_json else found.items():
+    for target, differences in {} if as_json else by_target.items():
         summary = "; ".join((differences.summary(), *differences.remarks))
         click.echo(f"{target} {differences.range}: {summary}")
         if differences.rows:
@@ -260,9 +258,13 @@ def diff(
 
 
 @main.command()
-@name_of_transfer
+@transfer_argument
 @click.option(
-    "--format", "form", type=click.Choice(("md", "html", "json")), default="md", show_default=True
+    "--format",
+    "format_",
+    type=click.Choice(("md", "html", "json")),
+    default="md",
+    show_default=True,
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
 @click.option(
@@ -270,25 +272,25 @@ def diff(
     envvar="TABLEFERRY_DAGSTER_URL",
     show_envvar=True,
     metavar="URL",
-    help="Dagster's web UI, to which runs are linked.",
+    help="Dagster's web UI, for links to runs.",
 )
 @as_json
 @user_errors
 def report(
-    transfer: str, form: str, output: str | None, dagster_url: str | None, as_json: bool
+    transfer: str, format_: str, output: str | None, dagster_url: str | None, as_json: bool
 ) -> None:
-    """Write what is known of a transfer, with the evidence. Exit code 0 only if all is green."""
+    """Write a report of a transfer, with the evidence. Exit code 0 only if all is green."""
     from tableferry.pipelines.command.session import open_session
     from tableferry.pipelines.reporting.collect import report as collect
     from tableferry.pipelines.reporting.html import Format, render
 
-    found = collect(open_session(transfer, records=False), transfer, dagster_url=dagster_url)
-    text = render(found, "json" if as_json else cast(Format, form))
+    collected = collect(open_session(transfer, records=False), transfer, dagster_url=dagster_url)
+    text = render(collected, "json" if as_json else cast(Format, format_))
     if output:
         Path(output).write_text(text, encoding="utf-8")
     else:
         click.echo(text, nl=False)
-    end([about(transfer, problem.text) for problem in found.problems])
+    end([about(transfer, problem.text) for problem in collected.problems])
 
 
 @main.command()
@@ -296,9 +298,9 @@ def report(
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @user_errors
 def dev(port: int, host: str) -> None:
-    """Open Dagster's user interface on the transfers, with its daemon, until Ctrl-C.
+    """Run Dagster's user interface and daemon on the transfers, until Ctrl-C.
 
-    The user interface has no login: whoever reaches the address can use it.
+    The user interface has no login: anyone who reaches the address can use it.
     """
     from tableferry.pipelines.command.dev import dev as run_services
 
@@ -306,16 +308,16 @@ def dev(port: int, host: str) -> None:
 
 
 @main.command()
-@names_of_transfers
+@transfers_argument
 @click.option(
     "--markers",
     is_flag=True,
-    help="Also forget which ranges were published, by any home: the next run compares its own.",
+    help="Also delete the targets' markers, of all homes: the next run compares its ranges.",
 )
 @as_json
 @user_errors
 def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
-    """Drop the staging tables that dead runs left."""
+    """Drop the staging tables of runs that have died."""
     from tableferry.pipelines.command import runner
     from tableferry.pipelines.command.session import open_session
 
@@ -329,10 +331,10 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
         click.echo(name)
 
 
-def _say_if_nothing_is_recorded() -> None:
-    from tableferry.pipelines.event_log import nothing_recorded
+def _warn_without_log() -> None:
+    from tableferry.pipelines.event_log import no_log_message
 
-    if line := nothing_recorded():
+    if line := no_log_message():
         click.echo(f"ferry: {line}", err=True)
 
 

@@ -1,7 +1,6 @@
-"""What other distributions add to `ferry` by entry points: commands, and a local stack.
+"""Entry points by which other distributions add commands and a local stack to `ferry`.
 
-The distribution tableferry-local adds both, tableferry-bench a command. Nothing of them is imported
-before it is needed.
+They are imported on first use. tableferry-local adds both, tableferry-bench a command.
 """
 
 from __future__ import annotations
@@ -11,34 +10,34 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from tableferry.resources.errors import InputError, TableferryError
 
 COMMANDS = "tableferry.commands"
-"""Each entry point of this group is a `click.Command`, by the name of the command."""
+"""The group of commands; each entry point is a `click.Command`."""
 
 DISTRIBUTIONS = {"local": "tableferry-local", "bench": "tableferry-bench"}
-"""Where the commands of this project come from that are not part of its wheel."""
+"""The distributions of this project's commands outside its wheel."""
 
 LOCAL_STACK = "tableferry.local_stack"
-"""The group of the functions below. They raise `click.ClickException` with one clear line."""
+"""The group of the functions below, which raise `click.ClickException` with a one-line message."""
 
 
 class Commands(click.Group):
-    """A group's own commands, and those that other distributions add to it."""
+    """A command group that other distributions can extend."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command; where its output cannot be written, that is said in one line."""
+        """Run a command; if stdout cannot be written to, fail with a one-line message."""
         try:
             return super().main(*args, **extra)
         except OSError as error:
-            if not _output_is_stuck():
+            if not _stdout_fails():
                 raise
             click.echo(f"ferry: standard output: {error.strerror}", err=True)
-            # what is left of it would be tried again, and complained of, when the process ends
+            # Python would flush the rest at exit, and fail again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
 
@@ -48,9 +47,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if command := super().get_command(ctx, cmd_name):
             return command
-        for found in entry_points(group=COMMANDS, name=cmd_name):
-            added: click.Command = found.load()
-            return added
+        for entry_point in entry_points(group=COMMANDS, name=cmd_name):
+            return cast(click.Command, entry_point.load())
         if cmd_name in DISTRIBUTIONS:
             raise click.UsageError(
                 f"`ferry {cmd_name}` comes with {DISTRIBUTIONS[cmd_name]}: install it"
@@ -58,8 +56,8 @@ class Commands(click.Group):
         return None
 
 
-def _output_is_stuck() -> bool:
-    """Whether standard output takes no more: what failed before may not be in its buffer still."""
+def _stdout_fails() -> bool:
+    """Whether writing to stdout fails; a line break is written in case its buffer is empty."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -69,54 +67,40 @@ def _output_is_stuck() -> bool:
 
 
 def start_local_stack() -> Mapping[str, str]:
-    """Start the local stack, unless it runs.
-
-    Returns:
-        The `TABLEFERRY_*_URL` settings of its servers.
+    """Start the local stack, unless it runs, and return its `TABLEFERRY_*_URL` settings.
 
     Raises:
-        InputError: tableferry-local is not installed.
-        TableferryError: a server does not start.
+        TableferryError: tableferry-local is not installed, or a server does not start.
     """
-    settings: Mapping[str, str] = _call("start")
-    return settings
+    return cast(Mapping[str, str], _call("start"))
 
 
 def temporary_stack() -> AbstractContextManager[Mapping[str, str]]:
-    """A stack that is removed at the end; yields the settings of its servers.
+    """Return a stack that is removed at the end; it yields the settings of its servers.
 
     Raises:
         InputError: tableferry-local is not installed.
     """
-    stack: AbstractContextManager[Mapping[str, str]] = _call("temporary")
-    return stack
+    return cast(AbstractContextManager[Mapping[str, str]], _call("temporary"))
 
 
 def load_demo_data(url: str) -> Mapping[str, int]:
-    """Load the demo's tables into schema `public`, unless they are there.
-
-    Args:
-        url: connection URL of a PostgreSQL database.
-
-    Returns:
-        Row counts by table.
+    """Load missing demo tables into schema `public` of a PostgreSQL; return rows by table.
 
     Raises:
-        InputError: tableferry-local is not installed.
-        TableferryError: a table of such a name is somebody else's.
+        TableferryError: tableferry-local is not installed, or a table of such a name is foreign.
     """
-    counts: Mapping[str, int] = _call("load_demo_data", url)
-    return counts
+    return cast(Mapping[str, int], _call("load_demo_data", url))
 
 
 def _call(name: str, *arguments: object) -> Any:
-    for found in entry_points(group=LOCAL_STACK, name=name):
+    for entry_point in entry_points(group=LOCAL_STACK, name=name):
         try:
-            return found.load()(*arguments)
+            return entry_point.load()(*arguments)
         except click.ClickException as error:
-            raised = TableferryError(error.message)
-            raised.exit_code = error.exit_code
-            raise raised from None
+            failure = TableferryError(error.message)
+            failure.exit_code = error.exit_code
+            raise failure from None
     if name == "load_demo_data":
         raise InputError("the demo's data come with tableferry-local: install it")
     raise InputError(

@@ -1,4 +1,4 @@
-"""`ferry prune`: bounds what Dagster's storage holds."""
+"""`ferry prune`: deletes old runs from Dagster's storage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tableferry.resources.words import counted
 
 
 def age(text: str) -> float:
-    """Seconds of an age such as `90d`.
+    """Return the seconds of an age such as `90d`.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is not an age.
     """
     from tableferry.assets.declaring import freshness
     from tableferry.resources.errors import InputError
@@ -24,15 +24,15 @@ def age(text: str) -> float:
 
 
 @click.command()
-@click.option("--keep", required=True, metavar="AGE", help="Keep what is younger: 36h, 90d, 12w.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted.")
+@click.option("--keep", required=True, metavar="AGE", help="Keep younger runs: 36h, 90d, 12w.")
+@click.option("--dry-run", is_flag=True, help="Report without deleting.")
 @as_json
 @user_errors
 def prune(keep: str, dry_run: bool, as_json: bool) -> None:
     """Delete old runs of the transfers, with their events, from Dagster's storage.
 
-    What a transfer resumes from stays, however old: a range's newest materialization, its data
-    version, its verdicts that count, the run that moved it.
+    Runs that a transfer still needs are kept: those with a range's newest materialization, its
+    data version or its current verdicts, and the run that moved it.
     """
     import time
 
@@ -43,29 +43,29 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
     from tableferry.pipelines.command.session import open_session
 
     seconds = age(keep)
-    session = open_session(records=False, asks=False)
-    found = retention(session.instance, session.transfers.values(), time.time() - seconds)
-    if not dry_run and found.forgotten:
-        event_log.make()
-        # not a command's own instance, which keeps no output of runs
+    session = open_session(records=False, queries=False)
+    runs = retention(session.instance, session.transfers.values(), time.time() - seconds)
+    if not dry_run and runs.forgotten:
+        event_log.create_home()
+        # the session's instance has no compute logs to delete
         with dg.DagsterInstance.get() as instance:
-            forget(instance, found.forgotten)
-    reasons = sorted(found.needed.items())
+            forget(instance, runs.forgotten)
+    reasons = sorted(runs.needed.items())
     if as_json:
         print_json(
             {
                 "ok": True,
-                "deleted": list(found.forgotten),
-                "recent": found.recent,
+                "deleted": list(runs.forgotten),
+                "recent": runs.recent,
                 "needed": dict(reasons),
                 "dry_run": dry_run,
             }
         )
         return
-    done = "would be deleted" if dry_run else "deleted"
+    verb = "would be deleted" if dry_run else "deleted"
     click.echo(
-        f"{counted(len(found.forgotten), 'run')} {done}; kept are {found.recent} that are younger "
+        f"{counted(len(runs.forgotten), 'run')} {verb}; kept are {runs.recent} that are younger "
         f"than {keep} and {len(reasons)} that are needed"
     )
-    for run_id, why in reasons:
-        click.echo(f"  kept {run_id[:8]}: {why}")
+    for run_id, reason in reasons:
+        click.echo(f"  kept {run_id[:8]}: {reason}")

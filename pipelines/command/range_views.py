@@ -1,10 +1,11 @@
-"""What is known of the ranges of a transfer, as plain data to print or to write as JSON."""
+"""The recorded state of a transfer's ranges, as plain data to print or to write as JSON."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.log.records import RangeRecord, State
 
@@ -12,17 +13,17 @@ if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
     from tableferry.assets.log.asking import Log
 
-SHOWN = (
+JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
     *("changed", "not_filled"),
 )
-"""What the `--json` form has of a range as it is here; other fields are in the event log."""
+"""The fields of a range in the `--json` form; the event log has others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangeView(RangeRecord):
-    """The record of a range, with where it belongs and how its checks ended."""
+    """The record of a range in one hop, and the verdicts of its checks."""
 
     hop: int
     target: str
@@ -30,17 +31,17 @@ class RangeView(RangeRecord):
 
     @property
     def changed(self) -> Mapping[str, int]:
-        """How many values `on_overflow` changed when the range was moved, by column."""
+        """The number of values that `on_overflow` changed in the move, by column."""
         return self.counts
 
     @property
     def good(self) -> bool:
-        """Whether the range is in the target, and no check of it failed."""
+        """Whether the range is in the target, and none of its checks has failed."""
         return self.state.settled and all(self.checks.values())
 
     @property
     def problem(self) -> str | None:
-        """Why it is not good, in one line."""
+        """Why the range is not good, in one line."""
         if self.good:
             return None
         from tableferry.assets.verifying.on_demand import NotCommitted
@@ -51,14 +52,14 @@ class RangeView(RangeRecord):
         return NotCommitted(self.target, self.range, self.state, self.error).summary()
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
-        shown = {name: getattr(self, name) for name in SHOWN}
-        return {**shown, "state": str(self.state), "reason": None, "detail": None}
+        """Return the `--json` form."""
+        fields = {name: getattr(self, name) for name in JSON_FIELDS}
+        return {**fields, "state": str(self.state), "reason": None, "detail": None}
 
 
 @dataclass(frozen=True)
 class TransferView:
-    """What became of a transfer."""
+    """The state of a transfer, and the outcome of a command on it."""
 
     transfer: str
     ranges: list[RangeView]
@@ -66,27 +67,32 @@ class TransferView:
     errors: list[str] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What else there is to say, a line each."""
+    """Remarks for the user, a line each."""
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
-        return document(
-            self.transfer, self.ranges, self.good, self.errors, self.run_ids, self.notes
-        )
+        """Return the `--json` form."""
+        return {
+            "transfer": self.transfer,
+            "ok": self.good,
+            "errors": self.errors,
+            "run_ids": self.run_ids,
+            "notes": self.notes,
+            "ranges": [range_.json() for range_ in self.ranges],
+        }
 
 
-def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str]) -> list[RangeView]:
-    """What the event log says of these ranges in one hop, counted from 1."""
+def range_views(log: Log, transfer: Transfer, hop: int, names: Sequence[str]) -> list[RangeView]:
+    """Read the recorded state of ranges in one hop (1-based)."""
     from tableferry.assets.log import ledger
     from tableferry.assets.planning.resolve import checks_of
 
-    target = transfer.hops[number - 1].to
+    target = transfer.hops[hop - 1].to
     records = ledger.records(log, target, names)
     checks = ledger.verdicts(log, target, checks_of(transfer))
     return [
         RangeView(
             **vars(records.get(name) or RangeRecord(name, State.MISSING)),
-            hop=number,
+            hop=hop,
             target=str(target),
             checks=checks.get(name, {}) if name in records else {},
         )
@@ -95,47 +101,22 @@ def range_views(log: Log, transfer: Transfer, number: int, names: Sequence[str])
 
 
 def range_notes(views: Sequence[RangeView]) -> list[str]:
-    """Which values of the targets are not the source's, as far as the transfer has made them so."""
-    found: list[str] = []
+    """Describe the values in the targets that the transfer changed, or could not fill."""
+    notes: list[str] = []
     for target in dict.fromkeys(view.target for view in views):
-        there = [view for view in views if view.target == target and view.state.settled]
-        columns = dict.fromkeys(name for view in there for name in view.changed)
-        counts = {name: sum(view.changed.get(name, 0) for view in there) for name in columns}
-        if counts:
-            listed = ", ".join(f"{number} of {name}" for name, number in counts.items())
-            found.append(f"{target}: values changed by on_overflow: {listed}")
-        for name in dict.fromkeys(name for view in there for name in view.not_filled):
-            without = [view.range for view in there if name in view.not_filled]
-            others = "; the others keep their values" if len(without) < len(there) else ""
-            found.append(
-                f"{target}: {name!r} is NULL, or its default, in the rows moved since the source "
-                f"lost it: in {len(without)} of {len(there)} ranges ({_few(without)}){others}"
+        settled = [view for view in views if view.target == target and view.state.settled]
+        changed: Counter[str] = Counter()
+        for view in settled:
+            changed.update(view.changed)
+        if changed:
+            counts = ", ".join(f"{count} of {column}" for column, count in changed.items())
+            notes.append(f"{target}: values changed by on_overflow: {counts}")
+        for column in dict.fromkeys(name for view in settled for name in view.not_filled):
+            unfilled = [view.range for view in settled if column in view.not_filled]
+            names = ", ".join([*unfilled[:3], *(["..."] if len(unfilled) > 3 else [])])
+            rest = "; the others keep their values" if len(unfilled) < len(settled) else ""
+            notes.append(
+                f"{target}: {column!r} is NULL, or its default, in the rows moved since the source "
+                f"lost it: in {len(unfilled)} of {len(settled)} ranges ({names}){rest}"
             )
-    return found
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-
-
-class _AsJson(Protocol):
-    def json(self) -> dict[str, Any]: ...
-
-
-def document(
-    transfer: str,
-    ranges: Sequence[_AsJson],
-    good: bool = True,
-    errors: Sequence[str] = (),
-    run_ids: Sequence[str] = (),
-    notes: Sequence[str] = (),
-) -> dict[str, Any]:
-    """The `--json` form of ranges, and of what a command has to say besides."""
-    return {
-        "transfer": transfer,
-        "ok": good,
-        "errors": list(errors),
-        "run_ids": list(run_ids),
-        "notes": list(notes),
-        "ranges": [one.json() for one in ranges],
-    }
+    return notes

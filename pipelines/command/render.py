@@ -1,4 +1,4 @@
-"""What the commands print: ranges, verdicts and differences as lists, and the progress bar."""
+"""Prints ranges, verdicts and differences as lists, and shows the progress bar."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tableferry.assets.running.progress import OnProgress
 from tableferry.assets.running.progress import Progress as Event
 from tableferry.checks.verdict import Differences, shown_value
 from tableferry.pipelines.command.listing import Column, Listing, Row, hanging
+from tableferry.resources.words import counted, one_line
 
 if TYPE_CHECKING:
     from tableferry.assets.verifying.on_demand import Checked
@@ -34,42 +35,38 @@ STYLES = {
     "skip": "cyan",
     "run": "yellow",
 }
-WITHOUT_SCREEN = 1_000_000
+NO_WRAP_WIDTH = 1_000_000
 """Width at which no line is wrapped."""
 FIRST_SECONDS = 2
-"""Before that, the progress bar's rate is that of the first batches."""
+"""Seconds before which a rate would be that of the first batches only."""
 
 RANGE, ROWS = Column("range"), Column("rows", right=True)
 
-One = TypeVar("One")
+Item = TypeVar("Item")
 
 
 def console() -> Console:
-    """Where the commands print. Without a terminal no line is wrapped."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=WITHOUT_SCREEN)
+    """Return a console for standard output; without a terminal it wraps no lines."""
+    terminal = Console(highlight=False)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=NO_WRAP_WIDTH)
 
 
 def show_plan(out: Console, view: PlanView) -> None:
-    """Print every range of every hop: its rows, what would happen, and why."""
+    """Print every range of every hop: its rows, the planned action and its reason."""
 
-    def row(one: PlannedRange) -> Row:
-        cells = [shown(one.range), number(one.rows), _styled(one.state), shown(str(one.decision))]
-        return Row(cells)
+    def row(range_: PlannedRange) -> Row:
+        cells = [shown(range_.range), number(range_.rows)]
+        return Row([*cells, _styled(range_.state), shown(str(range_.decision))])
 
     columns = [RANGE, ROWS, Column("action"), Column("reason")]
-    _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda one: one.target, row)
+    _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda range_: range_.target, row)
     _show_notes(out, view.notes)
 
 
 def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = False) -> None:
-    """Print every range of every hop: rows, state, its last run and checks, what went wrong.
+    """Print every range of every hop: rows, state, last run, checks and error.
 
-    Args:
-        out: where to.
-        title: of the list, e.g. `run`.
-        view: what a command found.
-        wide: with the seconds of each phase, and the rate.
+    With `wide`, also the seconds of each phase, and the rate.
     """
     plain = not out.is_terminal
     columns = [RANGE, ROWS, Column("state"), Column("last run"), Column("at (UTC)")]
@@ -79,31 +76,31 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
     if plain:
         columns += [Column("error")]
 
-    def row(one: RangeView) -> Row:
-        at = dt.datetime.fromtimestamp(one.timestamp, dt.UTC) if one.timestamp else None
+    def row(range_: RangeView) -> Row:
+        at = dt.datetime.fromtimestamp(range_.timestamp, dt.UTC) if range_.timestamp else None
         moment = at.strftime("%Y-%m-%dT%H:%M:%SZ" if plain else "%Y-%m-%d %H:%M") if at else ""
-        error = shown(one.error or "")
-        failed = [name for name, passed in one.checks.items() if not passed]
-        cells = [shown(one.range), number(one.rows), _styled(one.state)]
-        cells += [Text((one.run_id or "")[:8]), Text(moment)]
-        cells += [_each_check(one.checks) if plain else _tally(one.checks)]
+        error = shown(range_.error or "")
+        failed = [name for name, passed in range_.checks.items() if not passed]
+        cells = [shown(range_.range), number(range_.rows), _styled(range_.state)]
+        cells += [Text((range_.run_id or "")[:8]), Text(moment)]
+        cells += [_each_check(range_.checks) if plain else _tally(range_.checks)]
         if wide:
-            rate = one.rows_per_second
-            cells += [_seconds(one.seconds.get(phase)) for phase in PHASES]
+            rate = range_.rows_per_second
+            cells += [_seconds(range_.seconds.get(phase)) for phase in PHASES]
             cells += [number(round(rate) if rate else None)]
         if plain:
             return Row([*cells, error])
         notes = [Text(f"FAILED: {', '.join(failed)}", style="red")] if failed else []
         return Row(cells, [*notes, *([error] if error.plain else [])])
 
-    def total(found: Sequence[RangeView]) -> str:
-        states = Counter(one.state for one in found)
+    def total(ranges: Sequence[RangeView]) -> str:
+        states = Counter(range_.state for range_ in ranges)
         parts = ", ".join(f"{count} {state}" for state, count in states.items())
-        rows = sum(one.rows or 0 for one in found)
-        return f"{_count(len(found), 'range')}, {_count(rows, 'row')}: {parts}"
+        rows = sum(range_.rows or 0 for range_ in ranges)
+        return f"{counted(len(ranges), 'range')}, {counted(rows, 'row')}: {parts}"
 
     title = f"{title} of {view.transfer}"
-    _show(out, title, columns, view.ranges, lambda one: one.target, row, total)
+    _show(out, title, columns, view.ranges, lambda range_: range_.target, row, total)
     _show_notes(out, view.notes)
 
 
@@ -112,89 +109,88 @@ def _show_notes(out: Console, notes: Sequence[str]) -> None:
         out.print(Text.assemble(("note: ", "yellow"), shown(note)))
 
 
-def show_checks(out: Console, transfer: str, found: Sequence[Checked]) -> None:
-    """Print every verdict: what was compared, how long it took, how it ended.
+def show_checks(out: Console, transfer: str, checks: Sequence[Checked]) -> None:
+    """Print every verdict: the range, the seconds that it took, and the result.
 
-    What one query found out about many ranges took so long for all of them; the first has it.
+    The seconds of a query about several ranges are shown with the first of them.
     """
-    shared: set[tuple[str, str, float]] = set()
+    shown_queries: set[tuple[str, str, float]] = set()
 
-    def took(one: Checked) -> Text:
-        verdict = one.verdict
+    def seconds(check: Checked) -> Text:
+        verdict = check.verdict
         if verdict.ranges == 1:
             return _seconds(verdict.seconds)
-        query = (str(one.hop.plan.target), verdict.check, verdict.seconds)
-        text = "" if query in shared else f"{verdict.seconds:.2f} for {verdict.ranges}"
-        shared.add(query)
+        query = (str(check.hop.plan.target), verdict.check, verdict.seconds)
+        text = "" if query in shown_queries else f"{verdict.seconds:.2f} for {verdict.ranges}"
+        shown_queries.add(query)
         return Text(text)
 
-    def row(one: Checked) -> Row:
-        verdict = shown(one.verdict.summary())
-        verdict.stylize("green" if one.verdict.passed else "yellow" if one.warning else "red")
-        name = shown(one.range) if one.range else Text("(whole table)")
-        return Row([name, took(one), verdict])
+    def row(check: Checked) -> Row:
+        verdict = shown(check.verdict.summary())
+        verdict.stylize("green" if check.verdict.passed else "yellow" if check.warning else "red")
+        name = shown(check.range) if check.range else Text("(whole table)")
+        return Row([name, seconds(check), verdict])
 
     columns = [RANGE, Column("seconds", right=True), Column("verdict", sentence=True)]
-    _show(out, f"checks of {transfer}", columns, found, lambda one: str(one.hop.plan.target), row)
+    title = f"checks of {transfer}"
+    _show(out, title, columns, checks, lambda check: str(check.hop.plan.target), row)
 
 
 def _show(
     out: Console,
     title: str,
     columns: Sequence[Column],
-    found: Iterable[One],
-    target: Callable[[One], str],
-    row: Callable[[One], Row],
-    total: Callable[[Sequence[One]], str] | None = None,
+    items: Iterable[Item],
+    target: Callable[[Item], str],
+    row: Callable[[Item], Row],
+    total: Callable[[Sequence[Item]], str] | None = None,
 ) -> None:
-    """Print a list per target; without a terminal one list, with the target in each line."""
-    by_target: dict[str, list[One]] = {}
-    for one in found:
-        by_target.setdefault(target(one), []).append(one)
+    """Print a list per target; without a terminal, one list with a column for the target."""
+    by_target: dict[str, list[Item]] = {}
+    for item in items:
+        by_target.setdefault(target(item), []).append(item)
     if not out.is_terminal:
         rows = [
-            Row([shown(name), *(cell if cell.plain else Text("-") for cell in row(one).cells)])
-            for name, ones in by_target.items()
-            for one in ones
+            Row([shown(name), *(cell if cell.plain else Text("-") for cell in row(item).cells)])
+            for name, group in by_target.items()
+            for item in group
         ]
         out.print(Listing([Column("target"), *columns], rows), soft_wrap=True)
         return
     out.print(Text(title, style="italic"))
-    for name, ones in by_target.items():
+    for name, group in by_target.items():
         out.print()
         out.print(*hanging(out, Text(), shown(name), 4, out.width), sep="\n")
-        out.print(Listing(columns, [row(one) for one in ones]))
+        out.print(Listing(columns, [row(item) for item in group]))
         if total:
-            out.print(Text(total(ones), style="bold"))
+            out.print(Text(total(group), style="bold"))
 
 
 def shown(text: str) -> Text:
-    """A name or message as it is, on one line: what is not printable is escaped."""
-    return Text(
-        "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-    )
+    """Return a text on one line, with unprintable characters escaped and no markup."""
+    return Text(one_line(text))
 
 
 def difference_table(differences: Differences) -> Table:
-    """One row per differing value, named by the columns that tell it from others."""
+    """Build a table with a row per differing value, identified by the row's key columns."""
     caption = f"rows are named by their {differences.naming()}"
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=shown(caption))
     for name in differences.named_by:
         table.add_column(shown(name), style="bold", overflow="fold")
     for name in ("what", "column", "source", "target"):
         table.add_column(name, overflow="fold")
-    for one in differences.examples:
-        names = map(shown_value, one.row.values())
-        cells = (*names, one.kind.replace("_", " "), one.column or "", *one.shown())
+    for example in differences.examples:
+        key = map(shown_value, example.row.values())
+        cells = (*key, example.kind.replace("_", " "), example.column or "", *example.shown())
         table.add_row(*map(shown, cells))
     return table
 
 
 @contextmanager
 def live_progress(*, shown: bool) -> Iterator[OnProgress]:
-    """A bar of finished ranges with rows, rows/s and the current phase, on standard error.
+    """Show a progress bar on stderr: finished ranges, rows, rows/s and the current phase.
 
-    Yields what is to be told of the progress, see `runner.run`.
+    Yields the callback that receives the progress; `runner.run` takes it.
     """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -234,7 +230,7 @@ def live_progress(*, shown: bool) -> Iterator[OnProgress]:
 
 
 def _moved(rows: int, seconds: float) -> str:
-    """Rows so far, and per second as soon as that says something."""
+    """Format the rows so far, and their rate once it is meaningful."""
     rate = f"{rows / seconds:,.0f} rows/s" if rows and seconds >= FIRST_SECONDS else ""
     return f"{rows:,} rows {rate}".rstrip()
 
@@ -247,7 +243,7 @@ def _tally(checks: Mapping[str, bool]) -> Text:
 
 
 def _each_check(checks: Mapping[str, bool]) -> Text:
-    """E.g. `row_count=passed,checksum=FAILED`."""
+    """Format verdicts, e.g. `row_count=passed,checksum=FAILED`."""
     return Text(",".join(f"{name}={'passed' if ok else 'FAILED'}" for name, ok in checks.items()))
 
 
@@ -256,13 +252,9 @@ def _styled(state: str) -> Text:
 
 
 def number(value: int | None) -> Text:
-    """With thousands separators; empty if there is none."""
+    """Format a number with thousands separators; None is empty."""
     return Text("" if value is None else f"{value:,}")
 
 
 def _seconds(value: float | None) -> Text:
     return Text("" if value is None else f"{value:.2f}")
-
-
-def _count(value: int, noun: str) -> str:
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"

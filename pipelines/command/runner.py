@@ -1,4 +1,4 @@
-"""What the commands do, as functions that return plain data; `cli.py` only prints it."""
+"""The operations of the commands, as functions that return plain data."""
 
 from __future__ import annotations
 
@@ -43,59 +43,56 @@ __all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "sta
 
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
-    """Say for every range of every hop whether it would run, and why. Nothing is changed."""
-    return session.read(lambda log: _plan(session, name, log, force=force))
-
-
-def _plan(session: Session, name: str, log: Log, *, force: bool) -> PlanView:
+    """Plan every range of every hop: whether it would run, and why. Nothing is changed."""
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
-    planned = plan_transfer(transfer, servers, log)
-    planned = planned.fingerprinted(servers, planned.ranges)
-    rows = planned.rows()
-    return PlanView(
-        name,
-        [
+
+    def read(log: Log) -> PlanView:
+        plan = plan_transfer(transfer, servers, log)
+        plan = plan.fingerprinted(servers, plan.ranges)
+        rows = plan.rows()
+        ranges = [
             PlannedRange(hop.number, str(hop.plan.target), range_name, decision, rows[range_name])
-            for hop in planned.hops
-            for range_name, decision in decisions(planned, hop, servers, log, force=force).items()
-        ],
-        [
-            *plan_notes(planned),
-            *_location_warnings(planned.transfer, servers),
-            *_remarks(planned.transfer.source, servers),
-            *order_notes(planned.hops, servers),
-            *_refusals(planned, log),
-            *hazard_notes(planned.hops),
-        ],
-        [(str(hop.plan.target), one) for hop in planned.hops for one in hop.options.hazards],
-    )
+            for hop in plan.hops
+            for range_name, decision in decisions(plan, hop, servers, log, force=force).items()
+        ]
+        source = transfer.source
+        notes = [
+            *plan_notes(plan),
+            *_location_notes(transfer, servers),
+            *source_of(source.system).remarks(servers.endpoint(source), source),
+            *order_notes(plan.hops, servers),
+            *_drift_notes(plan, log),
+            *hazard_notes(plan.hops),
+        ]
+        hazards = [
+            (str(hop.plan.target), item) for hop in plan.hops for item in hop.options.hazards
+        ]
+        return PlanView(name, ranges, notes, hazards)
+
+    return session.read(read)
 
 
-def _refusals(planned: TransferPlan, log: Log) -> Iterator[str]:
-    """Why a run would move nothing, whatever is planned; else what it leaves without a value."""
-    policy = planned.transfer.on_schema_drift
-    for hop in planned.hops:
+def _drift_notes(plan: TransferPlan, log: Log) -> Iterator[str]:
+    """Explain why a run would be refused, or which columns it would not fill."""
+    policy = plan.transfer.on_schema_drift
+    for hop in plan.hops:
         before = committed_schema(log, hop.spec.to)
-        if why := refusal(hop.plan, hop.existing, before, policy):
-            yield f"a run will be refused: {why}"
-        for why in misfits(hop.plan, hop.existing):
+        if reason := refusal(hop.plan, hop.existing, before, policy):
+            yield f"a run will be refused: {reason}"
+        for reason in misfits(hop.plan, hop.existing):
             yield (
-                f"a run will be refused: {why}; change it there, or drop the table, which the next "
-                "run makes anew"
+                f"a run will be refused: {reason}; change it there, or drop the table, which the "
+                "next run creates again"
             )
         yield from notes_of_dropped(hop.plan, hop.existing, before, policy)
 
 
-def _remarks(source: TableRef, servers: Servers) -> Iterator[str]:
-    yield from source_of(source.system).remarks(servers.endpoint(source), source)
-
-
-def _location_warnings(transfer: Transfer, servers: Servers) -> Iterator[str]:
-    """Warn of tables that another process might look for in another place."""
+def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:
+    """Name the tables that other processes may look for in another place."""
     for table in (transfer.source, *(hop.to for hop in transfer.hops)):
-        if warning := servers.endpoint(table).location_warning(table):
-            yield warning
+        if note := servers.endpoint(table).location_warning(table):
+            yield note
 
 
 def check(
@@ -111,12 +108,12 @@ def check(
     """Reconcile committed ranges without moving data, and record the verdicts.
 
     Args:
-        session: where everything is.
+        session: the session of the command.
         name: the transfer.
-        level: how strict; the transfer's own levels if not given.
-        ranges: these ranges only, by partition key.
+        level: how strict; by default as the transfer declares.
+        ranges: check only these ranges, by partition key.
         as_of_last_run: compare the targets with what was committed; the source is not read.
-        up_to_date: a source that is newer than the last move is a failure, too.
+        up_to_date: also fail if the source is newer than the last move.
         log_level: log Dagster's events from this level on to standard error.
 
     Raises:
@@ -126,7 +123,8 @@ def check(
     caller = Caller()
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
         caller.hops = resolve_hops(transfer, session.servers_of(transfer))
-        known = {one.name: one for one in known_ranges(transfer, caller.hops, session.instance)}
+        current = known_ranges(transfer, caller.hops, session.instance)
+        known = {range_.name: range_ for range_ in current}
         ranges = match_ranges(name, ranges, known)
     config = {
         "level": level,
@@ -162,27 +160,27 @@ def differences(
     parquet: Path | None = None,
     published: bool = False,
 ) -> dict[str, Differences]:
-    """The rows of one range that differ, per target.
+    """Compare one range row by row, and return the differences per target.
 
-    Where an attempt on the range failed its audit, these are the rows of that attempt.
+    If the last attempt on the range failed its audit, its rejected rows are compared.
 
     Args:
-        session: where everything is.
+        session: the session of the command.
         name: the transfer.
-        range_name: partition key of the range.
-        hop: this hop only (1-based).
-        limit: most examples per target; the counts are of all rows.
-        parquet: file to write all differences to, one row per differing value.
-        published: compare what readers see, also where an attempt failed its audit.
+        range_name: the range, by partition key.
+        hop: compare only this hop (1-based).
+        limit: maximum examples per target; the counts are of all rows.
+        parquet: a file for all differences, one row per differing value.
+        published: compare the published rows even if there are rejected ones.
 
     Raises:
         InputError: the transfer, hop or range does not exist.
     """
     servers, hops, key_range = resolve_range(session, name, range_name)
-    found: dict[str, Differences] = {}
-    with difference_file(parquet) as write:
-        for one in select_hops(name, hops, hop):
-            plan, table = one.plan, str(one.plan.target)
+    by_target: dict[str, Differences] = {}
+    with difference_file(parquet) as writer_for:
+        for selected in select_hops(name, hops, hop):
+            plan, table = selected.plan, str(selected.plan.target)
             target = servers.target(plan.target)
             rejected = target.rejected_table(plan, key_range)
             if rejected and not published:
@@ -193,14 +191,14 @@ def differences(
                 servers.endpoint(plan.target),
                 key_range,
                 limit=limit,
-                sink=write(table),
+                sink=writer_for(table),
             )
-            found[table] = replace(rows, range=key_range.name)
-    return found
+            by_target[table] = replace(rows, range=key_range.name)
+    return by_target
 
 
 def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
-    """Drop what dead runs left in the targets of these transfers (all when empty)."""
+    """Drop what dead runs have left in the transfers' targets (by default all transfers)."""
     alive = run_is_alive(session.instance)
     return [
         dropped
@@ -210,13 +208,13 @@ def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
 
 
 def forget_markers(session: Session, names: Sequence[str] = ()) -> None:
-    """Have the targets of these transfers (all when empty) forget who published what."""
+    """Delete the markers in the transfers' targets (by default all transfers)."""
     for table in _targets(session, names):
         session.servers.target(table).forget_markers(table)
 
 
 def _targets(session: Session, names: Sequence[str]) -> list[TableRef]:
-    chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
-    for transfer in chosen:
+    transfers = [session.transfer(name) for name in names] or list(session.transfers.values())
+    for transfer in transfers:
         require_servers(transfer, session.servers)
-    return [hop.to for transfer in chosen for hop in transfer.hops]
+    return [hop.to for transfer in transfers for hop in transfer.hops]

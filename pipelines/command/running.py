@@ -17,7 +17,7 @@ from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
 from tableferry.assets.planning.source_state import (
     read_under,
     shared_snapshot,
@@ -91,7 +91,7 @@ def run(
         ranges: move only these ranges, by partition key.
         failed: move only ranges whose latest attempt or check failed.
         force: also move unchanged ranges.
-        profile: knobs to use instead of the transfer's own.
+        profile: the profile to use instead of the transfer's own.
         on_progress: called with the progress of ranges, from any thread.
         log_level: log Dagster's events from this level on to standard error.
 
@@ -117,6 +117,8 @@ def run(
         outcome, caller = None, Caller(on_progress, None if blocked else work.prepared)
         if not work.nothing:
             require_harmless(work.hops)
+            if work.ranges & work.stale:
+                with_wires(transfer, work.hops, servers, moving=True)
             snapshot = str(shared.name()) if shared else None
             outcome = _move(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
@@ -211,11 +213,8 @@ def _move(
     if transfer.placed:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.log.run_tags import (
-        FORCE,
-        PROFILE,
-    )
-    from tableferry.pipelines.command.launching import Outcome, Share, carry_out, carry_out_together
+    from tableferry.assets.log.run_tags import FORCE, PROFILE
+    from tableferry.pipelines.command.launching import Outcome, Share, execute, execute_parallel
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
@@ -229,8 +228,8 @@ def _move(
         for part in parts
     ]
     if len(shares) > 1:
-        return carry_out_together(session, shares, caller.on_progress)
-    return carry_out(session, shares[0], caller) if shares else Outcome()
+        return execute_parallel(session, shares, caller.on_progress)
+    return execute(session, shares[0], caller) if shares else Outcome()
 
 
 def plan_notes(plan: TransferPlan) -> list[str]:
@@ -255,9 +254,9 @@ def _prepare(
     *,
     force: bool,
 ) -> Prepared:
-    """Decide about the ranges whose fingerprint matters.
+    """Fingerprint the ranges that may be unchanged, and decide which of them have to move.
 
-    Ranges that have to move in any case are left out: the run itself fingerprints them.
+    The others have to move in any case, and the run itself fingerprints them.
     """
     newest = {hop.number: newest_ids(log, hop.spec.to) for hop in plan.hops}
     names = set() if force else set(plan.ranges)
@@ -272,8 +271,8 @@ def _prepare(
 def blocking_runs(session: Session, name: str, *, moves: bool = False) -> list[str]:
     """Return the ids of active runs that a new run of a transfer has to wait for.
 
-    These are the runs that hold all slots of its pool. Where runs of several processes share the
-    table, a run that moves rows waits for every active one, whose commits would outdate its plan.
+    These are the runs that hold all slots of its pool. If several runs may share the table, a run
+    that moves rows waits for every active one, because its commits would outdate the new plan.
     """
     if session.quiet:
         return []

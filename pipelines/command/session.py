@@ -1,10 +1,10 @@
-"""What every command works with: the transfers, their servers, and Dagster's memory."""
+"""A command's session: the declared transfers, their servers and the event log."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,83 +30,81 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Session:
-    """The declared transfers, their servers, and the Dagster instance that remembers."""
+    """The declared transfers, their servers, and the Dagster instance."""
 
-    opened: Callable[[], dg.DagsterInstance]
-    """Opens the instance."""
+    open_instance: Callable[[], dg.DagsterInstance]
     declared: TransferFolder
     servers: Servers
     resources: Mapping[str, object] | None = None
-    """The servers as Dagster's resources; None for those that the environment names."""
+    """The servers as Dagster resources; None: built from the environment."""
     home: Path | None = None
-    """Of the instance, where its event log may be read without it."""
+    """The Dagster home, if its files may be read without Dagster."""
 
     @cached_property
     def instance(self) -> dg.DagsterInstance:
-        """The Dagster instance; Dagster is imported when it is first wanted."""
-        return self.opened()
+        """The Dagster instance, opened on first use, which imports Dagster."""
+        return self.open_instance()
 
-    def read(self, ask: Callable[[Log], Answer]) -> Answer:
-        """What is found in the event log, without importing Dagster as long as no run goes on."""
-        files = sqlite_home.quiet(self.home) if self.home else None
-        with files or nullcontext() as opened:
-            return ask(opened or self.instance)
+    def read(self, query: Callable[[Log], Answer]) -> Answer:
+        """Query the event log, without importing Dagster while no run is active."""
+        with self._files() as log:
+            return query(log or self.instance)
 
     @property
     def quiet(self) -> bool:
-        """Whether the event log can be read without Dagster, so that no run goes on."""
-        files = sqlite_home.quiet(self.home) if self.home else None
-        with files or nullcontext() as opened:
-            return opened is not None
+        """Whether the event log can be read without Dagster, because no run is active."""
+        with self._files() as log:
+            return log is not None
+
+    def _files(self) -> AbstractContextManager[Log | None]:
+        return (sqlite_home.quiet(self.home) if self.home else None) or nullcontext()
 
     def servers_of(self, transfer: Transfer) -> Servers:
-        """The servers as a transfer wants to see them."""
+        """Return the servers with the settings of a transfer."""
         return self.servers.serving(transfer)
 
     @property
     def transfers(self) -> dict[str, Transfer]:
-        """The valid transfers by name, in name order."""
+        """The valid transfers, sorted by name."""
         return self.declared.transfers
 
     def transfer(self, name: str) -> Transfer:
-        """The transfer of that name.
+        """Return a transfer by its name.
 
         Raises:
-            InputError: there is none, or what is wrong with its file.
+            InputError: the transfer does not exist, or its file is invalid.
         """
         return self.declared.transfer(name)
 
 
 def open_session(
-    *names: str, records: bool = True, asks: bool = True, tells_invalid: bool = True
+    *names: str, records: bool = True, queries: bool = True, warns: bool = True
 ) -> Session:
-    """Read the transfer files, find the servers, open the Dagster instance.
+    """Read the transfer files, find the servers, and open the Dagster instance.
 
-    With no server named in the environment, the local stack is started and used. Runs
-    whose process is gone are marked failed first: one that was killed would look alive, and keep
-    the next one waiting for its pool slot.
-
-    Invalid transfer files are left out.
+    Without configured servers, the local stack is started and used. Runs whose process has died
+    are marked as failed, because they would keep the next run waiting for their pool slot. Invalid
+    transfer files are left out.
 
     Args:
-        names: the transfers that the command is about.
-        records: the command records something: an event log is made if there is none.
-        asks: the command asks servers.
-        tells_invalid: name the invalid files on stderr.
+        names: the transfers that the command needs.
+        records: whether the command writes to the event log, which is created if there is none.
+        queries: whether the command queries servers.
+        warns: name invalid files on stderr.
 
     Raises:
-        InputError: one of the named transfers does not exist, or its file is invalid.
+        InputError: a named transfer does not exist, or its file is invalid.
         TableferryError: the local stack does not start.
     """
     declared = load_transfers(transfers_folder())
     for name in names:
         declared.transfer(name)
-    if tells_invalid:
-        tell_invalid(declared)
-    if asks:
+    if warns:
+        warn_of_invalid(declared)
+    if queries:
         use_local_stack()
-    opened = event_log.open_to_record if records else event_log.open_to_read
-    session = Session(opened, declared, _servers(), home=event_log.place())
+    open_instance = event_log.open_to_record if records else event_log.open_to_read
+    session = Session(open_instance, declared, Servers(servers()), home=event_log.home_path())
     if not session.quiet:
         from tableferry.sensors.reaper import reap
 
@@ -115,35 +113,31 @@ def open_session(
 
 
 def configured_servers() -> tuple[Servers, list[str]]:
-    """The servers, and which of them the environment names; without any, the local stack's.
+    """Return the servers and the configured connections; without any, those of the local stack.
 
     Raises:
         TableferryError: the local stack does not start.
     """
     use_local_stack()
-    return _servers(), configured()
+    return Servers(servers()), configured()
 
 
-def _servers() -> Servers:
-    return Servers(servers())
-
-
-def tell_invalid(declared: TransferFolder) -> None:
+def warn_of_invalid(declared: TransferFolder) -> None:
     """Name each invalid transfer file on stderr."""
     for file in declared.invalid:
         first, *more = file.problems
         rest = f" (and {len(more)} more: ferry validate)" if more else ""
-        # what is wrong may stand in the defaults
+        # the problem may be in the file of defaults
         name = "" if first.path == file.path else f"{file.path.name}: "
         click.echo(f"ferry: left out {name}{first}{rest}", err=True)
 
 
 def use_local_stack() -> None:
-    """Point the environment at the local stack, unless it points at servers already.
+    """Start the local stack and set its URLs in the environment, unless servers are configured.
 
     Raises:
-        InputError: there is no local stack, because tableferry-local is not installed.
-        TableferryError: it does not start.
+        InputError: tableferry-local is not installed.
+        TableferryError: the local stack does not start.
     """
     if any(not is_path(name) for name in configured()):
         return

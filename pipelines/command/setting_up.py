@@ -1,4 +1,4 @@
-"""The commands that come before the first run: `ferry init`, `ferry schema`."""
+"""The commands for writing transfer files: `ferry init`, `ferry schema`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 from tableferry.pipelines.command.shell import as_json, print_json, user_errors
 
-ANY_TABLE = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
+TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
 
 @click.command()
 @click.option("--from", "connection", required=True, metavar="NAME", help="E.g. postgres.")
-@click.option("--tables", multiple=True, required=True, metavar="PATTERN", help=ANY_TABLE)
+@click.option("--tables", multiple=True, required=True, metavar="PATTERN", help=TABLES_HELP)
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out; repeatable.")
 @click.option(
     "--to",
@@ -31,7 +31,7 @@ ANY_TABLE = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeat
     show_envvar=True,
     help="Folder of the files.",
 )
-@click.option("--views", is_flag=True, help="Take views, too.")
+@click.option("--views", is_flag=True, help="Include views.")
 @as_json
 @user_errors
 def init(
@@ -43,10 +43,10 @@ def init(
     views: bool,
     as_json: bool,
 ) -> None:
-    """Write a commented transfer file for each table, out of the source's catalog.
+    """Write a commented transfer file for each table, from the source's catalog.
 
-    What only you can decide stands in the files as choices, and is listed. A file that is there is
-    never overwritten; nothing is changed on a server.
+    Decisions that only you can make are listed, and stand in the files as choices. Existing files
+    are never overwritten; no server is changed.
     """
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.onboarding.init import init as write
@@ -58,15 +58,15 @@ def init(
         return
     for line in result.lines():
         click.echo(line)
-    if any(one.written for one in result.declared):
+    if any(table.written for table in result.declared):
         click.echo(f"next: TABLEFERRY_TRANSFERS={output} ferry validate")
 
 
 @click.command()
-@click.option("--defaults", is_flag=True, help="That of defaults.yaml instead.")
+@click.option("--defaults", is_flag=True, help="Print that of defaults.yaml instead.")
 @user_errors
 def schema(defaults: bool) -> None:
-    """Print the JSON Schema of a transfer file, by which editors complete and check it."""
+    """Print the JSON Schema of a transfer file, for completion and checks in editors."""
     from tableferry.assets.declaring.schema import transfer_schema
 
     print_json(transfer_schema(defaults=defaults))

@@ -1,4 +1,4 @@
-"""Runs of several transfers, one after the other, and one summary of them."""
+"""Runs several transfers in turn, with one summary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -21,105 +20,82 @@ from tableferry.resources.words import counted
 
 
 @dataclass(frozen=True)
-class OneOfSeveral:
-    """What became of one transfer."""
+class TransferOutcome:
+    """The outcome of one of several transfers."""
 
     view: TransferView
     seconds: float
 
     @property
-    def states(self) -> Counter[str]:
-        """How many ranges are in each state."""
-        return Counter(str(one.state) for one in self.view.ranges)
-
-    @property
     def rows(self) -> int:
-        """That were moved; those of a range count once, whatever the hops that it went through."""
-        rows: dict[str, int] = {}
-        for one in self.view.ranges:
-            if one.state is State.COMMITTED:
-                rows[one.range] = max(rows.get(one.range, 0), one.rows_of_move or 0)
-        return sum(rows.values())
+        """The number of rows moved, each counted once for all hops."""
+        rows: Counter[str] = Counter()
+        for range_ in self.view.ranges:
+            if range_.state is State.COMMITTED:
+                rows |= {range_.range: range_.rows_of_move or 0}
+        return rows.total()
 
 
-def chosen(
-    session: Session, names: Sequence[str], tags: Sequence[str], *, every: bool
+def select(
+    session: Session, names: Sequence[str], tags: Sequence[str], *, select_all: bool
 ) -> list[str]:
-    """The transfers that a command is about.
-
-    Args:
-        session: what is declared.
-        names: those that are named.
-        tags: `key` or `key=value`; those that have all of these.
-        every: all valid ones.
+    """Return the transfers that a command names, or that have all tags (`key` or `key=value`).
 
     Raises:
-        InputError: nothing is asked for, more than one way of asking is used, or nothing fits.
+        InputError: not exactly one way of selection is used, or nothing matches.
     """
-    if sum((bool(names), bool(tags), every)) != 1:
+    if sum((bool(names), bool(tags), select_all)) != 1:
         raise InputError("name the transfers, or give --tag, or --all: one of these")
     if names:
         return list(dict.fromkeys(names))
-    found = [
+    matches = [
         name
         for name, transfer in session.transfers.items()
         if all(_has(transfer.tags, tag) for tag in tags)
     ]
-    if not found:
-        if every:
+    if not matches:
+        if select_all:
             raise InputError(f"there is no valid transfer in {session.declared.path}")
-        tagged = (one.tags.items() for one in session.transfers.values())
-        known = sorted({f"{key}={value}" for of_one in tagged for key, value in of_one})
+        declared = session.transfers.values()
+        known = sorted({f"{key}={value}" for item in declared for key, value in item.tags.items()})
         raise InputError(
             f"no transfer in {session.declared.path} has {' and '.join(tags)}; "
             f"there are the tags {', '.join(known) or 'none'}"
         )
-    return found
+    return matches
 
 
-def each(names: Sequence[str], run: Callable[[str], TransferView]) -> Iterator[OneOfSeveral]:
-    """Run the transfers in turn; one that cannot run stops no other."""
+def run_each(names: Sequence[str], run: Callable[[str], TransferView]) -> Iterator[TransferOutcome]:
+    """Run the transfers in turn; a failure does not stop the others."""
     for name in names:
         began = time.perf_counter()
         try:
             view = run(name)
         except TableferryError as error:
             view = TransferView(name, [], False, str(error).splitlines())
-        yield OneOfSeveral(view, time.perf_counter() - began)
+        yield TransferOutcome(view, time.perf_counter() - began)
 
 
-def document(found: Sequence[OneOfSeveral], errors: Sequence[str]) -> dict[str, Any]:
-    """The `--json` form."""
-    return {
-        "ok": not errors,
-        "errors": list(errors),
-        "transfers": [one.view.json() for one in found],
-    }
-
-
-def show_summary(out: Console, found: Sequence[OneOfSeveral]) -> None:
-    """Print a line per transfer, and one for all."""
+def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
+    """Print a line per transfer, and a total."""
     columns = [Column("transfer"), Column("result")]
     columns += [Column(name, right=True) for name in ("moved", "skipped", "failed")]
     columns += [Column("rows", right=True), Column("seconds", right=True)]
     rows = []
-    for one in found:
-        states = one.states
+    for outcome in outcomes:
+        states = Counter(range_.state for range_ in outcome.view.ranges)
         skipped = states[State.SKIPPED_UNCHANGED]
         moved = states[State.COMMITTED]
-        result = Text("ok", style="green") if one.view.good else Text("FAILED", style="red")
-        cells = [shown(one.view.transfer), result]
+        result = Text("ok", style="green") if outcome.view.good else Text("FAILED", style="red")
+        cells = [shown(outcome.view.transfer), result]
         cells += [number(count) for count in (moved, skipped, states.total() - moved - skipped)]
-        rows.append(Row([*cells, number(one.rows), Text(f"{one.seconds:.1f}")]))
+        rows.append(Row([*cells, number(outcome.rows), Text(f"{outcome.seconds:.1f}")]))
     plain = not out.is_terminal
     out.print(Listing(columns, rows), soft_wrap=plain)
-    good = sum(one.view.good for one in found)
-    total = sum(one.rows for one in found)
-    transfers = counted(len(found), "transfer")
-    line = (
-        f"{good} of {transfers} {'is' if good == 1 else 'are'} well; {counted(total, 'row')} moved"
-    )
-    out.print(Text(line, style="bold"), soft_wrap=plain)
+    good = sum(outcome.view.good for outcome in outcomes)
+    total = counted(sum(outcome.rows for outcome in outcomes), "row")
+    transfers = counted(len(outcomes), "transfer")
+    out.print(Text(f"{good} of {transfers} succeeded; {total} moved", "bold"), soft_wrap=plain)
 
 
 def _has(tags: dict[str, str], wanted: str) -> bool:

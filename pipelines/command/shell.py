@@ -1,4 +1,4 @@
-"""What all commands share: options, one line per error, exit codes, JSON."""
+"""Parts that all commands share: options, error lines, exit codes, JSON output."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tableferry.pipelines.command.completion import transfer_names
 from tableferry.resources.errors import InputError, TableferryError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-wide_too = click.option("--wide", is_flag=True, help="Show the seconds of each phase, too.")
-RANGE_HELP = "This range only, by name, bounds (1..250001) or a key in it; repeatable."
-name_of_transfer = click.argument("transfer", shell_complete=transfer_names)
-names_of_transfers = click.argument("transfers", nargs=-1, shell_complete=transfer_names)
+wide = click.option("--wide", is_flag=True, help="Also show the seconds of each phase.")
+RANGE_HELP = "Only this range, by name, bounds (1..250001) or a key in it; repeatable."
+transfer_argument = click.argument("transfer", shell_complete=transfer_names)
+transfers_argument = click.argument("transfers", nargs=-1, shell_complete=transfer_names)
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `-v` and `--log-level`; the command gets `log_level`, in capitals, or None."""
+    """Add `-v` and `--log-level`, passed to the command as `log_level` in capitals, or None."""
 
     @click.option("-v", "--verbose", is_flag=True, help="As --log-level info.")
     @click.option(
@@ -44,9 +44,9 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """End a command on a user error with its message alone, and the error's exit code.
+    """Turn a user error into its message and exit code, without a traceback.
 
-    A file that cannot be read or written is one, and so is what Dagster's storage refuses.
+    User errors include files that cannot be read or written, and errors of Dagster's storage.
     """
 
     @wraps(command)
@@ -56,10 +56,10 @@ def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except TableferryError as error:
             message, code = str(error), error.exit_code
         except Exception as error:
-            found, code = _problem(error), InputError.exit_code
-            if found is None:
+            problem, code = _problem(error), InputError.exit_code
+            if problem is None:
                 raise
-            message = found
+            message = problem
         if kwargs.get("as_json"):
             print_json({"ok": False, "errors": message.splitlines()})
         click.echo(f"ferry: {message}", err=True)
@@ -69,23 +69,23 @@ def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _problem(error: Exception) -> str | None:
-    """What a user can do something about; None if it is a defect of ours."""
+    """Return the message of an error that a user can mend; None for a bug."""
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else None
-    from tableferry.pipelines.event_log import problem_of
+    from tableferry.pipelines.event_log import storage_problem
 
-    return problem_of(error)
+    return storage_problem(error)
 
 
 def end(errors: Sequence[str], code: int = 1) -> NoReturn:
-    """End a command with 0, or say on standard error why not."""
+    """Exit with 0, or print the errors to stderr and exit with the given code."""
     for line in errors:
         click.echo(f"ferry: {line}", err=True)
     sys.exit(code if errors else 0)
 
 
-def tell_of_waiting(runs: Sequence[str]) -> None:
-    """Say on standard error why nothing happens: moves and checks of a transfer take turns."""
+def report_waiting(runs: Sequence[str]) -> None:
+    """Say on stderr which runs block this command: moves and checks of a transfer take turns."""
     if runs:
         names = ", ".join(run[:8] for run in runs)
         click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)

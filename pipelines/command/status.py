@@ -1,4 +1,4 @@
-"""`ferry status`: what the event log says, which needs no Dagster as long as no run goes on."""
+"""`ferry status`: reads the event log, without importing Dagster while no run is active."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tableferry.pipelines.command.session import Session
 
 
 def status(session: Session, name: str) -> TransferView:
-    """What the event log says of every known range; the servers are not asked."""
+    """Return the recorded state of every known range; no server is queried."""
     transfer = session.transfer(name)
 
-    def look(log: Log) -> list[RangeView]:
+    def read(log: Log) -> list[RangeView]:
         names = partitions(log, transfer.partitions_name)
-        numbers = range(1, len(transfer.hops) + 1)
-        return [view for number in numbers for view in range_views(log, transfer, number, names)]
+        hops = range(1, len(transfer.hops) + 1)
+        return [view for hop in hops for view in range_views(log, transfer, hop, names)]
 
-    views = session.read(look)
+    views = session.read(read)
     return TransferView(name, views, all(view.good for view in views), notes=range_notes(views))

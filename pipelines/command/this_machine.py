@@ -1,4 +1,4 @@
-"""What `ferry doctor` looks at on this machine: Dagster's home and storage, the transfer files."""
+"""`ferry doctor`: examines Dagster's home and storage, and the transfer files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster
 
 
 def declared_transfers() -> TransferFolder | InputError:
-    """The declared transfers, or why there are none."""
+    """Load the declared transfers, or return why they cannot be loaded."""
     try:
         return load_transfers(transfers_folder())
     except InputError as error:
@@ -29,14 +29,9 @@ def declared_transfers() -> TransferFolder | InputError:
 
 
 def findings(servers: Servers, declared: TransferFolder | InputError) -> Iterator[Finding]:
-    """What is well and what is not on this machine.
-
-    Args:
-        servers: those that are named.
-        declared: of `declared_transfers`.
-    """
-    names = " ".join(f"{name} {version(name)}," for name in ("tableferry", "dagster"))
-    yield Finding("versions", "ok", f"{names} Python {platform.python_version()}")
+    """Examine this machine; `declared` comes from `declared_transfers`."""
+    versions = " ".join(f"{name} {version(name)}," for name in ("tableferry", "dagster"))
+    yield Finding("versions", "ok", f"{versions} Python {platform.python_version()}")
     yield from _transfers(servers, declared)
     yield from _home()
 
@@ -46,13 +41,13 @@ def _transfers(servers: Servers, declared: TransferFolder | InputError) -> Itera
         do = ("Make one by `ferry init`, or set TABLEFERRY_TRANSFERS.",)
         yield Finding("transfers", "problem", str(declared), do)
         return
-    says = f"{len(declared.transfers)} in {declared.path}"
+    count = f"{len(declared.transfers)} in {declared.path}"
     if declared.invalid:
         names = ", ".join(file.path.name for file in declared.invalid)
         do = ("`ferry validate` says what is wrong with them.",)
-        yield Finding("transfers", "problem", f"{says}, and invalid: {names}", do)
+        yield Finding("transfers", "problem", f"{count}, and invalid: {names}", do)
     else:
-        yield Finding("transfers", "ok", says)
+        yield Finding("transfers", "ok", count)
     unset: dict[str, None] = {}
     for transfer in declared.transfers.values():
         try:
@@ -64,12 +59,12 @@ def _transfers(servers: Servers, declared: TransferFolder | InputError) -> Itera
 
 
 def _home() -> Iterator[Finding]:
-    home = event_log.place()
+    home = event_log.home_path()
     if not event_log.exists():
-        yield Finding("Dagster's home", "note", f"{home} is made by the first run")
+        yield Finding("Dagster's home", "note", f"{home} is created by the first run")
     elif not os.access(home, os.W_OK):
         do = (f"Give this user the right to write there: chown or chmod {home}",)
-        yield Finding("Dagster's home", "problem", f"{home} cannot be written to", do)
+        yield Finding("Dagster's home", "problem", f"{home} is not writable", do)
     else:
         yield Finding("Dagster's home", "ok", str(home))
         yield from _storage(home)
@@ -77,7 +72,7 @@ def _home() -> Iterator[Finding]:
 
 
 def _storage(home: Path) -> Iterator[Finding]:
-    """Whether Dagster's tables are those of the version that is installed."""
+    """Compare the schema of Dagster's storage with the installed version of Dagster."""
     if stat.S_IMODE(home.stat().st_mode) & stat.S_IWOTH:
         do = (f"chmod o-w {home}",)
         yield Finding("Dagster's home", "warning", "anybody on this machine may write to it", do)
@@ -88,11 +83,11 @@ def _storage(home: Path) -> Iterator[Finding]:
         "schedules": instance.schedule_storage,
     }
     for name, storage in storages.items():
-        found, newest = (storage and storage.alembic_version()) or (None, None)
-        kind = type(storage).__name__
-        if found == newest:
-            yield Finding("Dagster's storage", "ok", f"{name}: {kind}, schema {found}")
+        current, newest = (storage and storage.alembic_version()) or (None, None)
+        schema = f"{name}: {type(storage).__name__}, schema {current}"
+        if current == newest:
+            yield Finding("Dagster's storage", "ok", schema)
         else:
-            says = f"{name}: {kind}, schema {found}, and the installed Dagster has {newest}"
+            says = f"{schema}, and the installed Dagster has {newest}"
             yield Finding("Dagster's storage", "problem", says, (MIGRATE,))
     instance.dispose()

@@ -1,4 +1,4 @@
-"""Checks the declared transfers against the servers, without changing anything."""
+"""`ferry validate`: checks the declared transfers against the servers."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.ranges.key_kind import key_kind
 
-Found = Iterator[tuple[Location, str]]
+Problems = Iterator[tuple[Location, str]]
+"""Messages, each with the place in the transfer's file that it is about."""
 
 
 def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Problems per transfer, by file and line; an empty list means that the transfer can run.
+    """Return the problems of each transfer, with file and line, sorted by line.
 
-    Args:
-        session: where the transfers and servers are.
-        names: these transfers only; all valid files when empty.
+    A transfer without problems can run. Without names, all valid files are checked.
 
     Raises:
-        InputError: a name is no transfer.
-        ConnectionFailed: a server cannot be reached, so that nothing can be said.
+        InputError: a transfer does not exist.
+        ConnectionFailed: a server cannot be reached.
     """
-    chosen = [session.transfer(name) for name in names] or list(session.transfers.values())
-    found: dict[str, list[str]] = {}
-    for transfer in chosen:
+    transfers = [session.transfer(name) for name in names] or list(session.transfers.values())
+    problems: dict[str, list[str]] = {}
+    for transfer in transfers:
         file = session.declared.files[transfer.transfer]
-        problems = [file.problem(*one) for one in _problems(transfer, session)]
-        found[transfer.transfer] = [
-            str(problem) for problem in sorted(problems, key=lambda one: one.line)
-        ]
-    return found
+        located = [file.problem(*problem) for problem in _problems(transfer, session)]
+        located.sort(key=lambda problem: problem.line)
+        problems[transfer.transfer] = [str(problem) for problem in located]
+    return problems
 
 
-def _problems(transfer: Transfer, session: Session) -> Found:
+def _problems(transfer: Transfer, session: Session) -> Problems:
     servers = session.servers_of(transfer)
     try:
         hops = resolve_hops(transfer, servers)
@@ -55,13 +53,13 @@ def _problems(transfer: Transfer, session: Session) -> Found:
         raise
     except ColumnsRefused as error:
         for name, message in error.problems.items():
-            yield _column(transfer, name), message
+            yield _column_location(transfer, name), message
         if isinstance(error, TypeRefused):
-            yield from _decimals(transfer, session)
+            yield from _decimal_hints(transfer, session)
         return
     except TableferryError as error:
         for line in str(error).splitlines():
-            yield _place(transfer, line), line
+            yield _table_location(transfer, line), line
         return
     try:
         key_kind(hops[0].plan.key.source, transfer.source.system)
@@ -73,22 +71,22 @@ def _problems(transfer: Transfer, session: Session) -> Found:
         except InputError as error:
             yield ("ranges",), str(error)
     columns = [column.name for column in hops[0].plan.target_columns]
-    for number, expectation in enumerate(transfer.suite):
+    for index, expectation in enumerate(transfer.suite):
         try:
             validate_suite([expectation], columns)
         except InputError as error:
-            yield ("expectations", number), str(error)
+            yield ("expectations", index), str(error)
     for hop in hops:
         try:
             with_wires(transfer, [hop], servers)
         except InputError as error:
             yield ("hops", hop.number - 1), str(error)
-        for message in _differences(hop, transfer, session):
+        for message in _target_problems(hop, transfer, session):
             yield ("hops", hop.number - 1), message
 
 
-def _differences(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
-    """Why the target as it is does not take what is planned; nothing if it is still to be made."""
+def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
+    """Explain why an existing target cannot take the planned columns."""
     target, policy = hop.plan.target, transfer.on_schema_drift
     if hop.existing is None:
         return
@@ -97,13 +95,13 @@ def _differences(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str
     if drifted:
         yield drifted
     if not drifted and policy != "add_columns":
-        lacking = new_columns(hop.plan, hop.existing)
-        yield from (f"{target} lacks the column {column.name}" for column in lacking)
+        missing = new_columns(hop.plan, hop.existing)
+        yield from (f"{target} lacks the column {column.name}" for column in missing)
     yield from misfits(hop.plan, hop.existing)
 
 
-def _column(transfer: Transfer, name: str) -> Location:
-    """Where the file speaks of a column, by the name that it has in any of the tables."""
+def _column_location(transfer: Transfer, name: str) -> Location:
+    """Find the place in the file that names a column, by its name in the source or a target."""
     for declared, column in transfer.columns.items():
         if name in (declared, column.rename):
             return ("columns", declared)
@@ -112,16 +110,16 @@ def _column(transfer: Transfer, name: str) -> Location:
     return ("exclude", name) if name in transfer.exclude else ("source",)
 
 
-def _place(transfer: Transfer, message: str) -> Location:
-    """The table that a message names: the later ones first, as they may be part of the source."""
-    for number, hop in reversed(list(enumerate(transfer.hops))):
+def _table_location(transfer: Transfer, message: str) -> Location:
+    """Find the table that a message names; the last first, as its name may contain the source's."""
+    for index, hop in reversed(list(enumerate(transfer.hops))):
         if str(hop.to) in message:
-            return ("hops", number)
+            return ("hops", index)
     return ("source",)
 
 
-def _decimals(transfer: Transfer, session: Session) -> Found:
-    """What would hold the bare numeric columns, which have no scale of their own."""
+def _decimal_hints(transfer: Transfer, session: Session) -> Problems:
+    """Suggest types that would hold the values of decimal columns without a declared scale."""
     source = session.servers_of(transfer).endpoint(transfer.source)
     columns = [
         column
@@ -130,7 +128,4 @@ def _decimals(transfer: Transfer, session: Session) -> Found:
     ]
     types = decimal_types(source, transfer.source, columns, transfer.hops[0].to.system)
     for name, fitting in types.items():
-        yield (
-            ("source",),
-            f'columns: {{{name}: {{type: "{fitting.type}"}}}}: {fitting.held}',
-        )
+        yield ("source",), f'columns: {{{name}: {{type: "{fitting.type}"}}}}: {fitting.held}'

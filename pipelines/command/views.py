@@ -1,4 +1,4 @@
-"""What the commands found out, as plain data to print or to write as JSON."""
+"""Outcomes of `ferry plan` and `ferry check`, as plain data to print or to write as JSON."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
-from tableferry.pipelines.command.range_views import RangeView, document
+from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
 
 
 @dataclass(frozen=True)
 class PlannedRange:
-    """What would become of one range in one hop."""
+    """The planned action for one range in one hop."""
 
     hop: int
     target: str
     range: str
     decision: Decision
     rows: int | None = None
-    """In the source."""
+    """Its rows in the source."""
 
     @property
     def state(self) -> str:
@@ -30,43 +30,43 @@ class PlannedRange:
 
     @property
     def reason(self) -> str:
-        """Why."""
         return str(self.decision.reason)
 
     @property
     def detail(self) -> str | None:
-        """Of the reason, where there is more to say."""
         return self.decision.detail or None
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form: that of a range of which nothing is recorded, and the decision."""
+        """Return the `--json` form, which has the fields of a range without a record."""
         view = RangeView(
             self.range, State.MISSING, hop=self.hop, target=self.target, rows=self.rows
         )
-        decided = {"state": self.state, "reason": self.reason, "detail": self.detail}
-        return {**view.json(), **decided}
+        decision = {"state": self.state, "reason": self.reason, "detail": self.detail}
+        return {**view.json(), **decision}
 
 
 @dataclass(frozen=True)
 class PlanView:
-    """What `ferry plan` found out about a transfer."""
+    """The plan of a transfer."""
 
     transfer: str
     ranges: list[PlannedRange]
     notes: list[str] = field(default_factory=list)
-    """What else there is to say, a line each."""
+    """Remarks for the user, a line each."""
     hazards: list[tuple[str, Hazard]] = field(default_factory=list)
-    """What the targets may do to rows when they are published, with the target."""
+    """What targets may do to published rows, each with the target."""
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
-        found = [{"target": target, **one.json()} for target, one in self.hazards]
-        return {**document(self.transfer, self.ranges, notes=self.notes), "hazards": found}
+        """Return the `--json` form."""
+        hazards = [{"target": target, **hazard.json()} for target, hazard in self.hazards]
+        ranges = [range_.json() for range_ in self.ranges]
+        document = TransferView(self.transfer, [], notes=self.notes).json()
+        return {**document, "ranges": ranges, "hazards": hazards}
 
 
 @dataclass(frozen=True)
 class CheckView:
-    """What `ferry check` found out about a transfer."""
+    """The verdicts about a transfer."""
 
     transfer: str
     checks: list[Checked]
@@ -79,18 +79,18 @@ class CheckView:
 
     @property
     def errors(self) -> list[str]:
-        """Why it is not good, one line each."""
-        found = [one.summary() for one in self.checks if one.failed]
-        found += [one.summary() for one in self.open_ranges]
-        return found if self.checks or found else [self.closing]
+        """Why the transfer is not good, one line each."""
+        errors = [check.summary() for check in self.checks if check.failed]
+        errors += [range_.summary() for range_ in self.open_ranges]
+        return errors if self.checks or errors else [self.closing]
 
     @property
     def closing(self) -> str:
-        """One line for all."""
+        """A summary in one line."""
         return closing_line(self.checks, self.open_ranges)
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
+        """Return the `--json` form."""
         return {
             "transfer": self.transfer,
             "ok": self.good,
@@ -98,12 +98,12 @@ class CheckView:
             "errors": self.errors,
             "checks": [
                 {
-                    "target": str(one.hop.plan.target),
-                    "range": one.range,
-                    "warning": one.warning,
-                    **one.verdict.to_json(),
+                    "target": str(check.hop.plan.target),
+                    "range": check.range,
+                    "warning": check.warning,
+                    **check.verdict.to_json(),
                 }
-                for one in self.checks
+                for check in self.checks
             ],
-            "not_committed": [asdict(one) for one in self.open_ranges],
+            "not_committed": [asdict(range_) for range_ in self.open_ranges],
         }

@@ -1,4 +1,4 @@
-"""Transfers as a component of any Dagster project."""
+"""The Dagster component for transfers in any project."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,13 +33,11 @@ from tableferry.pipelines.component.connections import (
     endpoints,
     env_names,
     lazily,
-    systems_of,
     templates_in,
 )
 from tableferry.pipelines.component.scaffolder import TransfersScaffolder
 from tableferry.pipelines.definitions import transfer_definitions
 from tableferry.pipelines.settings import server
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.sensors.alerts import alert_sensors
@@ -49,32 +47,32 @@ from tableferry.sensors.reaper import reaper_sensor
 
 @dataclass(frozen=True)
 class HopOfTransfer:
-    """What a translation is asked about."""
+    """The data of a translation: a hop and its transfer."""
 
     transfer: Transfer
     hop: HopSpec
 
 
-def _connections(context: dg.ResolutionContext, given: Any) -> Any:
-    return lazily(given, lambda text: context.resolve_value(text, as_type=object))
+def _connections(context: dg.ResolutionContext, value: Any) -> Any:
+    return lazily(value, lambda text: context.resolve_value(text, as_type=object))
 
 
-def _transfers(context: dg.ResolutionContext, given: Any) -> Any:
-    """The list with its lines where it stands in a file; what Python code gave otherwise.
+def _transfers(context: dg.ResolutionContext, value: Any) -> Any:
+    """Return the list with its line numbers if it is in a file; otherwise as code gave it.
 
-    What is wrong with it is an item: an error that is raised here would be shown with a traceback.
+    An error is returned as an item, because Dagster would show a raised one with a traceback.
     """
     tree = context.source_position_tree
 
     def render(text: str) -> Any:
-        if named := env_names(text):
-            # as the transfer files have it, where a secret is refused
-            raise InputError(f"transfers: {text}: write ${{{named[0]}}} for what a variable holds")
+        if names := env_names(text):
+            # the syntax of transfer files, which refuses secrets
+            raise InputError(f"transfers: {text}: write ${{{names[0]}}} for what a variable holds")
         return context.resolve_value(text, as_type=object)
 
     try:
         if tree is None or not Path(tree.position.filename).is_file():
-            return [templates_in(one, render) for one in given]
+            return [templates_in(item, render) for item in value]
         path, start = Path(tree.position.filename), tree.position.start.line
         parts = YamlFile.listed(path, start, ("attributes", "transfers"))
         return [replace(part, data=templates_in(part.data, render)) for part in parts]
@@ -92,15 +90,15 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     """Move tables between PostgreSQL, SQL Server and ClickHouse, key range by key range.
 
     Each target of a transfer is an asset, partitioned by key ranges, with checks that compare every
-    range with its source. Write it by
+    range with its source. To create one, use
 
     ``dg scaffold defs tableferry.TransfersComponent shop``
 
-    and see https://github.com/tableferry/tableferry/blob/main/docs/in-your-project.md. No server is
-    asked when the definitions load, so that there is no state to refresh: columns are read when a
-    run plans, and ranges are dynamic partitions, which a sensor or the first run adds.
+    and see https://github.com/tableferry/tableferry/blob/main/docs/in-your-project.md. Loading the
+    definitions queries no server, so there is no state to refresh: columns are read when a run is
+    planned, and ranges are dynamic partitions, which a sensor or the first run adds.
 
-    A subclass may override `get_asset_spec`, `get_upstream_key` and `execute`.
+    Subclasses may override `get_asset_spec`, `get_upstream_key` and `execute`.
     """
 
     transfers: Annotated[
@@ -124,7 +122,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     path: Annotated[
         str | None,
         dg.Resolver.default(
-            description="A folder of transfer files, from where defs.yaml is.",
+            description="A folder of transfer files, relative to defs.yaml.",
             examples=["transfers"],
         ),
     ] = None
@@ -134,8 +132,8 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             _connections,
             model_field_type=dict[str, Any],
             description="Servers by the names that tables begin with: a URL, or url, url_file, "
-            "host, port, user, password, database, and `system` where the name does not say it. "
-            "What is not named here is taken from the environment, as TABLEFERRY_POSTGRES_URL.",
+            "host, port, user, password, database, and `system` if the name does not tell it. "
+            "Other servers are taken from the environment, e.g. TABLEFERRY_POSTGRES_URL.",
             examples=[{"postgres": "{{ env.TABLEFERRY_POSTGRES_URL }}"}],
             inject_before_resolve=False,
         ),
@@ -143,8 +141,8 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     prefix: Annotated[
         str | None,
         dg.Resolver.default(
-            description="Stands before the names of the transfers and the keys of the tables' "
-            "assets, where another component has the same ones on other servers.",
+            description="A prefix for the names of transfers and the asset keys of tables, for "
+            "components with the same tables on other servers.",
             examples=["berlin"],
         ),
     ] = None
@@ -152,22 +150,22 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         Mapping[str, str],
         dg.Resolver.default(
             model_field_type=dict[str, str],
-            description="By transfer, the asset of the project that makes its source table.",
+            description="The asset of the project that creates each transfer's source table.",
             examples=[{"orders": "raw/orders"}],
         ),
     ] = Field(default_factory=dict)
     translation: Annotated[TranslationFn[HopOfTransfer] | None, TRANSLATED] = None
 
     _claims: dict[str, str] = PrivateAttr(default_factory=dict)
-    """What no other component may have, once its definitions are built; and where it is."""
+    """The names and assets that no other component may have, each with this component's folder."""
 
     def get_asset_spec(self, transfer: Transfer, hop: HopSpec) -> dg.AssetSpec:
-        """The asset of a hop's target, for a subclass to override.
+        """Return the asset of a hop's target; subclasses may override this.
 
-        All of it may be changed but the partitions, which are the transfer's key ranges.
+        Everything may be changed except the partitions, which are the transfer's key ranges.
 
         Args:
-            transfer: as it is declared; with the keys that the hops before this one were given.
+            transfer: the transfer, with the asset keys that earlier hops were given.
             hop: one of its hops.
         """
         spec = target_asset(transfer, hop)
@@ -176,25 +174,25 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         return self.translation(spec, HopOfTransfer(transfer, hop))
 
     def get_upstream_key(self, transfer: Transfer) -> dg.AssetKey | None:
-        """The asset that makes a transfer's source table, for a subclass to override.
+        """Return the asset that creates a transfer's source table; subclasses may override this.
 
-        None means that the table has the asset key of its name: connection, schema, table.
+        None stands for the key made of connection, schema and table.
         """
-        named = self.upstream.get(transfer.transfer)
-        return None if named is None else dg.AssetKey.from_user_string(named)
+        key = self.upstream.get(transfer.transfer)
+        return None if key is None else dg.AssetKey.from_user_string(key)
 
     def execute(
         self, context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers
     ) -> Iterable[Any]:
-        """Move a run's ranges of a transfer, for a subclass to override.
+        """Move a run's ranges of a transfer; subclasses may override this.
 
         Args:
-            context: of the run; it says which ranges and hops are selected.
+            context: the run's context, with the selected ranges and hops.
             transfer: the declaration.
-            servers: where its tables are.
+            servers: the servers of its tables.
 
         Returns:
-            What the op yields besides; nothing, because each range is recorded as it commits.
+            Further events for the op to yield; each range is recorded as it commits.
 
         Raises:
             Failure: a range or a check has failed, or the run could not begin.
@@ -203,59 +201,68 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         return ()
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The assets, checks, jobs, schedules and sensors of the transfers.
+        """Build the assets, checks, jobs, schedules and sensors of the transfers.
 
         Raises:
-            InputError: names the file, line, transfer and field that are wrong.
+            InputError: a declaration is invalid; names its file, line, transfer and field.
         """
         servers = endpoints(self.connections)
-        declared = self._declared(context, systems_of(servers))
-        bound = Servers({**_of_environment(declared.transfers.values(), servers), **servers})
-        named = [
-            self._named(one, declared.files.get(name)) for name, one in declared.transfers.items()
-        ]
-        transfers = {transfer.transfer: transfer for transfer, _ in named}
-        self._require_own_names(context, transfers.values())
-        assets = {
-            one.transfer: transfer_assets(one, bound=bound, specs=specs, body=self._body(one))
-            for one, specs in named
+        systems = {name: endpoint.system_name for name, endpoint in servers.items()}
+        declared = self._declared(context, systems)
+        needed = {
+            connection
+            for transfer in declared.transfers.values()
+            for connection in connections_of(transfer)
         }
-        found = transfer_definitions(transfers, assets, bound=bound, sources=False)
-        name = _name(context)
-        around = [
-            first_ranges_sensor(transfers, f"{name}first_ranges", bound),
-            reaper_sensor(f"{name}reaper"),
-            *alert_sensors(name, transfers.values(), bound),
+        from_environment = {name: server(name) for name in sorted(needed - set(servers))}
+        bound = Servers({**from_environment, **servers})
+        resolved = [
+            self._resolve_names(transfer, declared.files.get(name))
+            for name, transfer in declared.transfers.items()
         ]
-        return dg.Definitions.merge(found, dg.Definitions(sensors=around))
+        transfers = {transfer.transfer: transfer for transfer, _ in resolved}
+        self._require_unique(context, transfers.values())
+        assets = {
+            item.transfer: transfer_assets(item, bound=bound, specs=specs, body=self._body(item))
+            for item, specs in resolved
+        }
+        definitions = transfer_definitions(transfers, assets, bound=bound, sources=False)
+        prefix = _sensor_prefix(context)
+        sensors = [
+            first_ranges_sensor(transfers, f"{prefix}first_ranges", bound),
+            reaper_sensor(f"{prefix}reaper"),
+            *alert_sensors(prefix, transfers.values(), bound),
+        ]
+        return dg.Definitions.merge(definitions, dg.Definitions(sensors=sensors))
 
-    def _require_own_names(
+    def _require_unique(
         self, context: dg.ComponentLoadContext, transfers: Iterable[Transfer]
     ) -> None:
-        """Refuse what another component of the project is called or makes."""
+        """Refuse names and assets that another component of the project has."""
         claims = [
             claim
-            for one in transfers
+            for transfer in transfers
             for claim in (
-                f"transfer {one.transfer!r}",
-                *(f"the asset {asset_key(hop.to).to_user_string()}" for hop in one.hops),
+                f"transfer {transfer.transfer!r}",
+                *(f"the asset {asset_key(hop.to).to_user_string()}" for hop in transfer.hops),
             )
         ]
         self._claims = dict.fromkeys(claims, str(_folder(context)))
-        if twice := [one for one in self._claims if claims.count(one) > 1]:
+        if repeated := [claim for claim in self._claims if claims.count(claim) > 1]:
             raise InputError(
-                f"{_folder(context)}: {twice[0]} would be made twice: each hop needs a key of its "
-                'own, as `key: "{{ transfer.transfer }}/{{ hop.to.system }}"`'
+                f"{_folder(context)}: {repeated[0]} would be made twice: each hop needs a key of "
+                'its own, as `key: "{{ transfer.transfer }}/{{ hop.to.system }}"`'
             )
-        place = context.component_path
-        if place.file_path == context.defs_module_path and place.instance_key is None:
-            return  # of a test: it stands in no project
+        path = context.component_path
+        if path.file_path == context.defs_module_path and path.instance_key is None:
+            return  # a test's component, which is in no project
         for other in context.component_tree.get_all_components(TransfersComponent):
-            both = [] if other is self else [one for one in self._claims if one in other._claims]
-            if both:
+            if other is self:
+                continue
+            if shared := [claim for claim in self._claims if claim in other._claims]:
                 raise InputError(
-                    f"{self._claims[both[0]]}: {both[0]} is also in {other._claims[both[0]]}: "
-                    "give one of the two components a prefix"
+                    f"{self._claims[shared[0]]}: {shared[0]} is also in "
+                    f"{other._claims[shared[0]]}: give one of the two components a prefix"
                 )
 
     def _body(self, transfer: Transfer) -> Any:
@@ -267,67 +274,61 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     def _declared(
         self, context: dg.ComponentLoadContext, connections: Mapping[str, str]
     ) -> TransferFolder:
-        """The transfers of the folder and those of the component itself."""
-        wrong = [one for one in self.transfers if isinstance(one, Unreadable | InputError)]
-        if wrong:
-            raise InputError("\n".join(map(str, wrong)))
-        parts = [one for one in self.transfers if isinstance(one, YamlFile)]
-        here = _folder(context)
-        folders = [transfers_in(here, parts, connections)]
+        """Return the transfers of the folder and those of the component itself."""
+        errors = [item for item in self.transfers if isinstance(item, Unreadable | InputError)]
+        if errors:
+            raise InputError("\n".join(map(str, errors)))
+        parts = [item for item in self.transfers if isinstance(item, YamlFile)]
+        base = _folder(context)
+        folders = [transfers_in(base, parts, connections)]
         if self.path is not None:
-            if not (here / self.path).is_dir():
-                raise InputError(f"path: {here / self.path} should be a folder of transfer files")
-            folders.append(load_transfers(here / self.path, connections))
-        if invalid := [one for folder in folders for one in folder.invalid]:
+            if not (base / self.path).is_dir():
+                raise InputError(f"path: {base / self.path} should be a folder of transfer files")
+            folders.append(load_transfers(base / self.path, connections))
+        if invalid := [file for folder in folders for file in folder.invalid]:
             raise InputError("\n".join(map(str, invalid)))
-        of_python = [
-            _transfer(number, one, connections)
-            for number, one in enumerate(self.transfers)
-            if not isinstance(one, YamlFile)
+        transfers = [
+            _transfer(index, item, connections)
+            for index, item in enumerate(self.transfers)
+            if not isinstance(item, YamlFile)
         ]
-        of_files = [one for folder in folders for one in folder.transfers.values()]
-        found = TransferFolder.of([*of_python, *of_files])
-        if not found.transfers:
-            raise InputError(f"{here}: there are no transfers: give transfers, or path")
-        if unknown := [one for one in self.upstream if one not in found.transfers]:
+        for folder in folders:
+            transfers += folder.transfers.values()
+        declared = TransferFolder.of(transfers)
+        if not declared.transfers:
+            raise InputError(f"{base}: there are no transfers: give transfers, or path")
+        if unknown := [name for name in self.upstream if name not in declared.transfers]:
             raise InputError(
                 f"upstream: there is no transfer {unknown[0]!r}; "
-                f"there are {', '.join(found.transfers)}"
+                f"there are {', '.join(declared.transfers)}"
             )
         files = {name: file for folder in folders for name, file in folder.files.items()}
-        return replace(found, files=files)
+        return replace(declared, files=files)
 
-    def _named(self, given: Transfer, file: YamlFile | None) -> tuple[Transfer, list[dg.AssetSpec]]:
-        """A transfer with the names and keys that this project gives it, and its assets."""
-        upstream = self.get_upstream_key(given)
-        tables = [given.source, *(hop.to for hop in given.hops)]
-        tables = [self._prefixed(table) for table in tables]
+    def _resolve_names(
+        self, declared: Transfer, file: YamlFile | None
+    ) -> tuple[Transfer, list[dg.AssetSpec]]:
+        """Return a transfer with the names and keys that this project gives it, and its assets."""
+        upstream = self.get_upstream_key(declared)
+        source = self._prefixed(declared.source)
         if upstream is not None:
-            tables[0] = replace(tables[0], asset=tuple(upstream.path))
-        transfer = given.model_copy(
-            update={
-                "transfer": self._prefixed_name(given.transfer),
-                "source": tables[0],
-                "hops": [
-                    hop.model_copy(update={"to": to})
-                    for hop, to in zip(given.hops, tables[1:], strict=True)
-                ],
-            }
-        )
+            source = replace(source, asset=tuple(upstream.path))
+        hops = [hop.model_copy(update={"to": self._prefixed(hop.to)}) for hop in declared.hops]
+        name = self._prefixed_name(declared.transfer)
+        transfer = declared.model_copy(update={"transfer": name, "source": source, "hops": hops})
         specs: list[dg.AssetSpec] = []
-        for number, hop in enumerate(transfer.hops):
+        for index, hop in enumerate(hops):
             spec = self.get_asset_spec(transfer, hop)
             if spec.partitions_def not in (None, partitions_of(transfer)):
                 raise InputError(
-                    f"{given.transfer}: the asset {spec.key.to_user_string()} is partitioned by "
-                    "its key ranges, and by nothing else: leave partitions_def out"
+                    f"{declared.transfer}: the asset {spec.key.to_user_string()} is partitioned "
+                    "by its key ranges, and by nothing else: leave partitions_def out"
                 )
             spec = spec.replace_attributes(partitions_def=partitions_of(transfer))
-            place = Origin(file).metadata("hops", number) if file else {}
-            specs.append(spec.merge_attributes(metadata=place))
-            hops = list(transfer.hops)
+            references = Origin(file).metadata("hops", index) if file else {}
+            specs.append(spec.merge_attributes(metadata=references))
             to = replace(hop.to, asset=tuple(spec.key.path))
-            hops[number] = hop.model_copy(update={"to": to})
+            hops = [*hops[:index], hop.model_copy(update={"to": to}), *hops[index + 1 :]]
             transfer = transfer.model_copy(update={"hops": hops})
         return transfer, specs
 
@@ -345,15 +346,15 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             raise InputError(f"prefix: {self.prefix!r}: {self.prefix}_{name} {error}") from None
 
 
-def _transfer(number: int, given: Any, connections: Mapping[str, str]) -> Transfer:
-    """A transfer that Python code gave, itself or what it says."""
-    if isinstance(given, Transfer):
-        return given
+def _transfer(index: int, item: Any, connections: Mapping[str, str]) -> Transfer:
+    """Validate a transfer that Python code declares."""
+    if isinstance(item, Transfer):
+        return item
     try:
-        return Transfer.model_validate(given, context={CONNECTIONS: connections})
+        return Transfer.model_validate(item, context={CONNECTIONS: connections})
     except ValidationError as error:
-        named = given.get("transfer") if isinstance(given, Mapping) else None
-        where = f"transfers.{number}" + (f" ({named})" if named else "")
+        name = item.get("transfer") if isinstance(item, Mapping) else None
+        where = f"transfers.{index}" + (f" ({name})" if name else "")
         problems = [
             f"{where}: {'.'.join(map(str, detail['loc']))}: "
             f"{detail['msg'].removeprefix('Value error, ')}"
@@ -362,27 +363,19 @@ def _transfer(number: int, given: Any, connections: Mapping[str, str]) -> Transf
         raise InputError("\n".join(problems)) from None
 
 
-def _of_environment(
-    transfers: Iterable[Transfer], named: Mapping[str, Endpoint]
-) -> dict[str, Endpoint]:
-    """The servers that the environment names, of the connections that nobody else does."""
-    needed = {name for transfer in transfers for name in connections_of(transfer)}
-    return {name: server(name) for name in sorted(needed - set(named))}
-
-
 def _folder(context: dg.ComponentLoadContext) -> Path:
     return context.path.parent if context.path.is_file() else context.path
 
 
-def _name(context: dg.ComponentLoadContext) -> str:
-    """What the component's own sensors begin with: where it is, below the project's `defs`."""
-    place = context.component_path
+def _sensor_prefix(context: dg.ComponentLoadContext) -> str:
+    """Return the prefix of the component's sensors: its path below the project's `defs`."""
+    path = context.component_path
     parts: list[str] = []
-    if place.file_path.is_relative_to(context.defs_module_path):
-        parts += place.file_path.relative_to(context.defs_module_path).parts
-    # what is usual says nothing: the first of a defs.yaml, and load() of a component.py
+    if path.file_path.is_relative_to(context.defs_module_path):
+        parts += path.file_path.relative_to(context.defs_module_path).parts
+    # leave out the defaults: the first component of a defs.yaml, load() of a component.py
     if parts and parts[-1].endswith(".py"):
         parts[-1:] = [] if parts[-1] == "component.py" else [parts[-1].removesuffix(".py")]
-    if place.instance_key not in (None, 0, "load"):
-        parts.append(str(place.instance_key))
+    if path.instance_key not in (None, 0, "load"):
+        parts.append(str(path.instance_key))
     return "".join(f"{substituted(r'[^A-Za-z0-9]+', '_', part, flags=ASCII)}_" for part in parts)

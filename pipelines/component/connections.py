@@ -1,4 +1,4 @@
-"""The connections of a component: templates stay templates until a server is used."""
+"""Reads the connections of a component; templates are rendered when a server is first used."""
 
 from __future__ import annotations
 
@@ -24,101 +24,91 @@ SYSTEM = "system"
 
 
 class EnvText(Variable):
-    """A text with `{{ env.NAME }}` in it, which is looked up when the server is first used.
+    """A text with `{{ env.NAME }}` templates, rendered when the server is first used.
 
-    Printed, it is the template, so that no password is shown.
+    It prints as the template, so that no password is shown.
     """
 
     @property
     def env_var_name(self) -> str:
-        """Its variable; of several, the first that is not set."""
+        """The first of its variables that is not set, or else the first."""
         names = env_names(self)
         return next((name for name in names if Variable(name).get_value() is None), names[0])
 
     def get_value(self) -> str | None:
-        """The text with the variables' values; None if one of them is not set."""
+        """Render the text; None if one of its variables is not set."""
         if Variable(self.env_var_name).get_value() is None:
             return None
         return _ENV.sub(
-            lambda found: Variable(found["plain"] or found["called"]).get_value() or "", self
+            lambda match: Variable(match["plain"] or match["called"]).get_value() or "", self
         )
 
 
 def lazily(value: Any, render: Callable[[str], Any]) -> Any:
-    """A value of a component's attributes, with what it takes from the environment left for later.
-
-    Args:
-        value: as it stands in the file.
-        render: makes of a template what it means now.
-    """
+    """Render the templates in an attribute's value, but leave those of variables for later."""
     return templates_in(
         value, lambda text: render(text) if "{{" in _ENV.sub("", text) else EnvText(text)
     )
 
 
 def templates_in(value: Any, render: Callable[[str], Any]) -> Any:
-    """A value with every template in it rendered; other texts stay exactly what they are."""
+    """Render every template in a value; other texts stay unchanged."""
     if isinstance(value, Mapping):
-        return {name: templates_in(inside, render) for name, inside in value.items()}
+        return {name: templates_in(item, render) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [templates_in(inside, render) for inside in value]
+        return [templates_in(item, render) for item in value]
     return render(value) if isinstance(value, str) and "{{" in value else value
 
 
 def env_names(text: str) -> list[str]:
-    """The variables that a text takes from the environment by templates."""
-    return [found["plain"] or found["called"] for found in _ENV.finditer(text)]
+    """Return the environment variables in a text's templates."""
+    return [match["plain"] or match["called"] for match in _ENV.finditer(text)]
 
 
 def endpoints(declared: Mapping[str, Any]) -> dict[str, Endpoint]:
-    """The servers of a component's connections, by name.
+    """Build the servers of a component's connections, by name.
 
     Raises:
-        InputError: names the connection that is none, and what is wrong with it; never a value.
+        InputError: a connection is invalid; the message names it, but never a value.
     """
-    return {name: _endpoint(name, given) for name, given in declared.items()}
+    return {name: _endpoint(name, value) for name, value in declared.items()}
 
 
-def systems_of(servers: Mapping[str, Endpoint]) -> dict[str, str]:
-    """The name of each server's system."""
-    return {name: one.system_name for name, one in servers.items()}
-
-
-def _endpoint(name: str, given: Any) -> Endpoint:
+def _endpoint(name: str, value: Any) -> Endpoint:
     where = f"connections: {name}"
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{where}: should be small letters, digits and underscores, a letter first"
         )
-    if isinstance(given, BaseModel):  # a resource, of Python code
-        return cast("Endpoint", given)
-    given = lazily(given, _not_understood)
-    fields = {"url": given} if isinstance(given, str) else given
+    if isinstance(value, BaseModel):  # a resource that Python code created
+        return cast("Endpoint", value)
+    value = lazily(value, _refuse_template)
+    fields = {"url": value} if isinstance(value, str) else value
     if not isinstance(fields, Mapping):
         raise InputError(f"{where}: should be a URL, or fields such as url, host and password")
     fields = dict(fields)
-    of = _system(name, fields.pop(SYSTEM, None), fields.get("url"))
-    resource = cast("Any", of.resource)
-    for field, value in fields.items():
-        if isinstance(value, Variable) and not _takes_text(resource, field):
-            fields[field] = value.get_value()  # a port is no secret
+    system_ = _system(name, fields.pop(SYSTEM, None), fields.get("url"))
+    resource = cast("Any", system_.resource)
+    for field, text in fields.items():
+        if isinstance(text, Variable) and not _takes_text(resource, field):
+            fields[field] = text.get_value()  # e.g. a port, which is not secret
             if fields[field] is None:
-                raise InputError(f"{where}: {field}: {value.env_var_name} is not set")
+                raise InputError(f"{where}: {field}: {text.env_var_name} is not set")
     try:
         server = resource(**fields)
     except ValidationError as error:
-        # without the values, of which one may be a password
+        # the values are left out: one may be a password
         problems = [
             f"{'.'.join(map(str, detail['loc'])) or 'it'}: {detail['msg']}"
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise InputError(f"{where}: {'; '.join(problems)}") from None
-    if not server.has_address and not of.by_path:
+    if not server.has_address and not system_.by_path:
         raise InputError(f"{where}: should have url, url_file or host")
     return cast("Endpoint", server)
 
 
-def _not_understood(text: str) -> Any:
+def _refuse_template(text: str) -> Any:
     raise InputError(f"connections: {text} should name variables, as {{{{ env.NAME }}}}")
 
 
@@ -127,21 +117,21 @@ def _takes_text(resource: type[BaseModel], field: str) -> bool:
     return declared is None or str in (declared.annotation, *get_args(declared.annotation))
 
 
-def _system(name: str, given: object, url: object) -> System:
-    """What system a connection leads to: as it says, by its name, or by the scheme of its URL."""
-    if given is not None:
-        if not isinstance(given, str) or not is_system(given):
+def _system(name: str, declared: object, url: object) -> System:
+    """Find a connection's system by its declaration, its name, or the scheme of its URL."""
+    if declared is not None:
+        if not isinstance(declared, str) or not is_system(declared):
             known = ", ".join(system_names())
             raise InputError(f"connections: {name}: system should be one of {known}")
-        return system(given)
+        return system(declared)
     if is_system(name):
         return system(name)
     address = url.get_value() if isinstance(url, Variable) else url
     scheme = str(address or "").partition("://")[0].lower()
-    for one in systems():
-        if scheme in one.schemes:
-            return one
+    for candidate in systems():
+        if scheme in candidate.schemes:
+            return candidate
     raise InputError(
         f"connections: {name}: say which system it is, as `system: {system_names()[0]}`: its URL "
-        "is not known here, or has no scheme of ours"
+        "is not known here, or has another scheme"
     )

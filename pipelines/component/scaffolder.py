@@ -1,4 +1,4 @@
-"""`dg scaffold defs tableferry.TransfersComponent`: a component out of a source's catalog."""
+"""`dg scaffold defs tableferry.TransfersComponent`: writes a component from a source's catalog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.planning.resolve import Servers
-from tableferry.pipelines.onboarding.init import Result, identifier, init
+from tableferry.pipelines.onboarding.init import identifier, init
 from tableferry.pipelines.settings import servers
 from tableferry.resources.connecting.names import names_file, set_variable, system_of, url_variable
 from tableferry.resources.errors import TableferryError
@@ -34,15 +34,15 @@ EXAMPLE = """\
       # schedule: "0 2 * * *"
 """
 
-OTHERS = """\
-  # Of every target's asset; `transfer`, `hop` and `table` can be used in templates.
+OPTIONS = """\
+  # Attributes of every target's asset; templates may use `transfer`, `hop` and `table`.
   # translation:
   #   group_name: shop
   #   owners: ["team:data"]
   #   automation_condition: "{{ dg.AutomationCondition.eager() }}"
-  # The asset of this project that makes a transfer's source table.
+  # The asset of this project that creates a transfer's source table.
   # upstream: {orders: raw/orders}
-  # Before the names of all transfers and the keys of all assets.
+  # A prefix for the names of all transfers and the keys of all assets.
   # prefix: berlin
 """
 
@@ -73,7 +73,7 @@ PYTHON_EXAMPLE = """\
 
 
 class ScaffoldParams(BaseModel):
-    """What the catalog is asked for; the flags of `ferry init`."""
+    """The flags of the command, as those of `ferry init`."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -86,135 +86,116 @@ class ScaffoldParams(BaseModel):
     to: list[str] = []
     """Targets, as 'clickhouse://warehouse.{table}', in order of the hops."""
     views: bool = False
-    """Take views, too."""
+    """Include views."""
 
 
 class TransfersScaffolder(dg.Scaffolder[ScaffoldParams]):
-    """Writes defs.yaml, and a commented transfer file for each table that is asked for.
+    """Writes defs.yaml, and a commented transfer file for each selected table.
 
     Without flags, it writes an example.
     """
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldParams]:
-        """The flags of the command."""
+        """Return the model of the command's flags."""
         return ScaffoldParams
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
-        """Write the files, or none of them.
+        """Write all files, or none.
 
         Raises:
-            ClickException: the flags do not go together, or a server does not answer.
+            ClickException: required flags are missing, or a server does not answer.
         """
-        target = request.target_path
+        target, root = request.target_path, request.project_root
         folder = target.parent if request.append else target
-        with TemporaryDirectory() as made:
+        shown = folder.relative_to(root) if root and folder.is_relative_to(root) else folder
+        with TemporaryDirectory() as scratch:
+            output = Path(scratch) / FOLDER
             try:
-                names = _transfer_files(
-                    request.params, Path(made) / FOLDER, _shown(folder, request)
-                )
+                connections = _write_transfers(request.params, output, shown / FOLDER)
             except (TableferryError, click.ClickException) as error:
-                _leave_nothing(folder, request.project_root)
+                _remove_empty(folder, root)
                 raise click.ClickException(str(error)) from None
-            if names:
-                shutil.copytree(Path(made) / FOLDER, folder / FOLDER)
-        of = _example_name(folder)
+            if connections:
+                shutil.copytree(output, folder / FOLDER)
+        example = identifier(folder.name)
+        try:
+            op_name(example)
+        except ValueError:
+            example += "_table"
         if request.scaffold_format == "python":
-            (folder / "component.py").write_text(_python(names, of), encoding="utf-8")
+            (folder / "component.py").write_text(_python(connections, example), encoding="utf-8")
             return
-        text = _yaml(request.type_name, names, of)
+        text = _yaml(request.type_name, connections, example)
         file = target if request.append else folder / "defs.yaml"
         with file.open("a" if request.append else "w", encoding="utf-8") as out:
             out.write(f"---\n{text}" if request.append else text)
 
 
-def _example_name(folder: Path) -> str:
-    name = identifier(folder.name)
-    try:
-        return op_name(name)
-    except ValueError:
-        return f"{name}_table"
-
-
-def _transfer_files(given: ScaffoldParams, output: Path, shown: Path) -> list[str]:
-    """Write what is asked for into a folder; returns the connections that it needs.
-
-    Args:
-        given: the flags.
-        output: the folder.
-        shown: where it will be.
-    """
-    needed = {"--from": given.source, "--tables": given.tables, "--to": given.to}
-    if not any([*needed.values(), given.exclude, given.views]):
+def _write_transfers(params: ScaffoldParams, output: Path, shown: Path) -> list[str]:
+    """Write transfer files to a folder, which is shown as another; return their connections."""
+    required = {"--from": params.source, "--tables": params.tables, "--to": params.to}
+    if not any([*required.values(), params.exclude, params.views]):
         return []
-    if missing := [flag for flag, value in needed.items() if not value]:
+    if missing := [flag for flag, value in required.items() if not value]:
         raise click.ClickException(f"{' and '.join(missing)} should be given, too")
+    source = str(params.source)
     result = init(
         Servers(servers()),
-        str(given.source),
-        given.tables,
-        given.exclude,
-        given.to,
+        source,
+        params.tables,
+        params.exclude,
+        params.to,
         output,
-        views=given.views,
+        views=params.views,
     )
-    if not any(one.written for one in result.declared):
+    if not any(table.written for table in result.declared):
         raise click.ClickException("\n".join(["there is nothing to move", *result.lines()]))
-    _tell(result, output, shown)
-    return sorted({str(given.source), *(text.partition("://")[0].lower() for text in given.to)})
-
-
-def _shown(folder: Path, request: dg.ScaffoldRequest[ScaffoldParams]) -> Path:
-    root = request.project_root
-    return (folder.relative_to(root) if root and folder.is_relative_to(root) else folder) / FOLDER
-
-
-def _tell(result: Result, output: Path, shown: Path) -> None:
     for line in result.lines():
         click.echo(line.replace(str(output), str(shown)))
+    return sorted({source, *(text.partition("://")[0].lower() for text in params.to)})
 
 
-def _leave_nothing(folder: Path, root: Path | None) -> None:
-    """Remove the folder that was made for the component, as far as it is empty."""
-    for one in (folder, *folder.parents):
-        if one == root or one.name == "defs" or not one.is_dir() or any(one.iterdir()):
+def _remove_empty(folder: Path, root: Path | None) -> None:
+    """Remove the component's folder and its parents below `defs`, as far as they are empty."""
+    for path in (folder, *folder.parents):
+        if path == root or path.name == "defs" or not path.is_dir() or any(path.iterdir()):
             return
-        one.rmdir()
+        path.rmdir()
 
 
 def _connections(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The fields of each connection, as templates."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the fields of each connection as templates; by default of those in the example."""
+    connections: dict[str, dict[str, str]] = {}
     for name in names or ("postgres", "clickhouse"):
         variable = set_variable(name)
         if variable is None and is_system(name) and system(name).by_path:
-            continue  # folders need none
+            continue  # a folder needs no connection
         variable = variable or url_variable(name)
         field = "url_file" if names_file(variable) else "url"
-        found[name] = {"system": system_of(name).name, field: f"{{{{ env.{variable} }}}}"}
-        if is_system(name):
-            del found[name]["system"]
-    return found
+        fields = {} if is_system(name) else {"system": system_of(name).name}
+        connections[name] = {**fields, field: f"{{{{ env.{variable} }}}}"}
+    return connections
 
 
-def _yaml(of_type: str, names: Sequence[str], name: str) -> str:
-    transfers = f"  path: {FOLDER}\n" if names else EXAMPLE.format(name=name)
+def _yaml(component_type: str, names: Sequence[str], example: str) -> str:
+    transfers = f"  path: {FOLDER}\n" if names else EXAMPLE.format(name=example)
     lines = []
     for connection, fields in _connections(names).items():
-        inside = ", ".join(f'{field}: "{value}"' for field, value in fields.items())
-        plain = f'"{fields["url"]}"' if [*fields] == ["url"] else f"{{{inside}}}"
-        lines.append(f"    {connection}: {plain}\n")
+        pairs = ", ".join(f'{field}: "{value}"' for field, value in fields.items())
+        value = f'"{fields["url"]}"' if [*fields] == ["url"] else f"{{{pairs}}}"
+        lines.append(f"    {connection}: {value}\n")
     return (
-        f"type: {of_type}\n\nattributes:\n"
-        "  # Where the servers are; looked up when one is first used.\n"
-        f"  connections:\n{''.join(lines)}{transfers}{OTHERS}"
+        f"type: {component_type}\n\nattributes:\n"
+        "  # The servers; looked up when one is first used.\n"
+        f"  connections:\n{''.join(lines)}{transfers}{OPTIONS}"
     )
 
 
-def _python(names: Sequence[str], name: str) -> str:
+def _python(names: Sequence[str], example: str) -> str:
     lines = [
         f"            {connection!r}: {fields!r},\n".replace("'", '"')
         for connection, fields in _connections(names).items()
     ]
-    transfers = f'        path="{FOLDER}",\n' if names else PYTHON_EXAMPLE.format(name=name)
+    transfers = f'        path="{FOLDER}",\n' if names else PYTHON_EXAMPLE.format(name=example)
     return PYTHON.format(connections="".join(lines), transfers=transfers)

@@ -1,4 +1,4 @@
-"""`ferry init`: a commented transfer file for each table that is asked for."""
+"""`ferry init`: writes a commented transfer file for each selected table."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from tableferry.resources.errors import ConnectionFailed, InputError, Tableferry
 from tableferry.resources.tables import TableRef
 
 OURS = "__ferry_"
-"""What our own staging tables begin with."""
+"""The prefix of Tableferry's own tables."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What became of one table."""
+    """The outcome for one selected table."""
 
     transfer: str
     source: str
     file: Path
     written: bool
     kept: str = ""
-    """Why nothing was written."""
+    """Why no file was written."""
     open: tuple[Open, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
+        """Return the `--json` form."""
         return {
             "transfer": self.transfer,
             "source": self.source,
@@ -50,42 +50,42 @@ class Declared:
             "kept": self.kept or None,
             "undecided": [
                 {
-                    "what": one.what,
-                    "why": one.why,
-                    "choices": [choice.yaml for choice in one.choices],
+                    "what": decision.what,
+                    "why": decision.why,
+                    "choices": [choice.yaml for choice in decision.choices],
                 }
-                for one in self.open
+                for decision in self.open
             ],
         }
 
 
 @dataclass
 class Result:
-    """What `ferry init` did."""
+    """The outcome of `ferry init`."""
 
     declared: list[Declared] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """Tables that match and cannot be moved, or are not asked for; and why."""
+    """Matching tables that are not moved, each with the reason."""
 
     def json(self) -> dict[str, Any]:
-        """The `--json` form."""
+        """Return the `--json` form."""
         return {
             "ok": True,
-            "tables": [one.json() for one in self.declared],
+            "tables": [table.json() for table in self.declared],
             "left_out": [{"table": table, "why": why} for table, why in self.left_out],
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
-        for one in self.declared:
-            if not one.written:
-                yield f"kept     {one.file}: {one.kept}"
+        """Describe the outcome for people."""
+        for table in self.declared:
+            if not table.written:
+                yield f"kept     {table.file}: {table.kept}"
                 continue
-            undecided = f"; {len(one.open)} to decide" if one.open else ""
-            yield f"written  {one.file}: {one.source}{undecided}"
-            yield from (f"  decide {found}" for found in one.open)
-        for table, why in self.left_out:
-            yield f"left out {table}: {why}"
+            undecided = f"; {len(table.open)} to decide" if table.open else ""
+            yield f"written  {table.file}: {table.source}{undecided}"
+            yield from (f"  decide {decision}" for decision in table.open)
+        for name, why in self.left_out:
+            yield f"left out {name}: {why}"
 
 
 def init(
@@ -98,57 +98,61 @@ def init(
     *,
     views: bool = False,
 ) -> Result:
-    """Write a transfer file for each table that has none.
+    """Write a transfer file for each selected table that has none.
 
     Args:
-        servers: where everything is.
-        connection: of the source.
-        tables: patterns of `schema.table`, as a shell's; without a dot, of the table's name.
+        servers: the servers of all connections.
+        connection: the source's connection.
+        tables: shell patterns of `schema.table`, or of the table's name if without a dot.
         exclude: patterns of tables to leave out.
         to: the targets in order, with `{schema}` and `{table}` for the source's names.
-        output: folder of the files; it is made if it is not there.
-        views: take views, too.
+        output: the folder of the files, which is created if needed.
+        views: include views.
 
     Raises:
-        InputError: a pattern fits no table, a server is not named, two tables would go to one.
+        InputError: a pattern matches no table, a server is not configured, or two tables have the
+            same target.
     """
-    of = system_of(connection)
-    source = source_of(of)
-    if of.by_path:
+    source_system = system_of(connection)
+    source = source_of(source_system)
+    if source_system.by_path:
         raise InputError(
-            f"{of} has no catalog of tables that could be listed; write the transfer's file "
-            'yourself: its source is a folder, such as source: "files://landing/orders/"'
+            f"{source_system.name} has no catalog of tables that could be listed; write the "
+            "transfer's file yourself: its source is a folder, such as "
+            'source: "files://landing/orders/"'
         )
     templates = [_template(text) for text in to]
     needed = {connection: f"--from {connection}"}
-    needed |= {one.connection: f"--to {one.connection}" for one in templates}
+    needed |= {target.connection: f"--to {target.connection}" for target in templates}
     for name, option in needed.items():
         if name not in servers.endpoints or not servers.endpoints[name].has_address:
             raise InputError(f"{url_variable(name)} is not set; {option} needs it")
     result = Result()
-    chosen: list[TableRef] = []
-    for one in _matching(source.tables(servers.endpoints[connection], connection), tables):
-        if any(_fits(one.table, pattern) for pattern in exclude):
+    selected: list[TableRef] = []
+    for listed in _matching(source.tables(servers.endpoints[connection], connection), tables):
+        if any(_fits(listed.table, pattern) for pattern in exclude):
             continue
-        if one.view and not views:
-            result.left_out.append((str(one.table), "a view; --views takes views, too"))
-        elif not one.readable:
-            result.left_out.append((str(one.table), "this login may not read it (SELECT)"))
+        if listed.view and not views:
+            result.left_out.append((str(listed.table), "a view; --views includes views"))
+        elif not listed.readable:
+            result.left_out.append((str(listed.table), "this login may not read it (SELECT)"))
         else:
-            chosen.append(one.table)
-    hops = {table: _targets(table, templates) for table in chosen}
+            selected.append(listed.table)
+    hops = {table: _targets(table, templates) for table in selected}
     _require_distinct(hops)
     output.mkdir(parents=True, exist_ok=True)
     known = load_transfers(output)
-    taken = _taken(known)
-    for table in chosen:
+    # file systems may not tell case apart
+    names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
+    taken = {name.casefold() for name in names}
+    for table in selected:
         try:
             result.declared.append(_declare(table, hops[table], servers, output, known, taken))
         except ConnectionFailed:
             raise
         except TableferryError as error:
             result.left_out.append((str(table), " ".join(str(error).split())))
-    if any(one.written for one in result.declared):
+    if any(declared.written for declared in result.declared):
         _write_new(output / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
         _write_new(output / DEFAULTS, DEFAULTS_TEXT)
     return result
@@ -168,11 +172,11 @@ def _declare(
             path = known.files[name].path
             kept = f"it moves {transfer.source} to {next(iter(targets))} already"
             return Declared(name, str(table), path, written=False, kept=kept)
-    # a file of its name, be it valid or not, is this table's
+    # a file with the table's name counts as this table's, even if it is invalid
     plain = identifier(table.name)
     path = output / f"{plain}.yaml"
     if path.exists() and _mentions(path, table):
-        kept = "it is there already"
+        kept = "it exists already"
         return Declared(plain, str(table), path, written=False, kept=kept)
     name = _name(table, output, taken)
     proposal = propose(table, hops, servers)
@@ -188,18 +192,18 @@ def _template(text: str) -> TableRef:
         raise InputError(
             f"--to {text!r}: {{{min(unknown)}}} is unknown; there are {{schema}} and {{table}}"
         )
-    found = table_of(text)
-    loader_of(found.system)
-    return found
+    target = table_of(text)
+    loader_of(target.system)
+    return target
 
 
 def _targets(table: TableRef, templates: Sequence[TableRef]) -> tuple[TableRef, ...]:
-    def filled(text: str) -> str:
+    def fill(text: str) -> str:
         values = {"{schema}": table.schema, "{table}": table.name}
-        return sub(r"\{schema\}|\{table\}", lambda found: values[found[0]], text)
+        return sub(r"\{schema\}|\{table\}", lambda match: values[match[0]], text)
 
     return tuple(
-        replace(one, schema=filled(one.schema), name=filled(one.name)) for one in templates
+        replace(target, schema=fill(target.schema), name=fill(target.name)) for target in templates
     )
 
 
@@ -217,19 +221,19 @@ def _require_distinct(hops: Mapping[TableRef, Sequence[TableRef]]) -> None:
             claimed[key] = table
 
 
-def _matching(found: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:
-    ours = [one for one in found if not one.table.name.startswith(OURS)]
-    chosen = []
+def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:
+    listed = [item for item in listed if not item.table.name.startswith(OURS)]
+    selected = []
     for pattern in patterns:
-        fitting = [one for one in ours if _fits(one.table, pattern)]
-        if not fitting:
-            schemas = ", ".join(dict.fromkeys(one.table.schema for one in ours)) or "none"
+        matches = [item for item in listed if _fits(item.table, pattern)]
+        if not matches:
+            schemas = ", ".join(dict.fromkeys(item.table.schema for item in listed)) or "none"
             raise InputError(
-                f"--tables {pattern!r} fits none of {len(ours)} tables; "
+                f"--tables {pattern!r} fits none of {len(listed)} tables; "
                 f"a pattern is schema.table, and the schemas are {schemas}"
             )
-        chosen += fitting
-    return list(dict.fromkeys(chosen))
+        selected += matches
+    return list(dict.fromkeys(selected))
 
 
 def _fits(table: TableRef, pattern: str) -> bool:
@@ -239,29 +243,23 @@ def _fits(table: TableRef, pattern: str) -> bool:
 
 
 def _name(table: TableRef, output: Path, taken: set[str]) -> str:
-    """A name for the transfer that no other in the folder has."""
+    """Choose a name for the transfer that is free in the folder."""
     candidates = [identifier(table.name), identifier(f"{table.schema}_{table.name}")]
     candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
     for name in candidates:
         free = name.casefold() not in taken and not (output / f"{name}.yaml").exists()
-        if free and _possible(name):
+        if free and _is_valid(name):
             return name
     raise InputError(f"{table}: there is no name left for its transfer")
 
 
-def _taken(known: TransferFolder) -> set[str]:
-    """The names of transfers, in small letters: file systems may not tell case apart."""
-    names = [*known.transfers, *(one.transfer or one.path.stem for one in known.invalid)]
-    return {name.casefold() for name in names}
-
-
 def identifier(text: str) -> str:
-    """A name of a transfer that is like a text."""
-    found = sub(r"\W+", "_", text, flags=ASCII).strip("_") or "table"
-    return f"t_{found}" if found[0].isdigit() else found
+    """Turn a text into a valid name of a transfer."""
+    name = sub(r"\W+", "_", text, flags=ASCII).strip("_") or "table"
+    return f"t_{name}" if name[0].isdigit() else name
 
 
-def _possible(name: str) -> bool:
+def _is_valid(name: str) -> bool:
     if f"{name}.yaml".casefold() == DEFAULTS:
         return False
     try:
@@ -272,7 +270,7 @@ def _possible(name: str) -> bool:
 
 
 def _mentions(path: Path, table: TableRef) -> bool:
-    """Whether a file seems to be about a table, valid or not."""
+    """Whether a file seems to be about a table; an unreadable one counts as such."""
     try:
         return bool(YamlFile.read(path).data.get("source") == str(table))
     except Unreadable:
@@ -280,7 +278,7 @@ def _mentions(path: Path, table: TableRef) -> bool:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a file unless there is one."""
+    """Write a file unless it exists."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""Proposes how a table could travel, out of the catalog: key, ranges, types, and what is open."""
+"""Proposes a transfer of a table from the catalog: key, ranges, types and open decisions."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tableferry.resources.types.column import Column
 
 USUAL_ROWS = 250_000
 RANGE_BYTES = 64 << 20
-"""Of a range as the source stores it: some seconds of work, and little to repeat."""
+"""Aimed-at size of a range in the source: seconds of work, and little to repeat."""
 FEWEST_ROWS, MOST_ROWS = 10_000, 1_000_000
 COMFORTABLE_RANGES = 400
-"""Of one table: see `assets.planning.boundaries.MAX_RANGES`."""
+"""Aimed-at maximum of ranges per table; see `assets.planning.boundaries.MAX_RANGES`."""
 SCANNED_BYTES = 1 << 30
-"""Tables of up to this size are read once, to tell how many digits undeclared decimals have."""
+"""Maximum size of tables that are read once to count the digits of unconstrained decimals."""
 CHANGED = ("updated_at", "modified_at", "changed_at", "last_modified", "last_update", "updated")
-"""What columns are called that tell when a row last changed."""
+"""Usual names of columns that hold the time of a row's last change."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to decide: a value as YAML, and what it means."""
+    """One option of a decision: its value as YAML, and its meaning."""
 
     yaml: str
     meaning: str
@@ -44,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Open:
-    """What only somebody who knows the data can decide."""
+    """A decision that needs knowledge of the data."""
 
     what: str
     """`key`, the name of a column, or a target."""
@@ -58,7 +58,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Proposal:
-    """How one table could travel."""
+    """A proposed transfer of one table."""
 
     source: TableRef
     hops: tuple[TableRef, ...]
@@ -68,22 +68,17 @@ class Proposal:
     keys: tuple[Choice, ...]
     """Other columns that could be the key."""
     by_blocks: bool
-    """The table has no such column at hand, and is cut by its blocks instead."""
+    """Whether the table has no suitable key, and is cut by its storage blocks instead."""
     range_rows: int
     types: Mapping[str, tuple[str, ...]]
-    """By column: its type in the source, and in each target that it gets to."""
+    """The types of each column in the source and in the targets that it reaches."""
     watermark: str | None = None
-    """A column that seems to tell when a row last changed."""
+    """A column that seems to hold the time of a row's last change."""
     open: tuple[Open, ...] = field(default=())
 
 
 def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Proposal:
-    """Look at a table, and at what the targets have for its columns. Nothing is changed.
-
-    Args:
-        table: of the source.
-        hops: its targets, in order.
-        servers: where they are.
+    """Propose a transfer of a table to its targets, in the order of the hops. Nothing is changed.
 
     Raises:
         TableferryError: a server does not answer.
@@ -94,26 +89,29 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
     size = source.size(endpoint, table)
     leading = source.leading(endpoint, table)
     key, why, keys = choose_key(columns, leading, table.system)
-    others = tuple(Choice(one.name, _described(one, leading)) for one in keys if one.name != key)
+    others = tuple(
+        Choice(column.name, _description(column, leading)) for column in keys if column.name != key
+    )
     by_blocks = key is None and _has_blocks(endpoint, table)
-    found = [] if key is not None or by_blocks else [Open("key", why, others)]
+    decisions = [] if key is not None or by_blocks else [Open("key", why, others)]
     plans, refused, renames, clashes = _plans(table, columns, hops, key, servers)
-    found += clashes
-    digits: dict[str, Fitting] = {}
-    first = {one.name for number, one, _ in refused if number == 1}
-    if first and size.bytes is not None and size.bytes <= SCANNED_BYTES:
-        asked = [column for column in columns if column.name in first]
-        digits = decimal_types(endpoint, table, asked, hops[0].system)
-    for number, column, reason in refused:
-        here = table if number == 1 else hops[number - 2]
-        measured = digits.get(column.name) if number == 1 else None
+    decisions += clashes
+    fittings: dict[str, Fitting] = {}
+    in_first_hop = [column for hop, column, _ in refused if hop == 1]
+    if in_first_hop and size.bytes is not None and size.bytes <= SCANNED_BYTES:
+        fittings = decimal_types(endpoint, table, in_first_hop, hops[0].system)
+    for hop, column, reason in refused:
+        origin = table if hop == 1 else hops[hop - 2]
+        fitting = fittings.get(column.name) if hop == 1 else None
         rename = renames.pop(column.name, None)
-        target = hops[number - 1].system
-        found.append(_open_column(column, here.system, target, reason, measured, rename))
-    found += [_open_name(column, renames) for column in columns if column.name in renames]
-    found += _targets(plans, servers)
-    types = {column.name: (column.type, *_on_the_way(column.name, plans)) for column in columns}
-    changed = [one.name for one in columns if _tells_changes(one, table.system)]
+        target = hops[hop - 1].system
+        decisions.append(_open_type(column, origin.system, target, reason, fitting, rename))
+    decisions += [_open_name(column, renames) for column in columns if column.name in renames]
+    decisions += _target_refusals(plans, servers)
+    types = {column.name: (column.type, *_target_types(column.name, plans)) for column in columns}
+    watermarks = [column.name for column in columns if _is_watermark(column, table.system)]
+    # an indexed column is preferred
+    watermarks.sort(key=lambda name: name not in leading)
     return Proposal(
         table,
         tuple(hops),
@@ -124,77 +122,70 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
         by_blocks,
         range_rows(size),
         types,
-        next((name for name in changed if name in leading), next(iter(changed), None)),
-        tuple(found),
+        next(iter(watermarks), None),
+        tuple(decisions),
     )
 
 
 def choose_key(
-    columns: Sequence[Column], leading: Sequence[str], of: System
+    columns: Sequence[Column], leading: Sequence[str], system: System
 ) -> tuple[str | None, str, tuple[Column, ...]]:
-    """The column to cut ranges by.
+    """Choose the column to cut ranges by; return it, the reason, and all possible columns.
 
-    A primary key's first column of a type with an order, else another column that an index begins
-    with; a text only if it is the primary key. What no index begins with would make every range a
-    scan of the whole table.
-
-    Args:
-        columns: of the table.
-        leading: the columns that an index begins with, those of unique ones first.
-        of: the table's system.
-
-    Returns:
-        Its name or None, why, and all columns that could be it.
+    The first choice is the primary key's first column, if it is orderable; then one of the columns
+    that lead an index, because without one every range would scan the whole table. A text is
+    chosen only if it is the whole primary key.
     """
-    composite = sum(1 for column in columns if column.primary_key) > 1
+    primary_key = [column.name for column in columns if column.primary_key]
+    composite = len(primary_key) > 1
     possible = [
-        one
-        for one in columns
-        if not one.generated and _orderable(one, of)
-        if one.primary_key == 1 or not is_text_key(one, of)
+        column
+        for column in columns
+        if not column.generated and _is_orderable(column, system)
+        if column.primary_key == 1 or not is_text_key(column, system)
     ]
     primary = sorted(
-        (one for one in possible if one.primary_key), key=lambda one: one.primary_key or 0
+        (column for column in possible if column.primary_key),
+        key=lambda column: column.primary_key or 0,
     )
-    by_name = {one.name: one for one in possible}
+    by_name = {column.name: column for column in possible}
     indexed = [by_name[name] for name in leading if name in by_name]
     keys = tuple(dict.fromkeys([*primary, *indexed, *possible]))
-    # a text that is no whole primary key is rather what many rows have in common
-    shared = composite and bool(primary) and is_text_key(primary[0], of)
+    # many rows may have the same text in the first column of a composite key
+    shared = composite and bool(primary) and is_text_key(primary[0], system)
     if primary and primary[0].primary_key == 1 and not shared:
         why = "the first column of the primary key" if composite else "the primary key"
         return primary[0].name, why, keys
-    for one in indexed:
-        if not one.nullable and not is_text_key(one, of):
-            return one.name, "an index begins with it, and it is NOT NULL", keys
+    for column in indexed:
+        if not column.nullable and not is_text_key(column, system):
+            return column.name, "an index begins with it, and it is NOT NULL", keys
     if not possible:
         return None, "there is no integer, date, timestamp or uuid column", keys
-    if any(column.primary_key for column in columns):
-        names = ", ".join(one.name for one in columns if one.primary_key)
+    if primary_key:
         begins = "a text, which many rows may share" if shared else "a column that cannot be cut"
-        return None, f"the primary key ({names}) begins with {begins}", keys
+        return None, f"the primary key ({', '.join(primary_key)}) begins with {begins}", keys
     return None, "there is no primary key, nor an index that begins with a NOT NULL column", keys
 
 
 def range_rows(size: TableSize) -> int:
-    """Rows of a range, so that it is neither long to repeat nor one of too many."""
+    """Choose the rows per range, so that ranges are neither too large nor too many."""
     rows = USUAL_ROWS
     if size.bytes and size.rows:
         fitting = RANGE_BYTES * size.rows // size.bytes
-        rows = min(max(_round(fitting), FEWEST_ROWS), MOST_ROWS)
-    return max(rows, _round(size.rows // COMFORTABLE_RANGES))
+        rows = min(max(_round_up(fitting), FEWEST_ROWS), MOST_ROWS)
+    return max(rows, _round_up(size.rows // COMFORTABLE_RANGES))
 
 
-def _round(rows: int) -> int:
-    """Up to 1, 2 or 5 and zeros, or a quarter of them."""
+def _round_up(rows: int) -> int:
+    """Round up to 1, 2.5 or 5 times a power of ten."""
     unit = 1
     while unit * 10 <= max(rows, 1):
         unit *= 10
-    return next(found for found in (unit, unit * 5 // 2, unit * 5, unit * 10) if found >= rows)
+    return next(step for step in (unit, unit * 5 // 2, unit * 5, unit * 10) if step >= rows)
 
 
 def _has_blocks(endpoint: Endpoint, table: TableRef) -> bool:
-    """Whether a table can be cut by where its rows are stored."""
+    """Whether a table can be cut by the blocks that store its rows."""
     source = source_of(table.system)
     if source.place is None:
         return False
@@ -212,55 +203,63 @@ def _plans(
     key: str | None,
     servers: Servers,
 ) -> tuple[list[CopyPlan], list[tuple[int, Column, str]], dict[str, str], list[Open]]:
-    """The hops without the columns that cannot travel, and renamed where a target would not tell
-    names apart; the former, as hop, column, reason; the new names; and what stands against a hop
-    as a whole."""
+    """Plan the hops without the columns that they refuse.
+
+    Returns:
+        The plans; the refused columns, each with the hop and the reason; new names of columns
+        whose names clash in a target; and a decision if a hop is refused as a whole.
+    """
     plans: list[CopyPlan] = []
     refused: list[tuple[int, Column, str]] = []
     renames: dict[str, str] = {}
-    here, found = table, list(columns)
-    for number, to in enumerate(hops, start=1):
-        types = to.system.types
-        version = servers.endpoint(to).ping() if types.by_release else None
-        without: set[str] = set()
-        names = _free_names(here, found, to)
-        renamed = {name: ColumnOverride(rename=new) for name, new in names.items()}
+    source, source_columns = table, list(columns)
+    for hop, target in enumerate(hops, start=1):
+        types = target.system.types
+        version = servers.endpoint(target).ping() if types.by_release else None
+        excluded: set[str] = set()
+        new_names = _distinct_names(source, source_columns, target)
         while True:
-            left = [column for column in found if column.name not in without]
-            if not left:
+            names = [column.name for column in source_columns if column.name not in excluded]
+            if not names:
                 return plans, refused, renames, []
-            # which one it is decides over no type
-            of = key if key in {one.name for one in left} else left[0].name
+            overrides = {
+                name: ColumnOverride(rename=new)
+                for name, new in new_names.items()
+                if name not in excluded
+            }
             try:
                 plan = plan_copy(
-                    here,
-                    found,
-                    to,
-                    key=of,
-                    overrides={n: one for n, one in renamed.items() if n not in without},
-                    exclude=without,
+                    source,
+                    source_columns,
+                    target,
+                    # any column will do: the key has no influence on types
+                    key=key if key in names else names[0],
+                    overrides=overrides,
+                    exclude=excluded,
                     target_version=version,
                 )
             except ColumnsRefused as error:
-                before = {new: name for name, new in renames.items()}
+                first_names = {new: name for name, new in renames.items()}
                 by_name = {
-                    column.name: replace(column, name=before.get(column.name, column.name))
-                    for column in found
+                    column.name: replace(column, name=first_names.get(column.name, column.name))
+                    for column in source_columns
                 }
-                refused += [(number, by_name[name], why) for name, why in error.problems.items()]
-                without |= set(error.problems)
+                refused += [(hop, by_name[name], why) for name, why in error.problems.items()]
+                excluded |= set(error.problems)
             except InputError as error:
-                return plans, refused, renames, [Open(str(to), str(error))]
+                return plans, refused, renames, [Open(str(target), str(error))]
             else:
                 break
         plans.append(plan)
-        renames |= names
-        here, found = to, as_source(plan)
+        renames |= new_names
+        source, source_columns = target, as_source(plan)
     return plans, refused, renames, []
 
 
-def _free_names(source: TableRef, columns: Sequence[Column], target: TableRef) -> dict[str, str]:
-    """Other names for the columns whose own the target does not tell from those of others."""
+def _distinct_names(
+    source: TableRef, columns: Sequence[Column], target: TableRef
+) -> dict[str, str]:
+    """Return new names for columns whose names are equal in the target, e.g. but for case."""
     try:
         require_distinct(source, target, {column.name: column.name for column in columns})
     except NamesClash as error:
@@ -275,59 +274,58 @@ def _open_name(column: Column, renames: Mapping[str, str]) -> Open:
     return Open(column.name, why, (choice,), column=True)
 
 
-def _open_column(
+def _open_type(
     column: Column,
     source: System,
     target: System,
     reason: str,
-    measured: Fitting | None,
+    fitting: Fitting | None,
     rename: str | None,
 ) -> Open:
-    possible = choices(source, column, target) if "of type" in reason else []
-    if measured:
-        known = [one for one in possible if one[0] != measured.type]
-        possible = [(measured.type, measured.held), *known]
+    types = choices(source, column, target) if "of type" in reason else []
+    if fitting:
+        others = [choice for choice in types if choice[0] != fitting.type]
+        types = [(fitting.type, fitting.held), *others]
     name = f"rename: {json.dumps(rename, ensure_ascii=False)}, " if rename else ""
-    found = [Choice(f'{{{name}type: {{{target}: "{type_}"}}}}', held) for type_, held in possible]
+    options = [Choice(f'{{{name}type: {{{target}: "{type_}"}}}}', held) for type_, held in types]
     why = reason.partition(": ")[2].partition(";")[0] if "of type" in reason else reason
-    return Open(column.name, f"{column.type} to {target}: {why}", tuple(found), column=True)
+    return Open(column.name, f"{column.type} to {target}: {why}", tuple(options), column=True)
 
 
-def _targets(plans: Sequence[CopyPlan], servers: Servers) -> list[Open]:
-    """What the targets would refuse."""
-    found = []
+def _target_refusals(plans: Sequence[CopyPlan], servers: Servers) -> list[Open]:
+    refusals = []
     for plan in plans:
         try:
             servers.target(plan.target).require(plan, TargetOptions())
         except InputError as error:
-            found.append(Open(str(plan.target), str(error)))
-    return found
+            refusals.append(Open(str(plan.target), str(error)))
+    return refusals
 
 
-def _on_the_way(name: str, plans: Sequence[CopyPlan]) -> Iterator[str]:
-    """The types of a column in the targets that it gets to; it keeps its name."""
+def _target_types(name: str, plans: Sequence[CopyPlan]) -> Iterator[str]:
+    """Return the types of a column in the targets that it reaches under its name."""
     for plan in plans:
-        found = next((one for one in plan.columns if one.source.name == name), None)
-        if found is None:
+        copied = next((column for column in plan.columns if column.source.name == name), None)
+        if copied is None:
             return
-        yield found.target.type
+        yield copied.target.type
 
 
-def _orderable(column: Column, of: System) -> bool:
+def _is_orderable(column: Column, system: System) -> bool:
     try:
-        key_kind(column, of)
+        key_kind(column, system)
     except InputError:
         return False
     return True
 
 
-def _tells_changes(column: Column, of: System) -> bool:
-    if column.name.lower() not in CHANGED or not _orderable(column, of):
+def _is_watermark(column: Column, system: System) -> bool:
+    if column.name.lower() not in CHANGED or not _is_orderable(column, system):
         return False
-    return key_kind(column, of)[0] == "timestamp"
+    return key_kind(column, system)[0] == "timestamp"
 
 
-def _described(column: Column, leading: Collection[str]) -> str:
+def _description(column: Column, leading: Collection[str]) -> str:
     parts = [column.type]
     if column.nullable:
         parts.append("may be NULL")

@@ -10,13 +10,14 @@ from tableferry.assets.declaring.manifest import UNDECIDED
 from tableferry.assets.declaring.variables import escaped
 from tableferry.pipelines.onboarding.proposal import Open, Proposal
 from tableferry.resources.contract.source import source_of
+from tableferry.resources.words import one_line
 
 SCHEMA_FILE = "transfer.schema.json"
 MODELINE = f"# yaml-language-server: $schema=./{SCHEMA_FILE}"
 """Tells editors the schema of a file: https://github.com/redhat-developer/yaml-language-server"""
 
-USUAL = """\
-# What else can be said, with the defaults; defaults.yaml says it for all files of this folder.
+OPTIONS = """\
+# Other keys, with their defaults; defaults.yaml sets them for all files of this folder.
 # docs/reference.md explains every key.
 # write: replace              # append, upsert or swap
 # reconcile: checksum         # count, in_flight, sample_hash or full_hash
@@ -33,9 +34,8 @@ USUAL = """\
 """
 
 DEFAULTS_TEXT = """\
-# What the transfer files of this folder have in common. A key that a file gives itself wins;
-# `tags`, `checks` and `parallel` of both are put together. `transfer`, `source` and `hops` stay in
-# the files.
+# Defaults of the transfer files in this folder. A file's own keys take precedence; `tags`, `checks`
+# and `parallel` of both are merged. `transfer`, `source` and `hops` can only be in the files.
 #
 # reconcile: checksum
 # on_schema_drift: fail
@@ -48,17 +48,12 @@ DEFAULTS_TEXT = """\
 
 
 def transfer_text(name: str, proposal: Proposal) -> str:
-    """The file of a transfer.
-
-    Args:
-        name: of the transfer.
-        proposal: what it is to say.
-    """
+    """Return the text of a transfer's file."""
     return "\n".join([*_lines(name, proposal), ""])
 
 
 def scalar(text: str) -> str:
-    """A text as a YAML value on one line, wherever it stands."""
+    """Quote a text as a YAML value on one line, for any context."""
     plain = yaml.safe_dump(
         [text], default_flow_style=True, allow_unicode=True, width=1 << 30
     ).strip()[1:-1]
@@ -68,7 +63,7 @@ def scalar(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """A text as a YAML value that ends its line, for no variable to be seen in it."""
+    """Quote a text as a YAML value at the end of a line, with `${...}` in it escaped."""
     text = escaped(text)
     plain = text.isprintable() and " #" not in text and ": " not in text
     return text if plain and yaml.safe_load(f"- {text}") == [text] else scalar(text)
@@ -87,29 +82,29 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
     yield ""
     yield from _ranges(proposal)
     yield ""
-    yield from _decisions([one for one in proposal.open if one.what != "key"])
+    yield from _decisions([decision for decision in proposal.open if decision.what != "key"])
     yield from _types(proposal)
     yield ""
-    yield USUAL.format(watermark=scalar(proposal.watermark or "updated_at")).rstrip()
+    yield OPTIONS.format(watermark=scalar(proposal.watermark or "updated_at")).rstrip()
 
 
 def _key(proposal: Proposal) -> Iterator[str]:
-    undecided = next((one for one in proposal.open if one.what == "key"), None)
+    undecided = next((decision for decision in proposal.open if decision.what == "key"), None)
     place = source_of(proposal.source.system).place
     if undecided is not None:
         yield f"# DECIDE: the column that ranges are cut by; {undecided.why}."
         yield from _choices_of_key(proposal)
-        names = ", ".join(scalar(escaped(one.yaml)) for one in undecided.choices)
+        names = ", ".join(scalar(escaped(choice.yaml)) for choice in undecided.choices)
         yield f"key: {{{UNDECIDED}: [{names}]}}"
     elif proposal.by_blocks and place is not None:
         yield f"# The table is cut by its blocks: {proposal.why_key}."
         if proposal.keys:
-            yield "# An update stores a row elsewhere, and its range is moved again. Where a column"
-            yield "# below is better, write it, and `ranges: {rows: ...}`:"
+            yield "# An update moves a row to another block, and its range is moved again. If one"
+            yield "# of these columns is better, use it with `ranges: {rows: ...}`:"
             yield from _choices_of_key(proposal)
         yield f"ranges: {{by: {place.column.name}, count: {_number_of_ranges(proposal)}}}"
     else:
-        others = [f"{scalar(one.yaml)} ({one.meaning})" for one in proposal.keys[:5]]
+        others = [f"{scalar(choice.yaml)} ({choice.meaning})" for choice in proposal.keys[:5]]
         yield f"# The ranges are cut by this column: {proposal.why_key}."
         if others:
             yield f"# It could also be {'; '.join(others)}."
@@ -128,50 +123,44 @@ def _number_of_ranges(proposal: Proposal) -> int:
 def _ranges(proposal: Proposal) -> Iterator[str]:
     size, rows = proposal.size, proposal.range_rows
     number = _number_of_ranges(proposal)
-    of = ""
+    bytes_text = ""
     if size.bytes and size.rows:
         per_range = size.bytes * min(rows, size.rows) // size.rows
-        of = f" of {size.bytes // size.rows:,} bytes, {per_range / 2**20:,.1f} MiB per range"
+        row_bytes = size.bytes // size.rows
+        bytes_text = f" of {row_bytes:,} bytes, {per_range / 2**20:,.1f} MiB per range"
     ranges = "one range" if number == 1 else f"{number:,} ranges"
-    yield f"# About {size.rows:,} rows{of}: {ranges}, and room to grow."
+    yield f"# About {size.rows:,} rows{bytes_text}: {ranges}, and room to grow."
     if not proposal.by_blocks:
         yield f"ranges: {{rows: {rows}}}"
 
 
-def _decisions(found: Sequence[Open]) -> Iterator[str]:
-    columns = [one for one in found if one.column]
-    for one in found:
-        if not one.column:
-            yield f"# DECIDE: {_comment(str(one))}"
+def _decisions(decisions: Sequence[Open]) -> Iterator[str]:
+    columns = [decision for decision in decisions if decision.column]
+    for decision in decisions:
+        if not decision.column:
+            yield f"# DECIDE: {one_line(str(decision))}"
     if columns:
         yield "# DECIDE: the types of these columns. Uncomment `columns:` and one line of each, or"
         yield "# leave a column out:"
-        yield f"# exclude: [{', '.join(scalar(escaped(one.what)) for one in columns)}]"
+        yield f"# exclude: [{', '.join(scalar(escaped(column.what)) for column in columns)}]"
         yield "# columns:"
-    for one in columns:
-        yield f"#   # {_comment(str(one))}"
-        name = scalar(escaped(one.what))
-        for choice in one.choices:
+    for column in columns:
+        yield f"#   # {one_line(str(column))}"
+        name = scalar(escaped(column.what))
+        for choice in column.choices:
             yield f"#   {name}: {choice.yaml}  # {choice.meaning}"
-    if found:
+    if decisions:
         yield ""
 
 
 def _types(proposal: Proposal) -> Iterator[str]:
-    """A table of what becomes of each column."""
+    """Tabulate the types of each column in the source and the targets."""
     heads = [table.system.title for table in (proposal.source, *proposal.hops)]
     rows = [["column", *heads]]
     for name, types in proposal.types.items():
         rows.append([scalar(name), *types, *["?"] * (len(heads) - len(types))])
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads) + 1)]
-    yield "# What becomes of the columns:"
+    yield "# The columns' types:"
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield f"#   {'  '.join(cells)}".rstrip()
-
-
-def _comment(text: str) -> str:
-    """A text on one line."""
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )

@@ -1,11 +1,11 @@
-"""Collects what the event log knows of a transfer into a report that a reviewer can be sent."""
+"""Collects a transfer's report from the event log and the servers."""
 
 from __future__ import annotations
 
 import datetime as dt
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,53 +43,48 @@ from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import ROW, KeyRange
 
 PACKAGES = (
-    "tableferry",
-    "dagster",
-    "pyarrow",
-    "adbc-driver-postgresql",
-    "psycopg",
-    "mssql-python",
-    "clickhouse-connect",
+    *("tableferry", "dagster", "pyarrow", "adbc-driver-postgresql", "psycopg"),
+    *("mssql-python", "clickhouse-connect"),
 )
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What the servers say when the report is made."""
+class _ServerState:
+    """The state of servers and tables when the report is made."""
 
     servers: Mapping[str, str]
-    hops: Sequence[Hop] = ()
-    ranges: Mapping[str, KeyRange] | None = None
-    drift: Mapping[int, str] | None = None
+    ranges: Mapping[str, KeyRange] = field(default_factory=dict)
+    drift: Mapping[int, str] = field(default_factory=dict)
+    """Changes of the columns since the commit, by hop."""
     not_seen: str = ""
     refused: str = ""
 
 
 def report(session: Session, name: str, *, dagster_url: str | None = None) -> Report:
-    """The latest record and the verdicts that count of every range and table of a transfer.
+    """Collect the latest record and the current verdicts of every range and table of a transfer.
 
-    The evidence is the event log's. The servers are asked for their versions, and whether their
-    columns still are those that were proven; a report is made without them, too, and says so.
+    The evidence comes from the event log. The servers are queried for their versions, and for
+    changes of the proven columns; the report says if they could not be.
 
     Args:
-        session: where everything is.
+        session: the session of the command.
         name: the transfer.
-        dagster_url: where Dagster's web UI is, to which runs are linked.
+        dagster_url: Dagster's web UI, for links to runs.
 
     Raises:
-        InputError: there is no such transfer, or the URL is none.
+        InputError: the transfer does not exist, or the URL is invalid.
     """
     transfer = session.transfer(name)
     url = _checked_url(dagster_url) if dagster_url else None
-    seen = _look(session, transfer)
+    state = _server_state(session, transfer)
     tables = [transfer.source, *(hop.to for hop in transfer.hops)]
     hops = tuple(
-        _hop(session.instance, transfer, seen, number, str(before), hop)
-        for number, (before, hop) in enumerate(zip(tables, transfer.hops, strict=False), start=1)
+        _hop(session.instance, transfer, state, number, str(source), hop)
+        for number, (source, hop) in enumerate(zip(tables, transfer.hops, strict=False), start=1)
     )
     entries = [entry for hop in hops for entry in hop.ranges]
-    named = [one for entry in entries for one in (entry.moved_by, entry.confirmed_by)]
-    runs = past_runs(session.instance, transfer, filter(None, named))
+    run_ids = [run_id for entry in entries for run_id in (entry.moved_by, entry.confirmed_by)]
+    runs = past_runs(session.instance, transfer, filter(None, run_ids))
     failed = {run.run_id for run in unanswered(runs)}
     return Report(
         transfer=name,
@@ -97,10 +92,10 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
         created_at=moment_of(dt.datetime.now(dt.UTC).timestamp()) or "",
         hops=hops,
         runs=tuple(_run(run, run.run_id in failed) for run in runs),
-        not_seen=seen.not_seen,
-        refused=seen.refused,
+        not_seen=state.not_seen,
+        refused=state.refused,
         settings=dict(_settings(transfer)),
-        servers=seen.servers,
+        servers=state.servers,
         packages={package: importlib.metadata.version(package) for package in PACKAGES},
         meanings={
             **{check: check_description(transfer, check) or "" for check in checks_of(transfer)},
@@ -120,26 +115,26 @@ def _checked_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def _look(session: Session, transfer: Transfer) -> _Seen:
+def _server_state(session: Session, transfer: Transfer) -> _ServerState:
     servers = session.servers_of(transfer)
     tables = (transfer.source, *(hop.to for hop in transfer.hops))
     identities: dict[str, str] = {}
-    for name, table in {one.connection: one for one in tables}.items():
+    for name, table in {table.connection: table for table in tables}.items():
         try:
             identities[name] = servers.identity(table)
         except TableferryError as error:
-            return _Seen(identities, not_seen=str(error))
+            return _ServerState(identities, not_seen=str(error))
     try:
         hops = resolve_hops(transfer, servers)
         ranges = known_ranges(transfer, hops, session.instance)
         drift = {hop.number: _drift(session, hop) for hop in hops}
     except TableferryError as error:
-        return _Seen(identities, refused=str(error))
-    return _Seen(identities, hops, {one.name: one for one in ranges}, drift)
+        return _ServerState(identities, refused=str(error))
+    return _ServerState(identities, {range_.name: range_ for range_ in ranges}, drift)
 
 
 def _drift(session: Session, hop: Hop) -> str:
-    """How the columns of a hop are no longer those that were committed last; empty if they are."""
+    """Describe how the columns of a hop differ from those committed last; empty if they do not."""
     committed = ledger.committed_schema(session.instance, hop.asset)
     if committed is None:
         return ""
@@ -147,7 +142,8 @@ def _drift(session: Session, hop: Hop) -> str:
     if hop.existing is None:
         return "the table is gone"
     before = {column.name for column in committed}
-    lost = [repr(one.name) for one in new_columns(hop.plan, hop.existing) if one.name in before]
+    missing = (column.name for column in new_columns(hop.plan, hop.existing))
+    lost = [repr(name) for name in missing if name in before]
     parts = [changes, f"the table has lost {', '.join(lost)}" if lost else ""]
     return "; ".join(filter(None, parts))
 
@@ -155,7 +151,7 @@ def _drift(session: Session, hop: Hop) -> str:
 def _hop(
     instance: dg.DagsterInstance,
     transfer: Transfer,
-    seen: _Seen,
+    state: _ServerState,
     number: int,
     source: str,
     hop: HopSpec,
@@ -163,14 +159,14 @@ def _hop(
     asset = asset_key(hop.to)
     names = instance.get_dynamic_partitions(transfer.partitions_name)
     records = ledger.records(instance, asset, names)
-    moved = {name: one for name, one in records.items() if one.state is State.COMMITTED}
-    moved |= ledger.moves(instance, asset, [name for name in records if name not in moved])
+    moves = {name: record for name, record in records.items() if record.state is State.COMMITTED}
+    moves |= ledger.moves(instance, asset, [name for name in records if name not in moves])
     evaluations = ledger.evaluations(instance, asset, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))
     checks = {
-        name: tuple(check_record(stored, transfer) for stored in found.values())
-        for name, found in evaluations.items()
+        name: tuple(check_record(evaluation, transfer) for evaluation in by_check.values())
+        for name, by_check in evaluations.items()
     }
-    whole = checks.get(None, ())
+    table_checks = checks.get(None, ())
     schema = ledger.committed_schema(instance, asset)
     return HopEntry(
         source=source,
@@ -179,15 +175,15 @@ def _hop(
             _range(
                 transfer,
                 name,
-                (seen.ranges or {}).get(name),
+                _keys(transfer, state.ranges.get(name)),
                 records.get(name),
-                moved.get(name),
+                moves.get(name) or RangeRecord(name, State.MISSING),
                 checks.get(name, ()),
             )
             for name in names
         ),
-        checks=whole,
-        unchecked=_missing(WHOLE_TABLE_CHECKS, whole),
+        checks=table_checks,
+        unchecked=_missing(WHOLE_TABLE_CHECKS, table_checks),
         columns=tuple(
             ColumnEntry(
                 column.name,
@@ -197,44 +193,44 @@ def _hop(
             )
             for column in schema or ()
         ),
-        drift=(seen.drift or {}).get(number, ""),
+        drift=state.drift.get(number, ""),
     )
 
 
 def _range(
     transfer: Transfer,
     name: str,
-    key_range: KeyRange | None,
+    keys: str,
     record: RangeRecord | None,
-    moved: RangeRecord | None,
+    move: RangeRecord,
     checks: tuple[CheckRecord, ...],
 ) -> RangeEntry:
     if record is None:
-        return RangeEntry(name, "missing", keys=_keys(transfer, key_range))
+        return RangeEntry(name, "missing", keys=keys)
     state = str(record.state)
     committed = state in COMMITTED
-    counted = next((figure for check in checks for figure in check.figures), None)
-    rows = [int(text or 0) for text in counted[1:]] if counted and counted[0] == "rows" else None
-    later = committed and moved is not None and moved.run_id != record.run_id
+    figure = next((figure for check in checks for figure in check.figures), None)
+    rows = [int(text or 0) for text in figure[1:]] if figure and figure[0] == "rows" else None
+    confirmed = committed and move.run_id not in (None, record.run_id)
     return RangeEntry(
         name=name,
         state=state,
-        keys=_keys(transfer, key_range),
+        keys=keys,
         rows_source=rows[0] if rows else record.rows,
         rows=rows[1] if rows else record.rows if committed else None,
-        rows_moved=moved.rows_of_move if moved else None,
-        changed=dict(moved.counts) if moved else {},
-        not_filled=moved.not_filled if moved else (),
-        bytes=moved.bytes if moved else None,
-        wire=moved.wire if moved else None,
-        seconds=dict(moved.seconds) if moved else {},
-        fingerprint=(moved.fingerprint or moved.data_version) if moved else None,
-        moved_at=moment_of(moved.timestamp) if moved else None,
-        moved_by=moved.run_id if moved else None,
-        confirmed_at=moment_of(record.timestamp) if later else None,
-        confirmed_by=record.run_id if later else None,
-        source_server=moved.source_server if moved else None,
-        target_server=moved.target_server if moved else None,
+        rows_moved=move.rows_of_move,
+        changed=dict(move.counts),
+        not_filled=move.not_filled,
+        bytes=move.bytes,
+        wire=move.wire,
+        seconds=dict(move.seconds),
+        fingerprint=move.fingerprint or move.data_version,
+        moved_at=moment_of(move.timestamp),
+        moved_by=move.run_id,
+        confirmed_at=moment_of(record.timestamp) if confirmed else None,
+        confirmed_by=record.run_id if confirmed else None,
+        source_server=move.source_server,
+        target_server=move.target_server,
         error=record.error,
         checks=checks,
         unchecked=_missing(checks_of(transfer), checks) if committed else (),
@@ -242,24 +238,24 @@ def _range(
 
 
 def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
-    """A range's bounds as a condition on the key."""
+    """Format a range's bounds as a condition on the key."""
     if key_range is None:
         return ""
     key = transfer.key_name
     if key_range.null:
         return f"{key} is NULL"
     if key_range.kind == "file":
-        first, past = key_range.rows or (None, None)
-        stretch = f", {first} ≤ {ROW}" if first else ""
-        return f"{key} = {key_range.lower}{stretch}{f' < {past}' if past else ''}"
+        first, end = key_range.rows or (None, None)
+        rows = f", {first} ≤ {ROW}" if first else ""
+        return f"{key} = {key_range.lower}{rows}{f' < {end}' if end else ''}"
     lower = "" if key_range.lower is None else f"{key_range.lower} ≤ "
     upper = "" if key_range.upper is None else f" < {key_range.upper}"
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"
 
 
-def _missing(declared: Sequence[str], found: Sequence[CheckRecord]) -> tuple[str, ...]:
-    there = {check.name for check in found}
-    return tuple(name for name in declared if name not in there)
+def _missing(declared: Sequence[str], checks: Sequence[CheckRecord]) -> tuple[str, ...]:
+    recorded = {check.name for check in checks}
+    return tuple(name for name in declared if name not in recorded)
 
 
 def _run(run: PastRun, failed: bool) -> RunEntry:
@@ -277,30 +273,26 @@ def _run(run: PastRun, failed: bool) -> RunEntry:
 
 
 def _settings(transfer: Transfer) -> Iterator[tuple[str, str]]:
-    """What decides which rows move, how, and what is checked, as the file would say it."""
+    """Return the settings that decide what moves, how, and what is checked, as YAML."""
     declared = transfer.model_dump(mode="json")
     names = ("key", "write", "reconcile", "fingerprint", "on_schema_drift", "schedule")
     yield from ((name, str(declared[name])) for name in names if declared[name])
     for name in ("ranges", "checks", "columns", "only", "exclude", "parallel"):
-        if declared[name] and any(
-            declared[name].values() if isinstance(declared[name], dict) else [1]
-        ):
-            text = yaml.safe_dump(
-                _given(declared[name]), default_flow_style=True, width=10**6, allow_unicode=True
-            )
-            yield name, text.strip()
+        value = declared[name]
+        if any(value.values()) if isinstance(value, dict) else value:
+            yield name, _yaml(value)
     for hop in transfer.hops:
-        options = hop.model_dump(mode="json", exclude={"to"})
-        yield str(hop.to), _yaml(_given(options))
+        yield str(hop.to), _yaml(hop.model_dump(mode="json", exclude={"to"}))
 
 
 def _yaml(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    text = yaml.safe_dump(
+        _without_none(value), default_flow_style=True, width=10**6, allow_unicode=True
+    )
     return str(text).strip()
 
 
-def _given(value: Any) -> Any:
-    """Without what is not given."""
+def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _given(one) for name, one in value.items() if one is not None}
+        return {name: _without_none(item) for name, item in value.items() if item is not None}
     return value

@@ -1,4 +1,4 @@
-"""The forms of a report: one HTML page, JSON by its schema, Markdown."""
+"""Renders a report as one HTML page, as JSON by its schema, or as Markdown."""
 
 from __future__ import annotations
 
@@ -18,24 +18,32 @@ from tableferry.pipelines.reporting.report import RangeEntry, Report, moment
 from tableferry.resources.words import counted
 
 SCHEMA_VERSION = 2
-"""Counted up when a field of the JSON report changes its meaning or goes away; see
+"""Incremented when a field of the JSON report is removed or changes its meaning; see
 docs/report.schema.json."""
 
 MOST_PROBLEMS = 20
-"""So many are listed at the top of the page; all of them are marked in its tables."""
+"""Maximum problems listed at the top of the page; its tables mark all of them."""
 
 Format = Literal["md", "html", "json"]
 
 
 def render(report: Report, fmt: Format) -> str:
-    """The report as Markdown, as one self-contained HTML page, or as versioned JSON."""
+    """Render the report in one of its formats."""
     if fmt == "json":
         return to_json(report)
-    return to_html(report) if fmt == "html" else to_markdown(report)
+    if fmt == "md":
+        return to_markdown(report)
+    return _page().render(
+        report=report,
+        counts=report.counts(),
+        problems=report.problems,
+        suites=report.suites(),
+        most=MOST_PROBLEMS,
+    )
 
 
 def to_json(report: Report) -> str:
-    """The report as JSON; its form is docs/report.schema.json."""
+    """Render the report as JSON by docs/report.schema.json."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "passed": report.passed,
@@ -46,19 +54,9 @@ def to_json(report: Report) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def to_html(report: Report) -> str:
-    """The report as one page; every text in it is escaped."""
-    return _page().render(
-        report=report,
-        counts=report.counts(),
-        problems=report.problems,
-        suites=report.suites(),
-        most=MOST_PROBLEMS,
-    )
-
-
 @functools.cache
 def _page() -> Template:
+    """Load the template of a self-contained page, in which all texts are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -67,9 +65,8 @@ def _page() -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "arguments": _arguments,
         "breakable": breakable,
-        "count": count,
+        "count": lambda number, noun: counted(number or 0, noun),
         "figure": _figure,
         "moment": moment,
         "number": _number,
@@ -80,29 +77,24 @@ def _page() -> Template:
 
 
 def breakable(text: str) -> Markup:
-    """A name that may be continued in the next line after its separators, and only there."""
+    """Allow a name to break after its separators only."""
     parts = re.split(r"(?<=[./_,:])(?=[^./_,:])", text)
     return Markup("<wbr>").join(escape(part) for part in parts)
 
 
-def count(number: int | None, noun: str) -> str:
-    """E.g. `1 row`, `2,000 rows`."""
-    return counted(number or 0, noun)
-
-
 def plain(value: Any) -> str:
-    """What a check recorded as a reader sees it: no quotes around texts, lists with commas."""
+    """Format a recorded value for people: no quotes around texts, lists with commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
         return ", ".join(map(plain, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {plain(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {plain(item)}" for name, item in value.items())
     return json.dumps(value, default=str)
 
 
 def tally(entry: RangeEntry) -> str:
-    """How many checks of a range passed, or which did not."""
+    """Count the passed checks of a range, or name those that have not passed."""
     bad = [f"{check.name} {check.outcome}" for check in entry.checks if check.outcome != "passed"]
     bad += [f"{name} missing" for name in entry.unchecked]
     if bad:
@@ -110,12 +102,8 @@ def tally(entry: RangeEntry) -> str:
     return f"{len(entry.checks)} passed" if entry.checks else "none"
 
 
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {plain(value)}" for name, value in arguments.items())
-
-
 def _figure(text: str | None) -> str:
-    """Whole numbers of any size with thousands separators, other texts as they are."""
+    """Format whole numbers of any size with thousands separators; other texts are unchanged."""
     if text is None:
         return "none"
     return f"{int(text):,}" if re.fullmatch(r"-?\d{1,4000}", text) else text

@@ -1,4 +1,4 @@
-"""A report as Markdown, for a pull request or a terminal: the conclusion, and what is wrong."""
+"""Renders a report as Markdown, with the evidence of failed checks only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tableferry.resources.words import counted
 
 
 class Markdown(str):
-    """A text that is to be taken for markup."""
+    """A text that is markup already, and is not to be escaped."""
 
 
 def to_markdown(report: Report) -> str:
-    """The report as Markdown tables; the evidence of what passed is in the other forms only."""
+    """Render the report as Markdown tables."""
     return "\n".join(_report(report)) + "\n"
 
 
@@ -33,7 +33,7 @@ def _report(report: Report) -> Iterator[str]:
         yield from (f"- {inline(problem.text)}" for problem in report.problems)
     if report.not_seen:
         yield ""
-        yield f"The servers could not be asked: {inline(report.not_seen)}"
+        yield f"The servers could not be queried: {inline(report.not_seen)}"
     for hop in report.hops:
         yield from _hop(hop)
     if report.runs:
@@ -75,10 +75,13 @@ def _hop(hop: HopEntry) -> Iterator[str]:
             entry.moved_at,
             entry.moved_by,
         )
-    remarks = [(entry.name, one) for entry in hop.ranges for one in entry.remarks]
+    remarks = [
+        f"- {inline(entry.name)}: {inline(remark)}"
+        for entry in hop.ranges
+        for remark in entry.remarks
+    ]
     if remarks:
-        yield ""
-        yield from (f"- {inline(name)}: {inline(remark)}" for name, remark in remarks)
+        yield from ("", *remarks)
     for check in hop.checks:
         yield from _evidence("whole table", check)
     for entry in hop.ranges:
@@ -86,51 +89,55 @@ def _hop(hop: HopEntry) -> Iterator[str]:
             yield from _evidence(entry.name, check)
 
 
-def _evidence(where: str, check: CheckRecord) -> Iterator[str]:
+def _evidence(subject: str, check: CheckRecord) -> Iterator[str]:
     if check.passed:
         return
-    yield from ("", f"### {inline(where)}: {inline(check.summary)}", "")
+    yield from ("", f"### {inline(subject)}: {inline(check.summary)}", "")
     disagreeing = [figure for figure in check.figures if figure[1] != figure[2]]
     if disagreeing:
         yield from ("| figure | source | target |", "|---|---|---|")
         yield from (row(*figure) for figure in disagreeing)
-    unmet = [one for one in check.expectations if not one.passed]
+    unmet = [expectation for expectation in check.expectations if not expectation.passed]
     if unmet:
-        yield from ("| expectation | arguments | unexpected | observed | examples |",)
+        yield "| expectation | arguments | unexpected | observed | examples |"
         yield "|---|---|---|---|---|"
-        for one in unmet:
-            arguments = ", ".join(f"{name}: {value}" for name, value in one.arguments.items())
-            yield row(one.name, arguments, one.unexpected, one.observed, ", ".join(one.examples))
+        for item in unmet:
+            arguments = ", ".join(f"{name}: {value}" for name, value in item.arguments.items())
+            yield row(
+                item.name, arguments, item.unexpected, item.observed, ", ".join(item.examples)
+            )
     if check.differences:
+        rows = check.differing_rows or 0
         yield ""
         yield (
-            f"{_differing(check.differing_rows or 0)}; the first of them, "
+            f"{counted(rows, 'row')} {'differs' if rows == 1 else 'differ'}; the first of them, "
             f"named by their {inline(check.rows_named_by)}:"
         )
         names = check.named_by
         yield from ("", row(*names, "what", "column", "source", "target"))
         yield "|---" * (len(names) + 4) + "|"
-        for found in check.differences:
-            what = found.kind.replace("_", " ")
-            yield row(*found.row.values(), what, found.column, found.source, found.target)
-
-
-def _differing(rows: int) -> str:
-    return f"{counted(rows, 'row')} {'differs' if rows == 1 else 'differ'}"
+        for difference in check.differences:
+            kind = difference.kind.replace("_", " ")
+            yield row(
+                *difference.row.values(),
+                kind,
+                difference.column,
+                difference.source,
+                difference.target,
+            )
 
 
 def row(*cells: object) -> str:
-    """One line of a table."""
-    texts = ("" if cell is None else str(cell) for cell in cells)
-    shown = (
-        text if isinstance(cell, Markdown) else inline(text)
-        for cell, text in zip(cells, texts, strict=True)
+    """Format one line of a table."""
+    texts = (
+        "" if cell is None else cell if isinstance(cell, Markdown) else inline(str(cell))
+        for cell in cells
     )
-    return f"| {' | '.join(shown)} |"
+    return f"| {' | '.join(texts)} |"
 
 
 def inline(text: str) -> str:
-    """A text that ends neither a table's cell nor the line, and is not taken for markup."""
+    """Escape a text so that it stays within a cell and a line, and is not taken for markup."""
     for character in "\\|`*<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\r", "\\r").replace("\n", "\\n")

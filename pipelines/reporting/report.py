@@ -1,4 +1,4 @@
-"""What a reviewer is sent about a transfer: the facts, and whether they add up to a pass."""
+"""The data of a transfer's report, and the verdict that follows from it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from tableferry.assets.log.check_records import CheckRecord, ExpectationRecord, Outcome
 
 COMMITTED = ("committed", "skipped_unchanged")
-"""States of a range whose rows are in the target."""
+"""The states of ranges whose rows are in the target."""
 
 EXAMPLES = 5
-"""Most examples of what an expectation did not expect, over all ranges."""
+"""Maximum examples of unexpected values per expectation, over all ranges."""
 
 
 @dataclass(frozen=True)
@@ -23,37 +23,36 @@ class RangeEntry:
     name: str
     state: str
     keys: str = ""
-    """Its bounds as a condition, e.g. `1 <= id < 250001`."""
+    """The bounds as a condition, e.g. `1 <= id < 250001`."""
     rows_source: int | None = None
-    """As the check counted them that was last to do so."""
+    """Rows in the source, as the latest check counted them."""
     rows: int | None = None
-    """In the target."""
+    """Rows in the target."""
     rows_moved: int | None = None
-    """By the run that committed them."""
+    """Rows that the committing run moved."""
     changed: Mapping[str, int] = field(default_factory=dict)
-    """How many values `on_overflow` changed then, by column."""
+    """The number of values that `on_overflow` changed in that run, by column."""
     not_filled: tuple[str, ...] = ()
-    """Columns of the target that the source has lost, and that these rows were moved without."""
+    """Target columns that the source has lost, so that these rows have no values for them."""
     bytes: int | None = None
     wire: str | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By phase: export, load, finalise, reconcile."""
+    """Seconds of the phases export, load, finalise and reconcile."""
     fingerprint: str | None = None
     moved_at: str | None = None
-    """When its rows were committed."""
     moved_by: str | None = None
-    """Id of the run that did it."""
+    """Id of the run that committed the range."""
     confirmed_at: str | None = None
-    """When a later run found it unchanged."""
+    """When a later run found the range unchanged."""
     confirmed_by: str | None = None
     source_server: str | None = None
     target_server: str | None = None
-    """What it was moved from and to: system, address, database and version then."""
+    """System, address, database and version at the time of the move."""
     error: str | None = None
-    """Of the latest attempt, if it failed."""
+    """The error of the latest attempt, if it failed."""
     checks: tuple[CheckRecord, ...] = ()
     unchecked: tuple[str, ...] = ()
-    """Declared checks without a verdict about the rows as they are now."""
+    """Declared checks without a verdict about the current rows."""
 
     @property
     def committed(self) -> bool:
@@ -61,25 +60,27 @@ class RangeEntry:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What of its rows is not as in the source, or has not been compared: a line each."""
-        found = []
+        """Values that differ from the source's by design, or were not compared; a line each."""
+        remarks = []
         if self.changed:
-            listed = ", ".join(f"{count} of {name}" for name, count in self.changed.items())
-            found.append(f"values changed by on_overflow: {listed}")
+            counts = ", ".join(f"{count} of {column}" for column, count in self.changed.items())
+            remarks.append(f"values changed by on_overflow: {counts}")
         if self.not_filled:
-            names = ", ".join(self.not_filled)
-            found.append(f"moved without {names}, which the source has lost: NULL, or the default")
-        left_out = dict.fromkeys(
-            str(names)
+            columns = ", ".join(self.not_filled)
+            remarks.append(
+                f"moved without {columns}, which the source has lost: NULL, or the default"
+            )
+        not_compared = dict.fromkeys(
+            f"not compared: {columns}"
             for check in self.checks
-            for label, names in check.details.items()
+            for label, columns in check.details.items()
             if label.startswith("not_compared")
         )
-        return (*found, *(f"not compared: {names}" for names in left_out))
+        return (*remarks, *not_compared)
 
     @property
     def outcome(self) -> Outcome:
-        """`passed` if it is committed and every declared check holds."""
+        """`passed` if the range is committed and every declared check has passed."""
         outcomes = {check.outcome for check in self.checks}
         if not self.committed or self.unchecked or "failed" in outcomes:
             return "failed"
@@ -88,62 +89,61 @@ class RangeEntry:
 
 @dataclass(frozen=True)
 class ColumnEntry:
-    """One column of a hop's target, as the newest committed range was written."""
+    """One column of a hop's target, as of the newest committed range."""
 
     name: str
     type: str
     nullable: bool
     origin: str
-    """Source column and its type."""
+    """The source column and its type."""
 
 
 @dataclass(frozen=True)
 class HopEntry:
-    """One hop: its tables, its ranges in key order, its checks of the whole table."""
+    """One hop: its tables, its ranges in key order, its whole-table checks."""
 
     source: str
     target: str
     ranges: tuple[RangeEntry, ...]
     checks: tuple[CheckRecord, ...] = ()
-    """Of the whole table."""
+    """The whole-table checks."""
     unchecked: tuple[str, ...] = ()
-    """Checks of the whole table without a verdict about it as it is now."""
+    """Whole-table checks without a verdict about the current table."""
     columns: tuple[ColumnEntry, ...] = ()
     drift: str = ""
-    """How source and target are no longer what was committed, as seen for this report."""
+    """How the columns of source and target have changed since the commit."""
 
     @property
     def rows(self) -> int:
-        """In the target, of its committed ranges."""
+        """Rows of committed ranges in the target."""
         return sum(entry.rows or 0 for entry in self.ranges if entry.committed)
 
     @property
     def rows_source(self) -> int:
-        """In the source, as far as they were counted."""
+        """Rows in the source, as far as they were counted."""
         return sum(entry.rows_source or 0 for entry in self.ranges)
 
     @property
     def last_commit(self) -> str | None:
-        """When rows were last committed."""
         return max((entry.moved_at for entry in self.ranges if entry.moved_at), default=None)
 
     @property
     def servers(self) -> dict[str, list[str]]:
-        """What its ranges were moved from and to, each once."""
-        found = {
+        """The servers that ranges were moved from and to, without repetition."""
+        by_role = {
             "From": dict.fromkeys(entry.source_server for entry in self.ranges),
             "To": dict.fromkeys(entry.target_server for entry in self.ranges),
         }
         return {
-            role: [text for text in texts if text] for role, texts in found.items() if any(texts)
+            role: [text for text in texts if text] for role, texts in by_role.items() if any(texts)
         }
 
     def count(self, outcome: Outcome) -> int:
-        """How many of its checks ended so."""
+        """Count the checks with an outcome."""
         return sum(check.outcome == outcome for check in self.all_checks())
 
     def all_checks(self) -> Iterator[CheckRecord]:
-        """Of the whole table, then of the ranges."""
+        """Return the whole-table checks, then those of the ranges."""
         yield from self.checks
         for entry in self.ranges:
             yield from entry.checks
@@ -151,13 +151,13 @@ class HopEntry:
 
 @dataclass(frozen=True)
 class Suite:
-    """One expectation over all ranges of a target."""
+    """The results of one expectation over all ranges of a target."""
 
     name: str
     type: str
     arguments: Mapping[str, Any]
     met: int
-    """In so many ranges."""
+    """The number of ranges that meet the expectation."""
     failed: int
     unexpected: int | None
     examples: tuple[str, ...]
@@ -174,12 +174,12 @@ class RunEntry:
     """`succeeded`, `failed`, `canceled` or `unfinished`."""
     launched_by: str
     ranges: str
-    """Which; empty means all."""
+    """The ranges of the run; empty means all."""
     started_at: str | None = None
     ended_at: str | None = None
     error: str = ""
     unanswered: bool = False
-    """It failed or was refused, and no success of the same targets came after it."""
+    """Whether the run failed, and no later run succeeded for the same targets."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +188,12 @@ class Problem:
 
     text: str
     where: str = ""
-    """Of which part of the report, as `anchor`s name it."""
+    """The `anchor` of the part of the report that it is about."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that is known about one transfer at one moment."""
+    """The evidence about one transfer at one moment."""
 
     transfer: str
     created_at: str
@@ -201,43 +201,42 @@ class Report:
     hops: tuple[HopEntry, ...]
     description: str = ""
     runs: tuple[RunEntry, ...] = ()
-    """The newest first."""
+    """The newest run comes first."""
     not_seen: str = ""
-    """Why the servers could not be asked for this report; the event log needs none."""
+    """Why the servers could not be queried; the event log is enough for a report."""
     refused: str = ""
-    """Why the transfer could not run any more, as seen for this report."""
+    """Why the transfer could no longer run."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """How the transfer is declared. No secrets."""
+    """The declaration of the transfer, without secrets."""
     servers: Mapping[str, str] = field(default_factory=dict)
-    """What each system said of itself when the report was made."""
+    """The identity of each server when the report was made."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of Tableferry, Dagster and the drivers."""
     meanings: Mapping[str, str] = field(default_factory=dict)
-    """What each check says when it passes."""
+    """What each check proves when it passes."""
     dagster_url: str | None = None
-    """Where Dagster's web UI is."""
 
     @property
     def passed(self) -> bool:
-        """Whether all of it is committed, checked and green, and nothing has failed since."""
+        """Whether everything is committed, checked and green, and no run has failed since."""
         return not self.problems
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why the report is not a pass, what concerns the most first."""
+        """The reasons why the report is not a pass, those of the whole transfer first."""
         return tuple(_problems(self))
 
     @property
     def last_success(self) -> RunEntry | None:
-        """The newest run that moved or checked without a failure."""
+        """The newest run that succeeded."""
         return next((run for run in self.runs if run.outcome == "succeeded"), None)
 
     def suites(self) -> list[tuple[str, list[Suite]]]:
-        """Per target, what became of each expectation over all ranges."""
-        return [(hop.target, found) for hop in self.hops if (found := _suite(hop))]
+        """Return the results of each expectation per target."""
+        return [(hop.target, suites) for hop in self.hops if (suites := _suites(hop))]
 
     def counts(self) -> dict[str, int]:
-        """Each range and row once, however many hops it takes; the checks of all hops."""
+        """Count ranges and rows of the last hop, and the checks of all hops."""
         outcomes = [check.outcome for hop in self.hops for check in hop.all_checks()]
         return {
             "ranges": len(self.hops[-1].ranges),
@@ -248,44 +247,45 @@ class Report:
         }
 
     def run_url(self, run_id: str | None) -> str | None:
-        """The run's page in Dagster's web UI."""
+        """Return the URL of the run's page in Dagster's web UI."""
         return f"{self.dagster_url}/runs/{run_id}" if self.dagster_url and run_id else None
 
 
 def moment(text: str | None) -> str:
-    """An ISO 8601 time as people read it, in UTC."""
+    """Format an ISO 8601 time for people, in UTC."""
     if text is None:
         return "an unknown time"
     return f"{dt.datetime.fromisoformat(text).astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def anchor(hop: int, entry: int | None = None) -> str:
-    """Name of a place in the report: a hop, or one of its ranges, both counted from 1."""
-    return f"hop-{hop}" if entry is None else f"hop-{hop}-range-{entry}"
+def anchor(hop: int, range_: int | None = None) -> str:
+    """Return the HTML anchor of a hop, or of one of its ranges (both 1-based)."""
+    return f"hop-{hop}" if range_ is None else f"hop-{hop}-range-{range_}"
 
 
-def _suite(hop: HopEntry) -> list[Suite]:
+def _suites(hop: HopEntry) -> list[Suite]:
     by_name: dict[str, list[ExpectationRecord]] = {}
     for entry in hop.ranges:
         for check in entry.checks:
-            for one in check.expectations:
-                by_name.setdefault(one.name, []).append(one)
-    found = []
-    for name, ones in by_name.items():
-        counted = [one.unexpected for one in ones if one.unexpected is not None]
-        examples = [text for one in ones for text in one.examples]
-        found.append(
+            for expectation in check.expectations:
+                by_name.setdefault(expectation.name, []).append(expectation)
+    suites = []
+    for name, results in by_name.items():
+        unexpected = [item.unexpected for item in results if item.unexpected is not None]
+        met = sum(item.passed for item in results)
+        examples = dict.fromkeys(text for item in results for text in item.examples)
+        suites.append(
             Suite(
                 name=name,
-                type=ones[0].type,
-                arguments=ones[0].arguments,
-                met=sum(one.passed for one in ones),
-                failed=sum(not one.passed for one in ones),
-                unexpected=sum(counted) if counted else None,
-                examples=tuple(dict.fromkeys(examples))[:EXAMPLES],
+                type=results[0].type,
+                arguments=results[0].arguments,
+                met=met,
+                failed=len(results) - met,
+                unexpected=sum(unexpected) if unexpected else None,
+                examples=tuple(examples)[:EXAMPLES],
             )
         )
-    return found
+    return suites
 
 
 def _problems(report: Report) -> Iterator[Problem]:

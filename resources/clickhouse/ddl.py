@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.dialect import DIALECT
-from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
+from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import TableRef
-
-MARK = "tableferry:"
 
 ENGINE = re.compile(
     r"(Replicated|Shared)?(Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Coalescing|"
@@ -29,74 +24,48 @@ TAKEN = {
     RANGE_COLUMN: "is our own",
     "_part": "ClickHouse has of its own: it cannot count rows by partition where there are two",
 }
-"""Names that a column of a table of ours cannot have, and why."""
+"""Names that columns of tables that we create cannot have, and why."""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Owner:
-    """Who made a lock, staging or shadow table; kept in the table's comment."""
-
-    run: str = ""
-    token: str = ""
-    replaces: str = ""
-    """A shadow's only: UUID of the table whose place it shall take."""
-
-    def comment(self) -> str:
-        """The comment as a literal."""
-        text = json.dumps({"run": self.run, "token": self.token, "replaces": self.replaces})
-        return DIALECT.literal(MARK + text)
-
-    @classmethod
-    def read(cls, comment: str) -> Owner:
-        """The owner in a comment; nobody, if it is not ours."""
-        if not comment.startswith(MARK):
-            return cls()
-        try:
-            found = json.loads(comment.removeprefix(MARK))
-            return cls(found["run"], found["token"], found["replaces"])
-        except (ValueError, KeyError):
-            return cls()
-
-
 def range_hash(key_range: KeyRange) -> int:
-    """What `_range` holds for the rows of a key range: 64 bits of a hash of its name.
+    """The value of `_range` for the rows of a key range: 64 bits of a hash of its name.
 
-    Not a counter: the number must depend on nothing but the range. Among 10,000 ranges, two agree
-    with a probability of 3e-12.
+    It must depend on nothing but the range, so it is no counter. Among 10,000 ranges, two have the
+    same hash with a probability of 3e-12.
     """
     return int.from_bytes(hashlib.blake2b(key_range.name.encode(), digest_size=8).digest())
 
 
 def partition(key_range: KeyRange) -> str:
-    """The partition clause; a partition of one UInt64 column has its decimal digits as its ID."""
+    """The partition clause; the ID of a partition by one UInt64 column is its decimal digits."""
     return f"PARTITION ID '{range_hash(key_range)}'"
 
 
 def in_partition(key_range: KeyRange) -> str:
-    """Condition: a row is in the partition of a key range, whatever its key.
+    """The condition that a row is in the partition of a key range, whatever its key.
 
-    By the partitions' column: `_partition_id` may be a column of the user's.
+    It uses the partitioning column, because a user's column may have the name `_partition_id`.
     """
     return f"{RANGE_COLUMN} = {range_hash(key_range)}"
 
 
 def create_table(plan: CopyPlan, options: TargetOptions) -> str:
-    """CREATE TABLE of the target, with the hidden range column unless it is partitioned otherwise.
+    """CREATE TABLE for the target, with the hidden range column unless it is partitioned otherwise.
 
     Raises:
-        InputError: a column of the plan has a name that is taken.
+        InputError: see `shape`.
     """
     return f"CREATE TABLE IF NOT EXISTS {qualified(plan.target)} {'0'.join(shape(plan, options))}"
 
 
 def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
-    """What CREATE TABLE says of the target after its name, in two parts: the number that rows get
-    in the hidden range column stands between them. One part, if there is no such column.
+    """The rest of CREATE TABLE after the target's name, in two parts, between which the default of
+    the hidden range column belongs; in one part if there is no such column.
 
     Raises:
-        InputError: a column of the plan has a name that is taken.
+        InputError: a column of the plan has a reserved name.
     """
     columns = list(plan.target_columns)
     for column in columns:
@@ -108,7 +77,7 @@ def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
     order_by = options.order_by
     if order_by is None:
         order_by = f"({names(sorting_key(plan))})"
-    # without the setting a sorting key must not be nullable; NULL keys are ordinary rows to us
+    # without the setting a sorting key must not be nullable, but rows may have NULL keys
     tail = f" ORDER BY {order_by} SETTINGS allow_nullable_key = 1"
     engine = f") ENGINE = {options.engine or 'MergeTree'}"
     if options.partition_by is None:
@@ -120,7 +89,7 @@ def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
 
 
 def engine_problem(engine: str) -> str | None:
-    """Why a declared engine cannot be used; None if it can."""
+    """Why a declared engine cannot be used, to be put after its name; None if it can."""
     match = ENGINE.fullmatch(engine.strip())
     if match is None:
         return (
@@ -133,7 +102,7 @@ def engine_problem(engine: str) -> str | None:
 
 
 def balanced(text: str) -> bool:
-    """Whether the parentheses of an expression match, outside of its quotes."""
+    """Whether the parentheses of an expression match, outside of its text constants."""
     depth = 0
     for char in _QUOTED.sub("", text):
         depth += (char == "(") - (char == ")")
@@ -143,7 +112,7 @@ def balanced(text: str) -> bool:
 
 
 def without_texts(sql: str) -> str:
-    """SQL with its text constants emptied, for what looks for words in it."""
+    """SQL with its text constants emptied, so that it can be searched for keywords."""
     return _QUOTED.sub("''", sql)
 
 
@@ -159,52 +128,47 @@ def names(columns: Sequence[str]) -> str:
 
 
 def copy_columns(plan: CopyPlan) -> str:
-    """The plan's columns as a list."""
+    """The names of the plan's columns, quoted and separated by commas."""
     return names([column.name for column in plan.target_columns])
 
 
 def not_in(plan: CopyPlan, table: str, where: str = "1") -> str:
-    """Condition: no row of `table` has this row's primary key."""
+    """The condition that no row of `table` has this row's primary key."""
     identity = names(row_identity(plan))
     return f"({identity}) NOT IN (SELECT {identity} FROM {table} WHERE {where})"
 
 
 def is_in(plan: CopyPlan, table: str) -> str:
-    """Condition: some row of `table` has this row's primary key."""
+    """The condition that some row of `table` has this row's primary key."""
     identity = names(row_identity(plan))
     return f"({identity}) IN (SELECT {identity} FROM {table})"
 
 
 def drop_known(plan: CopyPlan, target: str, staged: str) -> str:
-    """Remove the staged rows whose primary key the target has, in any range."""
+    """Remove the staged rows whose primary key is in any range of the target."""
     return f"DELETE FROM {staged} WHERE {is_in(plan, _known(plan, target, staged))}"
 
 
-def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, own: str) -> str:
-    """Condition: a row of the target that stays beside the staged ones. With `append` those of
-    them that the target has, too, are dropped before.
-
-    Args:
-        plan: the hop.
-        options: how it writes.
-        staged: the quoted staging table.
-        own: condition of the target's rows that are in the range.
+def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, in_range: str) -> str:
+    """The condition that a row of the target stays beside the staged ones. With `append`, staged
+    rows that the target has, too, are dropped before. `in_range` is the condition that a row of the
+    target is in the range.
     """
-    return own if options.mode.keeps_known else f"{own} AND {not_in(plan, staged)}"
+    return in_range if options.mode.keeps_known else f"{in_range} AND {not_in(plan, staged)}"
 
 
-def take_in(columns: str, target: str, staged: str, kept: str) -> str:
-    """Bring rows of the target that stay into staging, so that one REPLACE shows all."""
+def stage_kept(columns: str, target: str, staged: str, kept: str) -> str:
+    """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
     return f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {target} WHERE {kept}"
 
 
 def replace_partition(target: str, staged: str, key_range: KeyRange) -> str:
-    """Make a range visible."""
+    """Publish a range."""
     return f"ALTER TABLE {target} REPLACE {partition(key_range)} FROM {staged}"
 
 
 def move_rows(plan: CopyPlan, target: str, gone: KeyRange, into: KeyRange) -> str:
-    """Bring rows of a range that is no more into the partition of one that covers them."""
+    """Copy rows of a retired range to the partition of a range that covers them."""
     columns, number = copy_columns(plan), range_hash(into)
     there = not_in(plan, target, in_partition(into))
     return (
@@ -215,18 +179,13 @@ def move_rows(plan: CopyPlan, target: str, gone: KeyRange, into: KeyRange) -> st
 
 
 def rewrite(
-    plan: CopyPlan, options: TargetOptions, target: str, staged: str, own: str
+    plan: CopyPlan, options: TargetOptions, target: str, staged: str, in_range: str
 ) -> tuple[str | None, str]:
-    """Make a range visible in a table that is partitioned otherwise: a DELETE, if any; an INSERT.
+    """Publish a range in a table that is partitioned otherwise: a DELETE or None, and an INSERT.
 
-    Args:
-        plan: the hop.
-        options: how it writes.
-        target: the quoted table.
-        staged: the quoted staging table.
-        own: condition of the target's rows that are in the range.
+    `in_range` is the condition that a row of the target is in the range.
     """
-    delete, added = own, "1"
+    delete, added = in_range, "1"
     if appends(plan, options):
         delete, added = "", f"NOT ({is_in(plan, _known(plan, target, staged))})"
     elif options.mode.updates_known:
@@ -239,16 +198,8 @@ def rewrite(
 
 
 def _known(plan: CopyPlan, target: str, staged: str) -> str:
-    """The target's rows, in any range, whose primary key was staged too.
+    """The target's rows, in any range, whose primary key was staged, too.
 
-    The condition keeps the set of keys that the server holds in memory to the range's.
+    The condition limits the set of keys that the server holds in memory to those of the range.
     """
     return f"(SELECT * FROM {target} WHERE {is_in(plan, staged)})"
-
-
-def lock_table(like: TableRef, lock: str, owner: Owner) -> str:
-    """The table whose name, taken by CREATE TABLE, is the lock of a range."""
-    return (
-        f"CREATE TABLE {qualified(like, lock)} (nothing UInt8) ENGINE = Null "
-        f"COMMENT {owner.comment()}"
-    )

@@ -6,20 +6,19 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tableferry.resources.clickhouse.nullable import declared_type
-from tableferry.resources.clickhouse.types import MOST_DIGITS, read
+from tableferry.resources.clickhouse.types import MOST_DIGITS, declared_type, read
 from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal
 
 BITS = {9: 32, 18: 64, 38: 128, MOST_DIGITS: 256}
-"""Of a decimal, by the most digits that fit."""
+"""Bits of a decimal, by its maximum number of digits."""
 
 
 def _decimal(number: int, precision: int) -> str:
     """A whole number to compare a decimal with: a constant of more than 64 bits would be a float,
-    and one as wide as the column is what its index serves."""
+    and only one as wide as the column can use its index."""
     digits = max(precision, len(str(abs(number))))
     bits = next(bits for most, bits in BITS.items() if digits <= most)
     return f"toDecimal{bits}('{number}', 0)"
@@ -43,7 +42,7 @@ class ClickHouseDialect(Dialect):
         return f"toString({name})" if kind == "uuid" else name
 
     def key_value(self, name: str, column: Column, kind: KeyKind) -> str:
-        """Instants as texts, whatever time zone their column shows them in."""
+        """Instants as text in UTC, whatever the time zone of the column."""
         if kind == "timestamp":
             return f"toString(toDateTime64({name}, 6, 'UTC'))"
         return super().key_value(name, column, kind)
@@ -61,7 +60,7 @@ class ClickHouseDialect(Dialect):
         return super().bound(bound, column)
 
     def exact_sum(self, number: str) -> str:
-        """sum of Int64 wraps around."""
+        """A sum of Int64 would wrap around."""
         return f"toString(sum(toInt128({number})))"
 
     def text(self, value: str) -> str:
@@ -69,7 +68,7 @@ class ClickHouseDialect(Dialect):
         return f"toString({value})"
 
     def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
-        """Its VALUES is a function that wants the types declared."""
+        """VALUES is a table function that requires declared types."""
         selects = (
             ", ".join(f"{value} AS {name}" for value, name in zip(row, names, strict=True))
             for row in rows
@@ -77,13 +76,14 @@ class ClickHouseDialect(Dialect):
         return f"(SELECT {' UNION ALL SELECT '.join(selects)})"
 
     def add_column(self, table: str, name: str, column: Column) -> str:
-        """ALTER TABLE with a new column, nullable."""
+        """The new column is nullable."""
         type_ = declared_type(replace(column, nullable=True))
         return f"ALTER TABLE {table} ADD COLUMN {name} {type_}"
 
     def drop_table(self, table: str) -> str:
-        """SYNC: no part is counted any more, too, when the answer comes."""
+        """SYNC: the table's parts are gone, too, when the answer comes."""
         return f"{super().drop_table(table)} SYNC"
 
 
 DIALECT = ClickHouseDialect()
+literal = DIALECT.literal

@@ -1,4 +1,4 @@
-"""The canonical form of a row in ClickHouse's SQL. Its functions keep NULL."""
+"""The canonical form of a row in ClickHouse's SQL, whose functions return NULL for NULL."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ CONSTANTS = {
     "a text": ("String", f"'{SAMPLE}'"),
     "bytes": ("String", "unhex('00ff10')"),
 }
-"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
+"""The declared type and a literal of each trial value, by its name in `digest.probe.VALUES`."""
 
 
 def whole(field: Field, column: Column, x: str) -> str | None:
-    """An Int64 that stands for the value and sorts like it; None for kinds that have none."""
+    """An Int64 that represents the value and sorts like it; None for kinds without one."""
     kind = declared(TYPES, column.type).kind
     if field.kind in ("integer", "boolean") or (
         kind == "integer" and field.kind in ("date", "time", "timestamp")
@@ -61,29 +61,30 @@ def whole(field: Field, column: Column, x: str) -> str | None:
 
 
 def text(field: Field, column: Column, x: str) -> str:
-    """The value's canonical form; of text, the text alone."""
-    own = declared(TYPES, column.type)
+    """The value's canonical form; for text, the text alone."""
+    type_ = declared(TYPES, column.type)
     match field.kind:
         case "decimal":
-            return f"toDecimalString({x}, {field.scale})" if "Decimal" in own.name else _plain(x)
+            decimal = "Decimal" in type_.name
+            return f"toDecimalString({x}, {field.scale})" if decimal else f"toString({x})"
         case "float":
             x = f"toFloat64({x})"
             return f"toString(if(isNaN({x}), {NAN_BITS}, reinterpretAsInt64({x})))"
         case "integer" | "uuid":
-            return _plain(x)
-        case "time" if own.kind == "text":
+            return f"toString({x})"
+        case "time" if type_.kind == "text":
             digits = 7 if field.scale > 6 else 6
             usual = f"match({x}, '^[0-2]\\\\d:[0-5]\\\\d:[0-5]\\\\d(\\\\.\\\\d{{1,{digits}}})?$')"
             return f"if({usual}, toString({whole(field, column, x)}), {x})"
         case "boolean" | "date" | "time" | "timestamp":
             return f"toString({whole(field, column, x)})"
         case "text":
-            return f"trim(TRAILING ' ' FROM {_plain(x)})" if field.padded else _plain(x)
+            return f"trim(TRAILING ' ' FROM toString({x}))" if field.padded else f"toString({x})"
     raise AssertionError(f"{field.kind} has no text of its own")
 
 
 def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
-    """The canonical form as it stands in a row; NULL for NULL."""
+    """The canonical form as part of a row; NULL for NULL."""
     if field.kind == "text":
         value = text(field, column, x)
         return f"concat(toString(length({value})), ':', {value})"
@@ -99,12 +100,12 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
 
 
 def sent_exactly(field: Field, column: Column) -> bool:
-    """Nothing is taken for exact: the server writes what a client digests."""
+    """Never: the server writes the canonical form that a client digests."""
     return False
 
 
 def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
-    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    """The text of a row: the framed values, and `NULL` for NULL."""
     forms = (framed(*value, algorithm, variant) for value in values)
     joined = ", ',', ".join(f"ifNull({form}, '{NULL}')" for form in forms)
     return f"concat({joined}, '')"
@@ -118,7 +119,3 @@ def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
 def exact_sum(field: Field, x: str) -> str:
     """The sum of integers or decimals, as text."""
     return f"toDecimalString(sum(toDecimal256({x}, {field.scale})), {field.scale})"
-
-
-def _plain(x: str) -> str:
-    return f"toString({x})"

@@ -1,4 +1,4 @@
-"""ClickHouse's and its driver's errors, as ours."""
+"""Translates errors of ClickHouse and its driver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EXCEPTION = re.compile(
 )
 _MARK = re.compile(rb"__exception__\r?\n\w+\r?\n(Code: .*)", re.DOTALL)
 
-# what is looked for in the driver's text -> what we say; the first of each pair is lower case
+# reasons by a part of the driver's text in lower case
 _UNREACHABLE = {
     "connection refused": "connection refused",
     "name or service not known": "host name not known",
@@ -68,12 +68,9 @@ def from_driver(error: BaseException) -> bool:
 def translate(
     error: BaseException, settings: ConnectionSettings, answer: bytes = b""
 ) -> TableferryError:
-    """The driver's error as ours: without the URL, the server's version and the password.
+    """Translate the driver's error; leave out the URL, the server's version and the password.
 
-    Args:
-        error: what the driver raised.
-        settings: of the connection.
-        answer: the end of what was read of an answer that then broke off.
+    `answer` has the last bytes of an answer that broke off.
     """
     chain = list(causes(error, suppressed=True))
     text = _late_exception(chain, answer) or str(error)
@@ -100,7 +97,7 @@ def translate(
 
 
 def is_transient(error: BaseException) -> bool | None:
-    """Whether the same statement may succeed later; None if it is no driver's error, or vague."""
+    """Whether the same statement may succeed later; None if the error does not tell."""
     library = type(error).__module__.partition(".")[0]
     if library == "clickhouse_connect" and (code := getattr(error, "code", None)) is not None:
         return code in TRANSIENT
@@ -110,7 +107,7 @@ def is_transient(error: BaseException) -> bool | None:
 
 
 def _late_exception(chain: list[BaseException], answer: bytes) -> str | None:
-    """The error text of an answer that failed in the middle: it is the end of the cut body."""
+    """The error text at the end of an answer that failed in the middle."""
     for error in chain:
         for part in (error, *error.args):
             partial = getattr(part, "partial", None)
@@ -122,4 +119,4 @@ def _late_exception(chain: list[BaseException], answer: bytes) -> str | None:
 
 
 def _find(reasons: dict[str, str], text: str) -> str | None:
-    return next((said for mark, said in reasons.items() if mark in text), None)
+    return next((reason for mark, reason in reasons.items() if mark in text), None)

@@ -1,6 +1,6 @@
-"""What of a ClickHouse table may show its readers other rows than are published into it.
+"""Features of a ClickHouse table that may change published rows.
 
-Projections are none: a part brings its own, which the server keeps like its rows.
+Projections do not: each part has its own, which the server updates with the rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.ddl import without_texts
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
@@ -25,11 +25,11 @@ MERGING = re.compile(
     r"(Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing|Coalescing|Graphite)MergeTree"
 )
 BY_VALUE = ("Summing", "Graphite")
-"""Engines that may drop or change a row with a sorting key of its own: one whose sums are all zero,
-or one that is old."""
+"""Engines that may drop or change even a row with a unique sorting key, if its sums are all zero or
+it is old."""
 
 MARKED = re.compile(r"ReplacingMergeTree\((?:'', '', )?[^,()]+, [^,()]+\)")
-"""One that may drop rows which a column marks as deleted."""
+"""A ReplacingMergeTree with a column that marks rows as deleted."""
 
 EXPIRY = re.compile(r"\bTTL\b(?P<what>.*?)(?=\bSETTINGS\b|\bTTL\b|$)", re.DOTALL)
 KEEPS = re.compile(r"\b(TO\s+(DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
@@ -38,7 +38,7 @@ LATER = "later than any check of a range; ferry check sees it then"
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    schema, name = (DIALECT.literal(text) for text in (plan.target.schema, plan.target.name))
+    schema, name = literal(plan.target.schema), literal(plan.target.name)
     rows = endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))
     return [
         hazard
@@ -55,10 +55,10 @@ def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> 
     merging = MERGING.search(engine)
     if merging is None:
         return
-    plain = {part.strip().strip("`") for part in sorting_key.split(",")}
+    columns = {part.strip().strip("`") for part in sorting_key.split(",")}
     identity = row_identity(plan)
-    alone = bool(identity) and plain.issuperset(identity)
-    if not alone or merging[1] in BY_VALUE or MARKED.search(without_texts(definition)):
+    unique = bool(identity) and columns.issuperset(identity)
+    if not unique or merging[1] in BY_VALUE or MARKED.search(without_texts(definition)):
         says = f"merges rows that have one sorting key ({sorting_key}), {LATER}"
         do = "ORDER BY all of the primary key, or use MergeTree"
         yield Hazard("engine", engine, "changes", says, do)

@@ -1,10 +1,10 @@
-"""What `ferry doctor` asks a ClickHouse."""
+"""The checks of `ferry doctor` for a ClickHouse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import asked, clock, disk, encryption, privileges
@@ -15,36 +15,26 @@ ON_DATABASE = (
     *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),
     *("ALTER COLUMN", "ALTER SETTINGS", "ALTER DELETE"),
 )
-"""What loading takes in a target's database; docs/operations.md says what for."""
+"""Privileges that loading needs in a target's database; docs/operations.md says for what."""
 
-EVERYWHERE = (
-    "TABLE ENGINE ON MergeTree",
-    "TABLE ENGINE ON Null",
-    "SELECT ON system.parts",
-)
+EVERYWHERE = ("TABLE ENGINE ON MergeTree", "TABLE ENGINE ON Null", "SELECT ON system.parts")
 
 VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authority."
 
 
 def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
+    now = "SELECT toUnixTimestamp64Milli(now64(3)) / 1000"
     return asked(
         [
-            ("version", lambda: _version(resource)),
+            ("version", lambda: [Finding("version", "ok", f"ClickHouse {resource.ping()}")]),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
             ("row security", lambda: _policies(resource, use)),
             ("disk", lambda: _disks(resource)),
-            (
-                "clock",
-                lambda: clock(resource, "SELECT toUnixTimestamp64Milli(now64(3)) / 1000"),
-            ),
+            ("clock", lambda: clock(resource, now)),
         ]
     )
-
-
-def _version(resource: ClickHouseServer) -> Iterator[Finding]:
-    yield Finding("version", "ok", f"ClickHouse {resource.ping()}")
 
 
 def _encryption(resource: ClickHouseServer) -> Iterator[Finding]:
@@ -64,19 +54,19 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     if int(readonly):
         says = f"{user} has a profile with readonly = {readonly}, which refuses inserts"
         yield Finding("privileges", "problem", says, ("Give it a profile with readonly = 0.",))
-    databases = list(dict.fromkeys(one.schema for one in use.writes))
+    databases = list(dict.fromkeys(table.schema for table in use.writes))
     known = {name for (name,) in resource.query("SELECT name FROM system.databases")}
-    missing = []
     for name in databases:
         if name not in known:
             do = f"CREATE DATABASE {DIALECT.quote(name)};"
-            says = f"there is no database {DIALECT.literal(name)}, or it is hidden"
+            says = f"there is no database {literal(name)}, or it is hidden"
             yield Finding("database", "problem", says, (do,))
-    places = [f"{DIALECT.quote(name)}.*" for name in databases]
-    wanted = [f"{one} ON {place}" for place in places for one in ON_DATABASE]
-    for one in [*wanted, *EVERYWHERE] if places else []:
-        if not resource.query(f"CHECK GRANT {one}")[0][0]:
-            missing.append(f"GRANT {one} TO {DIALECT.quote(user)};")
+    grants = [f"{right} ON {DIALECT.quote(db)}.*" for db in databases for right in ON_DATABASE]
+    missing = [
+        f"GRANT {grant} TO {DIALECT.quote(user)};"
+        for grant in ([*grants, *EVERYWHERE] if databases else [])
+        if not resource.query(f"CHECK GRANT {grant}")[0][0]
+    ]
     yield from privileges(str(user), missing, len(use.writes))
 
 

@@ -1,12 +1,11 @@
-"""What a table of ClickHouse is: its engine, its identity, its partitions; and its shadow."""
+"""A table's engine, identity and partitioning, and its shadow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tableferry.resources.clickhouse.ddl import Owner
-from tableferry.resources.clickhouse.dialect import DIALECT
-from tableferry.resources.clickhouse.load import read_owner
+from tableferry.resources.clickhouse.dialect import literal
+from tableferry.resources.clickhouse.locks import Owner, read_owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -18,21 +17,21 @@ from tableferry.resources.tables import TableRef
 
 @dataclass(frozen=True)
 class Layout:
-    """What `system.tables` says of a table."""
+    """Properties of a table from `system.tables`."""
 
     engine: str
     uuid: str
     atomic: bool
-    """Whether it has one partition per key range, as the tables that we create."""
+    """Whether it has one partition per key range, like the tables that we create."""
 
 
 def layout_of(resource: ClickHouseServer, table: TableRef) -> Layout | None:
-    """The layout of a table; None if it is not there."""
+    """The layout of a table; None if it does not exist."""
     rows = resource.query(
         "SELECT engine, toString(uuid), partition_key, "
         f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED ') "
-        f"FROM system.tables WHERE database = {_text(table.schema)} "
-        f"AND name = {_text(table.name)}"
+        f"FROM system.tables WHERE database = {literal(table.schema)} "
+        f"AND name = {literal(table.name)}"
     )
     if not rows:
         return None
@@ -41,10 +40,10 @@ def layout_of(resource: ClickHouseServer, table: TableRef) -> Layout | None:
 
 
 def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) -> None:
-    """Make a shadow that holds all of the target, so that ranges that are skipped are in it too.
+    """Create a shadow with all rows of the target, so that it also has the ranges that are skipped.
 
-    It is filled under another name first: a shadow of the right name is always complete.
-    Attaching partitions links their files, and copies nothing.
+    It is filled under another name, so that a shadow of the right name is always complete.
+    Attaching partitions links their files and copies nothing.
     """
     target, shadow = plan.target, shadow_of(plan.target)
     if layout_of(resource, shadow):
@@ -59,20 +58,16 @@ def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) ->
     )
     for (identity,) in resource.query(
         f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
-        f"AND database = {_text(target.schema)} AND table = {_text(target.name)}"
+        f"AND database = {literal(target.schema)} AND table = {literal(target.name)}"
     ):
         resource.execute(
             f"ALTER TABLE {qualified(shadow, filling)} "
-            f"ATTACH PARTITION ID {_text(identity)} FROM {qualified(target)}"
+            f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
         )
     resource.execute(f"RENAME TABLE {qualified(shadow, filling)} TO {qualified(shadow)}")
 
 
 def is_current(resource: ClickHouseServer, shadow: TableRef, target: Layout) -> bool:
-    """Whether a shadow is to take the place of the target that is there."""
+    """Whether a shadow was made to replace the present target."""
     owner = read_owner(resource, shadow, shadow.name)
     return owner is not None and owner.replaces == target.uuid
-
-
-def _text(value: str) -> str:
-    return DIALECT.literal(value)

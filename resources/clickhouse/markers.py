@@ -1,8 +1,8 @@
 """The markers of a ClickHouse target, which has no transactions.
 
-Who publishes a range writes its marker first, then looks whether it stands, replaces the partition,
-and looks again. A crash between leaves a marker that no event log agrees with, and two who publish
-one range at once do not both find theirs.
+A run that publishes a range writes its marker first, checks that it is the newest, replaces the
+partition, and checks again. A crash in between leaves a marker that no event log agrees with, and
+of two runs that publish one range at the same time at most one finds its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.markers import (
@@ -27,31 +27,26 @@ from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
 
 STEP = 1 << 20
-"""Of numbers: below it they are random, so that no two markers of a range have the same."""
+"""Distance of marker numbers, whose lower part is random: no two markers of a range share one."""
 
 MOST_REPLACED = 10_000
-"""Rows that are markers no more, before they are removed."""
+"""Outdated rows before they are removed."""
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"
-"""Of tables in a database that is not an Atomic one."""
+"""The UUID of tables in databases whose engine is not Atomic."""
 
 _COLUMNS = "`key`, version, owner, home, published, token"
 
 
 class MarkerTable:
-    """The table beside a target; the newest row of a range is its marker.
-
-    Args:
-        resource: the server.
-        target: the target.
-    """
+    """The table beside a target; the newest row of a range is its marker."""
 
     def __init__(self, resource: ClickHouseServer, target: TableRef) -> None:
         self._resource, self._target = resource, target
         self._name = qualified(beside(target))
 
     def creation(self) -> str:
-        """CREATE TABLE."""
+        """The CREATE TABLE statement."""
         texts = ("`table`", *_COLUMNS.split(", "))
         return (
             f"CREATE TABLE IF NOT EXISTS {self._name} (target String, `range` String, "
@@ -60,8 +55,7 @@ class MarkerTable:
         )
 
     def create(self) -> None:
-        """Make the table if it is missing; remove what newer markers have replaced, once it is
-        much."""
+        """Create the table if it is missing; remove outdated rows once there are many."""
         self._resource.execute(self.creation())
         ((replaced,),) = self._resource.query(
             f"SELECT count() - uniqExact(target, `range`) FROM {self._name}"
@@ -75,20 +69,20 @@ class MarkerTable:
             )
 
     def read(self, options: TargetOptions) -> Published:
-        """What the markers say, by two queries.
+        """The markers of the target and its shadow, by two queries.
 
         Raises:
-            InputError: they must not be read.
+            InputError: the user may not read them.
         """
         shadow = [shadow_of(self._target)] if options.mode.whole_table else []
-        tables = {one.name: one for one in (self._target, *shadow, beside(self._target))}
-        found = self._resource.query(
+        tables = {table.name: table for table in (self._target, *shadow, beside(self._target))}
+        rows = self._resource.query(
             "SELECT name, toString(uuid), position(partition_key, '_range') = 1 "
-            f"FROM system.tables WHERE database = {_text(self._target.schema)} "
-            f"AND name IN ({', '.join(map(_text, tables))})"
+            f"FROM system.tables WHERE database = {literal(self._target.schema)} "
+            f"AND name IN ({', '.join(map(literal, tables))})"
         )
-        ids = {name: table_identity(tables[name], uuid) for name, uuid, _ in found}
-        cuts_matter = any(cut for name, _, cut in found if name == self._target.name)
+        ids = {name: table_identity(tables[name], uuid) for name, uuid, _ in rows}
+        cuts_matter = any(cut for name, _, cut in rows if name == self._target.name)
         markers = ids.pop(beside(self._target).name, None)
         table = ids.get(self._target.name)
         if markers is None or not ids:
@@ -98,64 +92,56 @@ class MarkerTable:
             read.setdefault(where, {})[name] = _marker(name, values)
         return Published(table, read, cuts_matter=cuts_matter)
 
-    def put(self, table: str, what: Publication, token: str) -> None:
-        """Write a range's marker, unless another one than `what` goes by is there.
-
-        Args:
-            table: identity of the table that the rows are in.
-            what: the range.
-            token: of the marker.
-        """
-        self._resource.execute(self.putting(table, what, token), {"async_insert": 0})
-
-    def putting(self, table: str, what: Publication, token: str) -> str:
-        """The statement of `put`."""
+    def putting(self, table: str, publication: Publication, token: str) -> str:
+        """The statement that writes a range's marker, unless the present one is not the one that
+        `publication` knows."""
         where = ""
-        if what.known is not None:
-            before = what.known.token(table, what.key_range)
-            where = f" WHERE last = {_text(before)} OR by = {_text(what.owner)}"
-        values = (what.key, what.version, what.owner, what.home, now(), token)
+        if publication.known is not None:
+            before = publication.known.token(table, publication.key_range)
+            where = f" WHERE last = {literal(before)} OR by = {literal(publication.owner)}"
+        version, owner, home = publication.version, publication.owner, publication.home
+        values = (publication.key, version, owner, home, now(), token)
         return (
             f"INSERT INTO {self._name} (target, `range`, number, `table`, {_COLUMNS}) "
-            f"SELECT {_text(table)}, {_text(what.key_range.name)}, "
+            f"SELECT {literal(table)}, {literal(publication.key_range.name)}, "
             f"(intDiv(newest, {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}, "
-            f"{_text(self._target.name)}, {', '.join(map(_text, values))} "
+            f"{literal(self._target.name)}, {', '.join(map(literal, values))} "
             "FROM (SELECT max(number) AS newest, argMax(token, number) AS last, "
             f"argMax(owner, number) AS by FROM {self._name} "
-            f"WHERE {_of(table, what.key_range.name)}){where}"
+            f"WHERE {_of(table, publication.key_range.name)}){where}"
         )
 
     def take_back(self, table: str, ranges: Iterable[str]) -> None:
-        """Say of ranges that nothing is known of what they hold."""
+        """Record that the contents of ranges are unknown."""
         for name in ranges:
             self._resource.execute(
                 f"INSERT INTO {self._name} (target, `range`, number, `table`, token) "
-                f"SELECT {_text(table)}, {_text(name)}, "
+                f"SELECT {literal(table)}, {literal(name)}, "
                 f"(intDiv(max(number), {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}, "
-                f"{_text(self._target.name)}, {_text(secrets.token_hex(6))} "
+                f"{literal(self._target.name)}, {literal(secrets.token_hex(6))} "
                 f"FROM {self._name} WHERE {_of(table, name)}",
                 {"async_insert": 0},
             )
 
     def last_token(self, table: str, range_name: str) -> str:
-        """A scalar subquery: the token of a range's marker."""
+        """A scalar subquery for the token of a range's marker."""
         return f"(SELECT argMax(token, number) FROM {self._name} WHERE {_of(table, range_name)})"
 
     def standing(self, table: str, range_name: str, home: str) -> str:
-        """A scalar subquery: name and token of a range and of those that other homes have published
-        last."""
+        """A scalar subquery for the names and tokens of a range and of those that other homes have
+        published last."""
         return (
             "(SELECT groupArray((`range`, last.3)) FROM (SELECT `range`, "
             f"argMax((version, home, token), number) AS last FROM {self._name} "
-            f"WHERE target = {_text(table)} GROUP BY `range` HAVING "
-            f"`range` = {_text(range_name)} OR last.1 != '' AND last.2 != {_text(home)}))"
+            f"WHERE target = {literal(table)} GROUP BY `range` HAVING "
+            f"`range` = {literal(range_name)} OR last.1 != '' AND last.2 != {literal(home)}))"
         )
 
     def require(self, table: str, gathered: Mapping[str, str]) -> None:
         """Raise `TargetMoved` unless the ranges have these data versions."""
-        found = {name: _marker(name, values) for _, name, values in self._newest([table])}
+        markers = {name: _marker(name, values) for _, name, values in self._newest([table])}
         for name, version in gathered.items():
-            marker = found.get(name)
+            marker = markers.get(name)
             if marker is None or marker.version != version:
                 by = f": {marker}" if marker else ""
                 raise TargetMoved(
@@ -165,23 +151,23 @@ class MarkerTable:
 
     def remove(self, table: str) -> None:
         """Remove the markers of a table."""
-        self._remove(f"target = {_text(table)}")
+        self._remove(f"target = {literal(table)}")
 
     def remove_others(self, kept: Sequence[str]) -> None:
-        """Remove what is left of other tables that had the target's name."""
-        others = f"target NOT IN ({', '.join(map(_text, kept))})"
-        self._remove(f"`table` = {_text(self._target.name)} AND {others}")
+        """Remove the markers of other tables that had the target's name."""
+        others = f"target NOT IN ({', '.join(map(literal, kept))})"
+        self._remove(f"`table` = {literal(self._target.name)} AND {others}")
 
     def _remove(self, condition: str) -> None:
-        ((left,),) = self._resource.query(f"SELECT count() FROM {self._name} WHERE {condition}")
-        if left:
+        ((rows,),) = self._resource.query(f"SELECT count() FROM {self._name} WHERE {condition}")
+        if rows:
             self._resource.execute(
                 f"ALTER TABLE {self._name} DELETE WHERE {condition}", {"mutations_sync": 2}
             )
 
     def _newest(self, tables: Iterable[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """The identity of a table, the name of a range, and what its marker says."""
-        wanted = ", ".join(map(_text, tables))
+        """Yield for each range the table's identity, the range's name and its marker's values."""
+        wanted = ", ".join(map(literal, tables))
         try:
             yield from self._resource.query(
                 f"SELECT target, `range`, argMax(({_COLUMNS}), number) FROM {self._name} "
@@ -202,62 +188,64 @@ class RangeMarker:
 
     resource: ClickHouseServer
     table: TableRef
-    """What is written to: the target, or with `swap` its shadow."""
+    """The table that is written to: the target, or with `swap` its shadow."""
     identity: str
-    """Of that table."""
-    what: Publication
-    own: str
+    """The identity of that table."""
+    publication: Publication
+    own_token: str
     """The attempt's token."""
     atomic: bool
     """Whether rows of ranges that are cut otherwise would stay beside these."""
 
     def put(self) -> None:
-        """Write it, unless another one than the attempt goes by is there."""
-        self._all.put(self.identity, self.what, self.own)
+        """Write it, unless the present marker differs from the one that the attempt knows."""
+        statement = self._all.putting(self.identity, self.publication, self.own_token)
+        self.resource.execute(statement, {"async_insert": 0})
 
     @property
     def token(self) -> str:
-        """A scalar subquery: the token of the marker that there is."""
-        return self._all.last_token(self.identity, self.what.key_range.name)
+        """A scalar subquery for the token of the present marker."""
+        return self._all.last_token(self.identity, self.publication.key_range.name)
 
     @property
     def standing(self) -> str:
-        """A scalar subquery: that, and what other homes have published; see `MarkerTable`."""
-        return self._all.standing(self.identity, self.what.key_range.name, self.what.home)
+        """See `MarkerTable.standing`."""
+        name, home = self.publication.key_range.name, self.publication.home
+        return self._all.standing(self.identity, name, home)
 
     def require(self, token: str) -> None:
         """Raise `TargetMoved` if the marker is not this attempt's."""
-        if token != self.own:
+        if token != self.own_token:
             raise self._moved("it, too, since it was planned")
 
     def require_standing(self, standing: Iterable[tuple[str, str]]) -> None:
         """Raise `TargetMoved` if the marker is not this attempt's, or if another home has published
-        ranges that are cut otherwise: their rows must neither be doubled nor removed."""
-        found, key_range = dict(standing), self.what.key_range
-        self.require(found.pop(key_range.name, ""))
-        known = self.what.known
-        for name in found.keys() - known.own if known and self.atomic else ():
+        ranges that are cut otherwise: their rows must neither be duplicated nor removed."""
+        tokens, key_range = dict(standing), self.publication.key_range
+        self.require(tokens.pop(key_range.name, ""))
+        known = self.publication.known
+        for name in tokens.keys() - known.own if known and self.atomic else ():
             other = parsed(name, key_range.kind, key_range.digits)
             if other is None or other.overlaps(key_range):
                 self._all.take_back(self.identity, [key_range.name])
                 raise self._moved(f"range {name}, which shares rows with it")
 
     def require_alone(self) -> None:
-        """The same, asked now."""
+        """See `require_standing`; asks the server."""
         ((standing,),) = self.resource.query(f"SELECT {self.standing}")
         self.require_standing(standing)
 
     def _moved(self, what: str) -> TargetMoved:
-        name = self.what.key_range.name
+        name = self.publication.key_range.name
         return TargetMoved(f"{self.table} range {name}: somebody else has published {what}")
 
     @property
     def _all(self) -> MarkerTable:
-        return MarkerTable(self.resource, self.what.plan.target)
+        return MarkerTable(self.resource, self.publication.plan.target)
 
 
 def table_identity(table: TableRef, uuid: str) -> str:
-    """What tells a table from another of its name; its name alone, where it has no UUID."""
+    """The UUID of a table, which a later one of its name does not share; else its name."""
     return uuid if uuid != NO_UUID else table.name
 
 
@@ -267,8 +255,4 @@ def _marker(name: str, values: Sequence[str]) -> Marker:
 
 
 def _of(table: str, range_name: str) -> str:
-    return f"target = {_text(table)} AND `range` = {_text(range_name)}"
-
-
-def _text(value: str) -> str:
-    return DIALECT.literal(value)
+    return f"target = {literal(table)} AND `range` = {literal(range_name)}"

@@ -1,4 +1,4 @@
-"""What ClickHouse's SQL says about values that a target cannot hold."""
+"""ClickHouse's SQL about values that a target cannot hold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ClickHouseOverflow(OverflowSql):
         return super().unfit(step, kind, field, x, variant)
 
     def power_of_ten(self, exponent: int) -> str:
-        """Of more digits than a number without a type may have."""
+        """A typed constant, because an untyped number has fewer digits."""
         return f"toDecimal256('{super().power_of_ten(exponent)}', 0)"
 
     def finer_than(self, x: str, scale: int) -> str:
@@ -51,7 +51,7 @@ class ClickHouseOverflow(OverflowSql):
         return f"{x} != truncate({x}, {scale})"
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
-        """Texts are cut where a character ends."""
+        """Texts are cut at the end of a character."""
         match step:
             case Characters(characters):
                 return f"substringUTF8({x}, 1, {characters})"

@@ -1,8 +1,8 @@
-"""What hides rows of a ClickHouse table from a user."""
+"""Row policies, which hide rows of a ClickHouse table from a user."""
 
 from __future__ import annotations
 
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import StatementFailed
@@ -20,27 +20,27 @@ ORDER BY short_name LIMIT 1
 
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
-    """What is said of a table with a row policy that holds for the user."""
-    return _said(endpoint, table) or None
+    """A message about a row policy of a table that applies to the user; None if there is none."""
+    return _message(endpoint, table) or None
 
 
 def may_look(endpoint: Endpoint, table: TableRef) -> bool:
     """Whether the user may see row policies."""
-    return _said(endpoint, table) is not None
+    return _message(endpoint, table) is not None
 
 
-def _said(endpoint: Endpoint, table: TableRef) -> str | None:
-    """Why rows are hidden, or nothing; None if the user may not look."""
-    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
+def _message(endpoint: Endpoint, table: TableRef) -> str | None:
+    """Why rows are hidden; empty if none are, None if the user may not see row policies."""
+    sql = POLICIES.format(schema=literal(table.schema), table=literal(table.name))
     try:
-        found = endpoint.query(POLICIES.format(schema=schema, table=name))
+        policies = endpoint.query(sql)
     except StatementFailed as error:
         if str(error.code) == ACCESS_DENIED:
             return None
         raise
-    if not found:
+    if not policies:
         return ""
-    policy, user = (DIALECT.quote(str(one)) for one in found[0])
+    policy, user = (DIALECT.quote(str(name)) for name in policies[0])
     return (
         f"the row policy {policy} would hide rows from {user}; have an administrator run ALTER ROW "
         f"POLICY {policy} ON {qualified(table)} TO ALL EXCEPT {user}, give another user, or "

@@ -1,11 +1,10 @@
-"""The statements by which a range gets into a ClickHouse table, for who wants to see them first."""
+"""The statements that load a range into a ClickHouse table, for a dry run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.ddl import (
-    Owner,
     copy_columns,
     create_table,
     drop_known,
@@ -13,8 +12,9 @@ from tableferry.resources.clickhouse.ddl import (
     kept_rows,
     replace_partition,
     rewrite,
-    take_in,
+    stage_kept,
 )
+from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.markers import MarkerTable
 from tableferry.resources.clickhouse.staging import Image, plain_staging_table, staging_table
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -35,7 +35,7 @@ from tableferry.resources.tables import staging_name
 def creation(
     plan: CopyPlan, options: TargetOptions, markers: MarkerTable, *, creates: bool
 ) -> Iterator[str]:
-    """What makes the tables; see `Target.creation`."""
+    """The statements that create the tables; see `Target.creation`."""
     yield markers.creation()
     if creates:
         yield create_table(plan, options)
@@ -53,20 +53,15 @@ def publication(
     atomic: bool,
     image: Image,
 ) -> Iterator[str]:
-    """What stages a range and makes it visible; see `Target.publication`.
+    """The statements that stage and publish a range; see `Target.publication`.
 
-    Args:
-        plan: the hop.
-        key_range: the rows.
-        options: how they are written.
-        markers: the table beside the target.
-        atomic: the table has one partition per key range.
-        image: of the table.
+    `atomic` says whether the table has one partition per key range, and `image` what its staging
+    tables look like.
     """
     table = written_to(plan, options)
     staging, owner = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}", Owner("<run>")
     staged, columns = qualified(table, staging), copy_columns(plan)
-    own = plan.target_range(key_range)
+    in_range = plan.target_range(key_range)
     if atomic:
         yield from staging_table(table, staging, owner, key_range, image)
     else:
@@ -77,9 +72,9 @@ def publication(
     if appends(plan, options) and atomic:
         yield drop_known(plan, target, staged)
     if atomic and keeps_rows(plan, options):
-        # whatever their keys, the rows of a range are those of its partition
-        own = in_partition(key_range)
-        yield take_in(columns, target, staged, kept_rows(plan, options, staged, own))
+        # the rows of a range are those of its partition, whatever their keys
+        in_range = in_partition(key_range)
+        yield stage_kept(columns, target, staged, kept_rows(plan, options, staged, in_range))
     if options.audits_shown and atomic:
         yield f"-- the partition as it is in {table} is kept, to be put back"
     known = Published()
@@ -88,7 +83,7 @@ def publication(
     if atomic:
         yield replace_partition(target, staged, key_range)
     else:
-        yield from filter(None, rewrite(plan, options, target, staged, own))
+        yield from filter(None, rewrite(plan, options, target, staged, in_range))
     if options.audits_shown:
         yield f"-- the rows of the range in {table} must be those that were staged"
     yield drop_table(table, staging)

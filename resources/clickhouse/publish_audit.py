@@ -1,7 +1,7 @@
-"""What a range shows once it is published, compared with what was audited in staging.
+"""Compares a published range with what was audited in staging.
 
-ClickHouse has no transactions that would undo a publication: the partition as it was before is kept
-by hard links, and put back.
+ClickHouse has no transactions to undo a publication, so hard links keep the earlier partition, and
+it is restored if need be.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
-from tableferry.resources.clickhouse.held_range import HeldRange
+from tableferry.resources.clickhouse.locks import HeldRange
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.digest.same_rows import SameRows, Summed, differs
 from tableferry.resources.errors import TableferryError
 
 BEFORE = "_before"
-"""What is added to the staging table's name for the partition as it was."""
+"""Suffix of the staging table's name for the table that keeps the earlier partition."""
 
 
 @dataclass
 class PublishAudit:
-    """The comparison of one range; `before` and `after` are called around its publication."""
+    """The comparison of one range; call `before` and `after` around its publication."""
 
     load: HeldRange
     condition: str
-    """Of a row of the table that is in the range."""
+    """The condition that a row of the table is in the range."""
     same: SameRows = field(init=False)
     _kept: Summed = field(default=Summed(0, 0), init=False)
-    """Rows that stay beside the staged ones, in a table that is not written by partitions."""
+    """Rows that stay beside the staged ones in a table without a partition per range."""
 
     def __post_init__(self) -> None:
         load = self.load
@@ -42,10 +42,7 @@ class PublishAudit:
         return f"{self.load.staging}{BEFORE}"
 
     def before(self) -> None:
-        """Keep what the range shows now. Nothing is published yet.
-
-        The attempt's end drops it.
-        """
+        """Keep what the range shows now, until the attempt's end."""
         load = self.load
         if load.atomic:
             load.resource.execute(
@@ -62,27 +59,27 @@ class PublishAudit:
             self._kept = self.same.shown(load.resource.query, kept)
 
     def after(self) -> None:
-        """Compare, and put the range back as it was if it is not as it was audited.
+        """Compare; restore the earlier range if what it shows differs from what was audited.
 
         Raises:
-            ShownDiffers: it is not.
+            ShownDiffers: it does.
         """
         load, ask = self.load, self.load.resource.query
         expected = self.same.staged(ask).plus(self._kept)
         shown = self.same.shown(ask, self.condition)
         if shown != expected:
-            alike = self._kept.rows == 0 and shown.rows == expected.rows
-            columns = self.same.differing(ask, self.condition) if alike else []
+            comparable = self._kept.rows == 0 and shown.rows == expected.rows
+            columns = self.same.differing(ask, self.condition) if comparable else []
             outcome = "it has its rows of before again" if load.atomic else "it is left so"
             if load.atomic:
-                self._put_back()
+                self._restore()
             raise differs(expected, shown, columns, self._hazards(), outcome)
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         load, table = self.load, qualified(self.load.table)
         kept = qualified(load.table, self._before)
         rows = load.resource.query(f"SELECT count() FROM {kept}")[0][0]
-        # REPLACE PARTITION out of an empty table is refused by newer servers
+        # newer servers refuse REPLACE PARTITION from an empty table
         load.resource.execute(
             f"ALTER TABLE {table} REPLACE {partition(load.key_range)} FROM {kept}"
             if rows
@@ -90,7 +87,7 @@ class PublishAudit:
         )
 
     def _hazards(self) -> Sequence[Hazard]:
-        """Those of now: some may be newer than the plan."""
+        """The present hazards: some may be newer than the plan."""
         with suppress(TableferryError):
             return self.load.look()
         return self.load.options.hazards

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import io
 import itertools
 import logging
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +14,10 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
-from tableferry.resources.clickhouse.nullable import split_type
 from tableferry.resources.clickhouse.settings import INSERT, pin
+from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
@@ -34,16 +33,13 @@ from tableferry.resources.types.column import Column
 Compression = Literal["none", "lz4", "zstd"]
 
 RANGE_COLUMN = "_range"
-"""Hidden column that holds the key range's number in tables that we create."""
-
-CHUNK = 1 << 20
-"""Bytes of one read from the socket; beyond 256 KiB it no longer changes the speed."""
+"""Hidden column with the key range's number in tables that we create."""
 
 READ_TIMEOUT = 3600
-"""Seconds without one byte from the server: a mutation answers only at its end."""
+"""Seconds to wait for a byte of the answer: a mutation answers only at its end."""
 
 ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
-"""The buffers of an HTTP body begin anywhere; mssql-python wants those of decimals at 16 bytes."""
+"""The buffers of an HTTP body are not aligned; mssql-python requires 16 bytes for decimals."""
 
 
 class ClickHouseServer(Server):
@@ -52,7 +48,7 @@ class ClickHouseServer(Server):
     Args:
         url: `http[s]://user:pass@host:port/database`; `?verify=no` accepts any certificate,
             `?ca_cert=/path.pem` names another root, `?compression=lz4|zstd` sets `compression`.
-        compression: of what is sent and received. It saves network, and costs CPU on both sides.
+        compression: for both directions. It saves network and costs CPU on both sides.
 
     Example:
         >>> ClickHouseServer(url="http://reader:secret@localhost:8123/warehouse").ping()
@@ -66,24 +62,17 @@ class ClickHouseServer(Server):
     compression: str | None = Field(default=None, description="none, lz4 or zstd.")
 
     def ping(self) -> str:
-        """The server's version.
-
-        Raises:
-            ConnectionFailed: the server is down, refuses the login, or lacks the database.
-        """
+        """The server's version."""
         return str(self.query("SELECT version()")[0][0])
 
     def columns(self, table: TableRef) -> list[Column]:
-        """The table's columns in catalog order, without our own hidden one.
+        """The table's columns in catalog order, without our hidden one.
 
-        ClickHouse's primary key does not make rows unique, so that no column says it is part of it.
-
-        Raises:
-            TableMissing: there is no such table.
+        ClickHouse's primary key does not make rows unique, so no column is marked as part of it.
         """
         rows = self.query(
             "SELECT name, type, default_kind FROM system.columns "
-            f"WHERE database = {_text(table.schema)} AND table = {_text(table.name)} "
+            f"WHERE database = {literal(table.schema)} AND table = {literal(table.name)} "
             "ORDER BY position"
         )
         if not rows:
@@ -98,11 +87,7 @@ class ClickHouseServer(Server):
         return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small result.
-
-        Raises:
-            InputError: a snapshot was given.
-        """
+        """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
         with self._translated():
             return [tuple(row) for row in self._client().query(sql).result_rows]
@@ -118,30 +103,23 @@ class ClickHouseServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result as Arrow batches of at most `batch_rows` rows.
 
-        String columns arrive as utf8 and are not checked: ClickHouse does not know text from bytes.
-        Cast to binary, which is free, where they hold bytes. UUID arrives as pyarrow's uuid type, a
-        bare DateTime64 as a timestamp in UTC.
-
-        Raises:
-            InputError: a snapshot was given; ClickHouse has none.
-            StatementFailed: the server refused the query, or broke off in the middle.
+        String columns arrive as utf8, unchecked, because ClickHouse does not distinguish text from
+        bytes; a cast to binary is free. UUID arrives as pyarrow's uuid type, and DateTime64 without
+        a time zone as a timestamp in UTC.
         """
+        refuse_snapshot(self.system, snapshot)
         compression = self._compression()
-        settings: dict[str, str | int] = {
+        method = "lz4_frame" if compression == "lz4" else compression
+        settings = {
             "max_block_size": batch_rows,
             "output_format_arrow_string_as_string": 1,
-            "output_format_arrow_compression_method": {"lz4": "lz4_frame"}.get(
-                compression, compression
-            ),
+            "output_format_arrow_compression_method": method,
         }
-        with self._stream(sql, "ArrowStream", settings, snapshot) as body:
-            yield pa.ipc.open_stream(body, options=ALIGNED)
-
-    @contextmanager
-    def read_text(self, sql: str, *, snapshot: str | None = None) -> Iterator[Iterator[bytes]]:
-        """Stream a query's result as TabSeparated, in chunks of about 1 MiB of whole rows."""
-        with self._stream(sql, "TabSeparated", {}, snapshot) as body:
-            yield _rows_whole(iter(functools.partial(body.read, CHUNK), b""))
+        with self._translated():
+            response = self._client().raw_stream(sql, fmt="ArrowStream", settings=settings)
+        # closed in the middle of the stream, too: the server stops when the client is gone
+        with contextlib.closing(_Answer(response, self.settings())) as answer:
+            yield pa.ipc.open_stream(answer, options=ALIGNED)
 
     def insert(
         self,
@@ -149,28 +127,21 @@ class ClickHouseServer(Server):
         columns: Iterable[str],
         chunks: Iterable[bytes],
         fmt: Literal["ArrowStream", "TabSeparated"],
-        *,
-        name: str | None = None,
         settings: Mapping[str, str | int] | None = None,
     ) -> None:
-        """Stream one INSERT in constant memory. An error of the generator arrives unchanged.
+        """Stream one INSERT in constant memory. Errors of the generator are raised unchanged.
 
-        Args:
-            table: the table.
-            columns: the columns in the chunks' order; those of an Arrow stream match by name.
-            chunks: the body, cut anywhere.
-            fmt: ClickHouse's name of the format.
-            name: stands in for the table's own name.
-            settings: on top of `INSERT`.
+        The columns are in the chunks' order, but those of an Arrow stream match by name. The
+        settings add to `INSERT`.
 
         Raises:
-            StatementFailed: the server refused a row, or went away. Rows that came before may be in
-                the table: a plain INSERT of many blocks is not atomic.
+            StatementFailed: the server refused a row, or went away. Earlier rows may be in the
+                table: an INSERT of several blocks is not atomic.
         """
         names = ", ".join(DIALECT.quote(column) for column in columns)
-        statement = f"INSERT INTO {qualified(table, name)} ({names}) FORMAT {fmt}\n"
+        statement = f"INSERT INTO {qualified(table)} ({names}) FORMAT {fmt}\n"
         compression = self._compression()
-        # the statement goes into the body, because 500 columns make a long URL
+        # the statement is part of the body, because 500 columns would make a long URL
         body = _Body(_compressed(itertools.chain([statement.encode()], chunks), compression))
         with self._translated(body):
             self._client().raw_insert(
@@ -180,55 +151,33 @@ class ClickHouseServer(Server):
             )
 
     def definition(self, table: TableRef, name: str | None = None) -> str:
-        """The statement that would make a table of this name; its comment is part of it.
+        """The CREATE TABLE statement of a table, with its comment.
 
-        Cheaper than `system.tables`, which goes through all tables of the database.
+        It is cheaper than `system.tables`, which goes through all tables of the database.
         """
         return str(self.query(f"SHOW CREATE TABLE {qualified(table, name)}")[0][0])
 
-    @contextmanager
-    def _stream(
-        self, sql: str, fmt: str, settings: Mapping[str, str | int], snapshot: str | None
-    ) -> Iterator[_Answer]:
-        refuse_snapshot(self.system, snapshot)
-        with self._translated():
-            response = self._client().raw_stream(sql, fmt=fmt, settings=dict(settings))
-        answer = _Answer(response, self.settings())
-        try:
-            yield answer
-        finally:
-            # also in the middle of the stream: the server stops when the client is gone
-            answer.close()
-
     def _compression(self) -> Compression:
-        found = self.compression or self.settings().options.get("compression", "none")
-        if found not in ("none", "lz4", "zstd"):
-            raise InputError(f"clickhouse compression should be none, lz4 or zstd; found {found!r}")
-        return found  # type: ignore[return-value]
+        name = self.compression or self.settings().options.get("compression", "none")
+        if name not in ("none", "lz4", "zstd"):
+            raise InputError(f"clickhouse compression should be none, lz4 or zstd; found {name!r}")
+        return name  # type: ignore[return-value]
 
     def encryption(self) -> tuple[bool, bool, str | None]:
-        """Whether by HTTPS, whether the certificate is verified, and another root's file."""
+        """Whether HTTPS is used and the certificate verified, and the file of another root."""
         options = self.settings().options
         secure = self.secure if self.secure is not None else options.get("secure") == "yes"
         verify = self.verify if self.verify is not None else _yes(options.get("verify", "yes"))
         return secure, verify, self.ca_cert or options.get("ca_cert")
 
     def _client(self) -> Any:
-        settings = self.settings()
-        options = dict(settings.options)
-        secure, verify, authority = self.encryption()
-        unknown = sorted(options.keys() - {"secure", "verify", "ca_cert", "compression"})
+        """The process's client of this login: it has a pool of connections for all threads."""
+        settings, encryption = self.settings(), self.encryption()
+        unknown = sorted(settings.options.keys() - {"secure", "verify", "ca_cert", "compression"})
         if unknown:
             raise InputError(f"a clickhouse URL cannot have the option {', '.join(unknown)}")
-        return _connect(
-            settings.host,
-            settings.port,
-            settings.user or "default",
-            settings.password or "",
-            settings.database,
-            secure,
-            verify,
-            authority,
+        return settings.facts.known(
+            ("client", encryption), lambda: _connect(settings, *encryption), settings.password
         )
 
     @contextmanager
@@ -244,17 +193,17 @@ class ClickHouseServer(Server):
 
 
 class _Answer(io.RawIOBase):
-    """A streamed answer as a file, whose errors are ours.
+    """A streamed answer as a file that raises translated errors.
 
-    The server ends an answer that fails in the middle without the last HTTP chunk, so that a cut
-    stream is never taken for a whole one.
+    The server ends a failing answer without the last HTTP chunk, so that a truncated stream is
+    never mistaken for a complete one.
     """
 
     def __init__(self, response: Any, settings: ConnectionSettings) -> None:
         super().__init__()
         self._response, self._settings = response, settings
         self._last: deque[bytes] = deque(maxlen=4)
-        """The latest reads: an error's text may begin in them."""
+        """The latest reads, in which an error's text may begin."""
 
     def readable(self) -> bool:
         return True
@@ -276,7 +225,7 @@ class _Answer(io.RawIOBase):
 
 
 class _Body:
-    """Chunks for the HTTP body; remembers the source's own error, which urllib3 would wrap."""
+    """Chunks for the HTTP body; keeps the error of their source, which urllib3 would wrap."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks
@@ -284,7 +233,7 @@ class _Body:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            # an empty chunk would end the body: it is HTTP's own end mark
+            # an empty chunk would mark the end of the body
             yield from (chunk for chunk in self._chunks if len(chunk))
         except GeneratorExit:
             raise
@@ -311,59 +260,31 @@ def _compressed(chunks: Iterable[bytes], compression: Compression) -> Iterator[b
         yield squeezer.flush()
 
 
-def _rows_whole(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Cut the stream at row ends: a TabSeparated row holds no newline but its last byte."""
-    rest = b""
-    for chunk in chunks:
-        end = chunk.rfind(b"\n") + 1
-        if end:
-            yield rest + chunk[:end]
-            rest = chunk[end:]
-        else:
-            rest += chunk
-    if rest:
-        yield rest
-
-
-@functools.lru_cache(maxsize=32)
-def _connect_cached(*arguments: Any) -> Any:
+def _connect(settings: ConnectionSettings, secure: bool, verify: bool, ca_cert: str | None) -> Any:
     require("clickhouse", "ClickHouse")
     from clickhouse_connect import get_client
 
-    # it warns of each lost connection on its own, with the URL
+    # it warns of each lost connection with the URL
     logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
-    host, port, user, password, database, secure, verify, ca_cert = arguments
+    user = settings.user or "default"
     client = get_client(
-        host=host,
-        port=port,
+        host=settings.host,
+        port=settings.port,
         username=user,
-        password=password,
-        database=database,
+        password=settings.password or "",
+        database=settings.database,
         secure=secure,
         verify=verify,
         ca_cert=ca_cert,
         compress=False,
-        # a session allows one query at a time, and would break the use from several threads
+        # a session allows one query at a time, but several threads use the client
         autogenerate_session_id=False,
         connect_timeout=10,
         send_receive_timeout=READ_TIMEOUT,
         client_name="tableferry",
     )
-    pin(client, f"user {user!r} of clickhouse at {host}:{port}")
+    pin(client, f"user {user!r} of clickhouse at {settings.host}:{settings.port}")
     return client
-
-
-_connecting = threading.Lock()
-
-
-def _connect(*arguments: Any) -> Any:
-    """One client per login: it holds a pool of connections and may be used from all threads."""
-    with _connecting:
-        return _connect_cached(*arguments)
-
-
-def _text(value: str) -> str:
-    return DIALECT.literal(value)
 
 
 def _yes(value: str) -> bool:

@@ -1,7 +1,7 @@
-"""What every query to ClickHouse is sent with, whatever the profile of its user says.
+"""The settings of every query to ClickHouse, whatever the profile of its user says.
 
-A profile can cut results, filter them, or have values written and compared otherwise. Settings of
-that kind go back to the server's own defaults; limits, priorities and the like stay as they are.
+A profile can truncate or filter results, or change how values are written and compared. Settings of
+that kind are reset to the server's defaults; limits, priorities and the like stay as they are.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.errors import InputError
 
 SESSION: Mapping[str, str | int] = {
-    # a bare DateTime64 means UTC, whatever the server's own zone is
+    # a DateTime64 without a time zone means UTC, whatever the server's zone
     "session_timezone": "UTC",
     # 23:59:60 or year 10000 must not wrap around silently; the default is `ignore`
     "date_time_overflow_behavior": "throw",
@@ -28,11 +28,11 @@ INSERT: Mapping[str, str | int] = {
     "input_format_skip_unknown_fields": 0,
     "date_time_input_format": "best_effort",
     "precise_float_parsing": 1,
-    # a first row that holds the columns' names would be taken for a header, and left out
+    # a first row with the columns' names would be taken for a header and skipped
     "input_format_tsv_detect_header": 0,
-    # the answer must mean that the rows are there
+    # the answer must mean that the rows are stored
     "async_insert": 0,
-    # Replacing- and other collapsing engines would merge rows inside the block, and counts differ
+    # Replacing and other collapsing engines would merge rows within the block and change counts
     "optimize_on_insert": 0,
 }
 
@@ -47,15 +47,14 @@ ALWAYS: Mapping[str, str | int] = {
     "extremes": 0,
     "dialect": "clickhouse",
     "use_query_cache": 0,
-    # a limit that is exceeded fails; it does not cut
+    # a query that exceeds a limit fails; its result is not truncated
     **{f"{name}_overflow_mode": "throw" for name in _LIMITS},
 }
-"""What would change the very question for the settings, or does not show among them: they are used
-up by the query that asks. Every release since 23.3 knows them."""
+"""Settings that would affect the query for the settings, or are consumed by it and not shown. Every
+release since 23.3 knows them."""
 
 WRAPPERS = ("filter", "select", "sort", "order", "page")
-"""Of newer releases: each query becomes a subquery, also by an empty one, so that they are refused.
-"""
+"""Settings of newer releases that wrap each query into a subquery, even if empty; refused."""
 
 MEANING = re.compile(
     r"""
@@ -88,11 +87,11 @@ MEANING = re.compile(
     """,
     re.VERBOSE,
 )
-"""Names of settings that change what a statement means or what comes of it, in any release."""
+"""Names of settings that change the meaning or the result of a statement, in any release."""
 
 WAITING = ("mutations_sync", "alter_sync", "lightweight_deletes_sync")
-"""That a statement has done its work when its answer comes: a profile may ask for more than the
-default, not for less."""
+"""Settings that make a statement finish its work before it answers: a profile may set more than the
+default, not less."""
 
 _MARK, _PROOF = "proof ", 5
 
@@ -106,15 +105,10 @@ UNION ALL SELECT concat('{_MARK}', toString(number)), '', '', 0 FROM numbers({_P
 
 
 def pin(client: Any, who: str) -> None:
-    """Have a client send the settings with each of its queries.
-
-    Args:
-        client: of `clickhouse_connect`; it knows which settings its user may change.
-        who: the user and the server, for messages.
+    """Make a client of `clickhouse_connect` send the settings with each of its queries.
 
     Raises:
-        InputError: the profile has a setting that would change results, and keeps the user from
-            changing it.
+        InputError: the profile has a setting that changes results, and forbids changing it.
     """
     rows = {row[0]: row[1:] for row in client.query(ASK, settings=dict(ALWAYS)).result_rows}
     proof = [rows.pop(f"{_MARK}{number}", None) for number in range(_PROOF)]
@@ -129,7 +123,7 @@ def pin(client: Any, who: str) -> None:
     for name, (value, default, readonly) in rows.items():
         wanted[name] = SESSION.get(name, default)
         if name in WRAPPERS or (readonly and str(wanted[name]) != value):
-            refused.append(f"{name} = {DIALECT.literal(value)}")
+            refused.append(f"{name} = {literal(value)}")
     if refused:
         raise InputError(
             f"{who}: its profile says {', '.join(refused)}, which changes what is read or written, "

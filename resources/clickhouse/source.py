@@ -1,10 +1,10 @@
-"""How rows leave ClickHouse: ArrowStream."""
+"""How rows leave ClickHouse: by ArrowStream."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.contract.catalog import BUCKETS, Listed, TableSize
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
@@ -15,14 +15,14 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 SAMPLE_ROWS = 1_000_000
-"""About as many keys of a larger table are sorted."""
+"""Approximate number of keys that are sorted for a larger table."""
 
 
 class ClickHouseSource(Source):
-    """See `Source`. Each query reads the parts that there are when it begins."""
+    """See `Source`. Each query reads the parts that exist when it begins."""
 
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
-        """But for the server's own, and what loading leaves."""
+        """All but the server's tables, and those that loading leaves behind."""
         rows = endpoint.query(
             "SELECT database, name, engine LIKE '%View' FROM system.tables "
             "WHERE lower(database) NOT IN ('system', 'information_schema') "
@@ -34,24 +34,24 @@ class ClickHouseSource(Source):
         ]
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """Out of the catalog; of a view the rows are counted."""
-        rows, stored = endpoint.query(f"SELECT total_rows, total_bytes {_of(table)}")[0]
+        """From the catalog; the rows of a view are counted."""
+        rows, stored = endpoint.query(f"SELECT total_rows, total_bytes {_from_catalog(table)}")[0]
         return super().size(endpoint, table) if rows is None else TableSize(rows, stored)
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
-        """The first of the sorting key."""
+        """The first column of the sorting key."""
         bare = "trim(BOTH '()' FROM sorting_key)"  # newer releases show the parentheses
-        found = endpoint.query(f"SELECT splitByString(', ', {bare})[1] {_of(table)}")
-        return [name.strip("`") for (name,) in found if name]
+        names = endpoint.query(f"SELECT splitByString(', ', {bare})[1] {_from_catalog(table)}")
+        return [name.strip("`") for (name,) in names if name]
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
-        """The sorting key is declared for good."""
+        """The sorting key of a table cannot be changed."""
         return f"a table with ORDER BY ({DIALECT.quote(key.name)}, ...)"
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
     ) -> tuple[int, Sequence[object]]:
-        """By numbering the keys in their order, of a large table a sample by their hash."""
+        """Number the keys in their order; in a large table, those of a sample by their hash."""
         sql, name = DIALECT, DIALECT.quote(column.name)
         key, source = sql.key_value(name, column, kind), qualified(table)
         rows, least, greatest = endpoint.query(
@@ -70,6 +70,6 @@ class ClickHouseSource(Source):
         return int(rows), [least, *(value for (value,) in found), greatest]
 
 
-def _of(table: TableRef) -> str:
-    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
-    return f"FROM system.tables WHERE database = {schema} AND name = {name}"
+def _from_catalog(table: TableRef) -> str:
+    where = f"database = {literal(table.schema)} AND name = {literal(table.name)}"
+    return f"FROM system.tables WHERE {where}"

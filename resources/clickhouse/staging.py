@@ -1,10 +1,11 @@
-"""The staging table of one range, in the image of the table that the range is to go into."""
+"""The staging table of a range, defined like the table that the range goes into."""
 
 from __future__ import annotations
 
 import re
 
-from tableferry.resources.clickhouse.ddl import Owner, range_hash, shape
+from tableferry.resources.clickhouse.ddl import range_hash, shape
+from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified
@@ -16,8 +17,8 @@ DEDUP_WINDOW = 1000
 """Blocks whose dedup tokens a staging table remembers; a range of 250,000 rows has one or two."""
 
 Image = tuple[str, ...]
-"""What CREATE TABLE says of a staging table after its name, before and after the range's number;
-empty if only the server can tell."""
+"""The rest of a staging table's CREATE TABLE after its name, before and after the range's number;
+empty if only the server can derive it."""
 
 _DEFAULT = re.compile(rf"^    `{RANGE_COLUMN}` UInt64 MATERIALIZED \d+(?=,?$)", re.MULTILINE)
 _KEPT_TWICE = re.compile(r"(Replicated|Shared)")
@@ -36,12 +37,8 @@ def planned_image(plan: CopyPlan, options: TargetOptions) -> Image:
 
 
 def defined_image(definition: str) -> Image:
-    """The image of a table that is there.
-
-    Args:
-        definition: what SHOW CREATE TABLE says: each column and clause is a line, and no literal
-            has a line's end.
-    """
+    """The image of an existing table, by the result of SHOW CREATE TABLE, which has each column and
+    clause on a line, and no line breaks in literals."""
     _, _, body = definition.strip().partition("\n")
     body, settings = _SETTINGS.subn(rf"\g<0>{_WINDOW}", _COMMENT.sub("", body).rstrip())
     engine = _ENGINE.findall(body)
@@ -54,11 +51,11 @@ def defined_image(definition: str) -> Image:
 def staging_table(
     like: TableRef, staging: str, owner: Owner, key_range: KeyRange, image: Image = ()
 ) -> list[str]:
-    """A staging table from which REPLACE PARTITION can take a range.
+    """The statements that create a staging table from which REPLACE PARTITION can take a range.
 
-    It is `like` in all but its default for the range column: that is the range's own number, so
-    that rows of every wire format get it without naming it. With an image of `like` that is one
-    statement, without the ALTER, which costs the server more than all else that makes the table.
+    It differs from `like` only in the default of the range column, the range's number, so that rows
+    of every wire format get it without naming it. With an image of `like` one statement is enough:
+    the ALTER costs the server more than the rest.
     """
     table, number = qualified(like, staging), range_hash(key_range)
     if image:
@@ -72,7 +69,7 @@ def staging_table(
 
 
 def plain_staging_table(like: TableRef, staging: str, owner: Owner) -> list[str]:
-    """A staging table for a target that is partitioned by somebody else: only its columns count."""
+    """The statements for a target that somebody else partitioned: only its columns matter."""
     return [
         f"CREATE TABLE {qualified(like, staging)} AS {qualified(like)} "
         f"ENGINE = MergeTree ORDER BY tuple() "

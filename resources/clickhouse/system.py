@@ -18,11 +18,6 @@ from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
 
-
-def _fine(value: object) -> None:
-    """The server alone can read SQL."""
-
-
 SYSTEM = System(
     name="clickhouse",
     title="ClickHouse",
@@ -41,6 +36,11 @@ SYSTEM = System(
     loader=Loader(
         ClickHouseTarget,
         accepts=("arrow", "tab_separated"),
-        options={"engine": engine_problem, "order_by": _fine, "partition_by": _fine},
+        # only the server can parse SQL
+        options={
+            "engine": engine_problem,
+            "order_by": lambda _: None,
+            "partition_by": lambda _: None,
+        },
     ),
 )

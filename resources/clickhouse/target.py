@@ -8,19 +8,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.resources import crash_points
-from tableferry.resources.clickhouse import hazards as found_hazards
-from tableferry.resources.clickhouse import preview
-from tableferry.resources.clickhouse.ddl import (
-    Owner,
-    create_table,
-    lock_table,
-    move_rows,
-    partition,
-)
-from tableferry.resources.clickhouse.dialect import DIALECT
-from tableferry.resources.clickhouse.errors import EXISTS
+from tableferry.resources.clickhouse import hazards, preview
+from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
+from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.layout import Layout, ensure_shadow, is_current, layout_of
-from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad, read_owner
+from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad
+from tableferry.resources.clickhouse.locks import Owner, release_lock, take_lock
 from tableferry.resources.clickhouse.markers import (
     NO_UUID,
     MarkerTable,
@@ -57,7 +50,6 @@ from tableferry.resources.contract.target import (
 from tableferry.resources.contract.target_columns import unfilled, verify_columns
 from tableferry.resources.errors import (
     InputError,
-    RangeBusy,
     StatementFailed,
     TableferryError,
     TableMissing,
@@ -67,17 +59,13 @@ from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.types.column import Column
 
 SYSTEM_DATABASES = ("information_schema", "system")
-LOCK_TRIES = 3
 
 
 class ClickHouseTarget(Target):
     """A ClickHouse server as a load target.
 
-    A table that we create has the hidden column `_range`, and is partitioned by it. A range is
-    loaded into a staging table of the same shape, and one REPLACE PARTITION makes it visible.
-
-    Args:
-        resource: the server.
+    A table that we create has the hidden column `_range` and is partitioned by it. A range is
+    loaded into a staging table of the same shape and published by one REPLACE PARTITION.
     """
 
     def __init__(self, resource: ClickHouseServer) -> None:
@@ -89,14 +77,11 @@ class ClickHouseTarget(Target):
         return f"ClickHouseTarget({self.resource.settings()})"
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Refuse a database that is not there, and what ClickHouse cannot parse.
+        """Refuse a missing database, and SQL that cannot be parsed. See `Target.require`."""
+        self._required(plan, options)
 
-        See `Target.require`.
-        """
-        self._found(plan, options)
-
-    def _found(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
-        layout = self._layout(plan.target)
+    def _required(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
+        layout = layout_of(self.resource, plan.target)
         _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
         if layout is None:
             self._require_database(plan.target)
@@ -107,8 +92,8 @@ class ClickHouseTarget(Target):
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
     ) -> list[str]:
-        """Create the table if it is missing; else verify it. See `Target.prepare`."""
-        layout = self._found(plan, options)
+        """Create the table if it is missing, else verify it. See `Target.prepare`."""
+        layout = self._required(plan, options)
         notes = []
         self._images = {}
         markers = MarkerTable(self.resource, plan.target)
@@ -145,7 +130,7 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
     ) -> list[Hazard]:
         """A staging table has the table's own columns. See `Target.hazards`."""
-        return found_hazards.hazards(self.resource, plan, options)
+        return hazards.hazards(self.resource, plan, options)
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """See `Target.creation`."""
@@ -156,7 +141,7 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
     ) -> list[str]:
         """See `Target.publication`."""
-        layout = None if creates else self._layout(plan.target)
+        layout = None if creates else layout_of(self.resource, plan.target)
         atomic = layout.atomic if layout else options.partition_by is None
         image = self._image(plan.target) if layout and atomic else planned_image(plan, options)
         markers = MarkerTable(self.resource, plan.target)
@@ -168,10 +153,10 @@ class ClickHouseTarget(Target):
     def hold(
         self, publication: Publication, options: TargetOptions, alive: Alive
     ) -> Iterator[ClickHouseLoad]:
-        """Hold the range by a lock table, with a staging table of its own. See `Target.attempt`.
+        """Hold the range by a lock table, with a new staging table. See `Target.attempt`.
 
-        The staging table's name is new in each attempt, so that a run that lost the range, and
-        does not know it yet, can never publish or spoil what another one stages.
+        Each attempt's staging table has a new name, so that a run that lost the range, but does not
+        know it yet, can neither publish nor damage what another run stages.
         """
         plan, key_range = publication.plan, publication.key_range
         table = written_to(plan, options)
@@ -179,14 +164,14 @@ class ClickHouseTarget(Target):
             self._layouts[table] = self._require(table)
         layout = self._layouts[table]
         lock = staging_name(plan.target, key_range.name)
-        me = Owner(publication.owner, uuid.uuid4().hex[:12])
-        staging = f"{lock}_{me.token}"
-        self._take(table, lock, me, key_range, alive)
+        owner = Owner(publication.owner, uuid.uuid4().hex[:12])
+        staging = f"{lock}_{owner.token}"
+        take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
             statements = (
-                staging_table(table, staging, me, key_range, self._image(table))
+                staging_table(table, staging, owner, key_range, self._image(table))
                 if layout.atomic
-                else plain_staging_table(table, staging, me)
+                else plain_staging_table(table, staging, owner)
             )
             for statement in statements:
                 self.resource.execute(statement)
@@ -198,23 +183,23 @@ class ClickHouseTarget(Target):
                 table=table,
                 lock=lock,
                 staging=staging,
-                owner=me,
+                owner=owner,
                 data_version=publication.version,
-                marker=self._marker(table, layout, me, publication),
+                marker=self._marker(table, layout, owner, publication),
                 atomic=layout.atomic,
                 look=functools.partial(self.hazards, plan, options, ()),
             )
         except BaseException:
-            # somebody may have altered the table
+            # the table may have been altered
             self._images.pop(table, None)
             raise
         finally:
-            # if the server is away, the next attempt or `clean` removes them
+            # if the server is away, the next attempt or `clean` drops them
             with contextlib.suppress(TableferryError):
                 self.resource.execute(drop_table(table, staging))
                 if options.audits_shown:
                     self.resource.execute(drop_table(table, f"{staging}{BEFORE}"))
-                self._release(table, lock, me)
+                release_lock(self.resource, table, lock, owner)
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """See `Target.published`."""
@@ -227,47 +212,46 @@ class ClickHouseTarget(Target):
         """Hold the range by its lock table. See `Target.marking`."""
         plan, key_range = publication.plan, publication.key_range
         table, lock = written_to(plan, options), staging_name(plan.target, key_range.name)
-        me = Owner(publication.owner, uuid.uuid4().hex[:12])
-        marker = self._marker(table, self._require(table), me, publication)
-        self._take(table, lock, me, key_range, alive)
+        owner = Owner(publication.owner, uuid.uuid4().hex[:12])
+        marker = self._marker(table, self._require(table), owner, publication)
+        take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
             marker.put()
             marker.require_alone()
             yield
         finally:
             with contextlib.suppress(TableferryError):
-                self._release(table, lock, me)
+                release_lock(self.resource, table, lock, owner)
 
-    def _marker(self, table: TableRef, layout: Layout, me: Owner, what: Publication) -> RangeMarker:
+    def _marker(
+        self, table: TableRef, layout: Layout, owner: Owner, publication: Publication
+    ) -> RangeMarker:
         where = table_identity(table, layout.uuid)
-        return RangeMarker(self.resource, table, where, what, me.token, layout.atomic)
-
-    def _release(self, table: TableRef, lock: str, me: Owner) -> None:
-        if me.token in self.resource.definition(table, lock):
-            self.resource.execute(drop_table(table, lock))
+        return RangeMarker(self.resource, table, where, publication, owner.token, layout.atomic)
 
     def forget_markers(self, table: TableRef) -> None:
         """See `Target.forget_markers`."""
         markers = MarkerTable(self.resource, table)
-        if (layout := self._layout(table)) and self._layout(beside(table)):
+        layout = layout_of(self.resource, table)
+        if layout and layout_of(self.resource, beside(table)):
             markers.remove(table_identity(table, layout.uuid))
 
     def identity(self, table: TableRef) -> str | None:
-        """The table's UUID, which EXCHANGE TABLES and RENAME leave alone."""
-        layout = self._layout(table)
-        # tables outside of an Atomic database have none, and cannot be exchanged either
+        """The table's UUID, which EXCHANGE TABLES and RENAME do not change."""
+        layout = layout_of(self.resource, table)
+        # tables outside an Atomic database have none, and cannot be exchanged either
         return layout.uuid if layout and layout.uuid != NO_UUID else None
 
     def promote(
         self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
     ) -> None:
-        """Exchange shadow and target in one step, and drop what is the shadow then.
+        """Exchange shadow and target in one step, and drop the former target.
 
-        The shadow's comment names the UUID of the table that it replaces. After the exchange that
-        is its own neighbour no more, which is how a repetition knows that there is only to drop.
+        The shadow's comment names the UUID of the table that it replaces. After the exchange the
+        target has another UUID, which tells a repetition that it only has to drop the table.
         """
         shadow, target = shadow_of(plan.target), plan.target
-        state = self._layout(shadow)
+        state = layout_of(self.resource, shadow)
         if state is None:
             return
         before, markers = self._require(target), MarkerTable(self.resource, target)
@@ -288,19 +272,19 @@ class ClickHouseTarget(Target):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Empty the partitions of ranges that are no more. See `Target.retire`.
+        """Empty the partitions of retired ranges. See `Target.retire`.
 
-        Those of a file that is cut otherwise stay until the new ranges bring its rows, which drop
-        what they find elsewhere; the file may turn out to be unreadable.
+        Those of a file that is cut otherwise stay until the new ranges bring its rows, and drop
+        those that they find elsewhere; the file may turn out to be unreadable.
 
-        With `append` and `upsert` their rows move to the partitions of the ranges in their place;
-        for that moment they are there twice, and a repetition after a crash adds no third.
+        With `append` and `upsert` the rows move to the partitions of the new ranges; for a moment
+        they exist twice, and a repetition after a crash adds no third copy.
         """
         table = written_to(plan, options)
         layout = self._require(table)
-        if self._layout(beside(table)):
+        if layout_of(self.resource, beside(table)):
             markers = MarkerTable(self.resource, plan.target)
-            markers.take_back(table_identity(table, layout.uuid), [one.name for one in ranges])
+            markers.take_back(table_identity(table, layout.uuid), [gone.name for gone in ranges])
         if not layout.atomic:
             for key_range in () if into else ranges:
                 self.resource.execute(
@@ -310,9 +294,9 @@ class ClickHouseTarget(Target):
             return
         for key_range in ranges:
             if keeps_rows(plan, options):
-                for other in into:
+                for successor in into:
                     self.resource.execute(
-                        move_rows(plan, qualified(table), key_range, other),
+                        move_rows(plan, qualified(table), key_range, successor),
                         {**UNDIVIDED, "insert_allow_materialized_columns": 1},
                     )
             elif key_range.kind == "file" and into:
@@ -325,20 +309,21 @@ class ClickHouseTarget(Target):
         """Drop locks, staging tables and outdated shadows of dead runs. See `Target.clean`."""
         shadow, prefix = shadow_of(target), staging_prefix(target)
         rows = self.resource.query(
-            f"SELECT name, comment FROM system.tables WHERE database = {_text(target.schema)} AND "
-            f"(name = {_text(shadow.name)} OR startsWith(name, {_text(prefix)})) ORDER BY name"
+            f"SELECT name, comment FROM system.tables WHERE database = {literal(target.schema)} "
+            f"AND (name = {literal(shadow.name)} OR startsWith(name, {literal(prefix)})) "
+            "ORDER BY name"
         )
-        left = {name: Owner.read(comment).run for name, comment in rows}
-        shadowed = left.pop(shadow.name, None) is not None
+        runs = {name: Owner.read(comment).run for name, comment in rows}
+        shadowed = runs.pop(shadow.name, None) is not None
         dropped = [
             name
-            for name, run in left.items()
+            for name, run in runs.items()
             if (rejected or not is_rejected(target, name)) and not alive(run)
         ]
         for name in dropped:
             self.resource.execute(drop_table(target, name))
         if shadowed:
-            layout = self._layout(target)
+            layout = layout_of(self.resource, target)
             if layout and not is_current(self.resource, shadow, layout):
                 self.resource.execute(drop_table(shadow, shadow.name))
                 dropped.append(shadow.name)
@@ -351,37 +336,32 @@ class ClickHouseTarget(Target):
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """The range's rows that failed their audit. See `Target.rejected_table`."""
         kept = rejected_of(plan.target, key_range.name)
-        return kept if self._layout(kept) else None
+        return kept if layout_of(self.resource, kept) else None
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Rows of the range, by the key's value and not by partition."""
-        table = written_to(plan, options)
-        condition = plan.target_range(key_range)
-        rows = self.resource.query(f"SELECT count() FROM {qualified(table)} WHERE {condition}")
-        return int(rows[0][0])
+        table, condition = qualified(written_to(plan, options)), plan.target_range(key_range)
+        return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
     def _require_database(self, table: TableRef) -> None:
         rows = self.resource.query("SELECT name FROM system.databases ORDER BY name")
         databases = [name for (name,) in rows]
         if table.schema not in databases:
-            there = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
+            present = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
                 f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
-                f"there are {', '.join(there)}. Correct the name, or create it: "
+                f"there are {', '.join(present)}. Correct the name, or create it: "
                 f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
         statement = create_table(plan, options)
         try:
-            self.resource.query(f"SELECT formatQuerySingleLine({_text(statement)})")
+            self.resource.query(f"SELECT formatQuerySingleLine({literal(statement)})")
         except StatementFailed as error:
             raise InputError(
                 f"{plan.target}: engine, order_by or partition_by cannot be parsed: {error}"
             ) from None
-
-    def _layout(self, table: TableRef) -> Layout | None:
-        return layout_of(self.resource, table)
 
     def _image(self, table: TableRef) -> Image:
         image = self._images.get(table)
@@ -390,33 +370,10 @@ class ClickHouseTarget(Target):
         return image
 
     def _require(self, table: TableRef) -> Layout:
-        layout = self._layout(table)
+        layout = layout_of(self.resource, table)
         if layout is None:
             raise TableMissing(f"{table} does not exist")
         return layout
-
-    def _take(
-        self, table: TableRef, lock: str, me: Owner, key_range: KeyRange, alive: Alive
-    ) -> None:
-        for _ in range(LOCK_TRIES):
-            try:
-                return self.resource.execute(lock_table(table, lock, me))
-            except StatementFailed as error:
-                if error.code != EXISTS:
-                    raise
-            holder = read_owner(self.resource, table, lock)
-            if holder is None:
-                continue
-            if holder.run != me.run and alive(holder.run):
-                raise RangeBusy(
-                    f"{table} range {key_range.name} is being loaded by run {holder.run}"
-                )
-            for (name,) in self.resource.query(
-                f"SELECT name FROM system.tables WHERE database = {_text(table.schema)} "
-                f"AND startsWith(name, {_text(lock)}) ORDER BY name DESC"
-            ):
-                self.resource.execute(drop_table(table, name))
-        raise RangeBusy(f"{table} range {key_range.name} is being taken over by another run")
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
@@ -427,7 +384,3 @@ def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
             f"{plan.target}: upsert into ClickHouse goes range by range, and needs the key "
             f"column {key!r} to be part of the primary key"
         )
-
-
-def _text(value: str) -> str:
-    return DIALECT.literal(value)

@@ -1,4 +1,4 @@
-"""What the columns of each ClickHouse type hold, and which type we choose for what."""
+"""ClickHouse's types: what their columns hold, and which type we choose for a kind of values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 
 from tableferry.resources.types import declared as reader
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import (
     Array,
@@ -30,31 +31,22 @@ from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 CALENDAR = days("1900-01-01"), days("2299-12-31")
-"""Date32 and DateTime64 of every release; an older one shows another date for a value outside."""
+"""Date32 and DateTime64 of every release; older releases change dates outside of it."""
 
 LONG_CALENDAR = days("0001-01-01"), days("9999-12-31")
 LONG_CALENDAR_SINCE = (26, 9)
-"""From year 0 on, in fact (ClickHouse pull requests 107907 and 111534; measured on 26.9.2)."""
+"""In fact from year 0 on (ClickHouse pull requests 107907 and 111534; measured on 26.9.2)."""
 
 EXACT_FLOATS_SINCE = (26, 7)
-"""Before, the last bits may differ, whatever the settings (ClickHouse pull request 109086)."""
+"""In earlier releases the last bits may differ, whatever the settings (pull request 109086)."""
 
 INTEGERS = {
     **{f"Int{bits}": signed(bits) for bits in (8, 16, 32, 64)},
     **{f"UInt{bits}": unsigned(bits) for bits in (8, 16, 32, 64)},
 }
-ARROW_INTEGERS: dict[str, pa.DataType] = {
-    "Int8": pa.int8(),
-    "Int16": pa.int16(),
-    "Int32": pa.int32(),
-    "Int64": pa.int64(),
-    "UInt8": pa.uint8(),
-    "UInt16": pa.uint16(),
-    "UInt32": pa.uint32(),
-    "UInt64": pa.uint64(),
-}
+ARROW_INTEGERS = {name: pa.type_for_alias(name.lower()) for name in INTEGERS}
 ORDER = ("Int16", "Int32", "Int64")
-"""The integers that we choose by ourselves, narrowest first."""
+"""The integer types that we choose, narrowest first."""
 
 SHORT_DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 WIDE_INTEGERS = ("Int128", "Int256", "UInt128", "UInt256")
@@ -119,12 +111,33 @@ def _kind(name: str, arguments: list[str]) -> Kind | None:
     return Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
 
 
-def export(declared: str) -> Export | Refusal:
-    """How a column of a ClickHouse type is selected, and what it can hold.
+def split_type(declared: str) -> tuple[str, bool]:
+    """The type without `Nullable(...)`, and whether it was there.
 
-    Args:
-        declared: with or without Nullable and LowCardinality.
+    >>> split_type("LowCardinality(Nullable(String))")
+    ('LowCardinality(String)', True)
     """
+    if declared.startswith("Nullable("):
+        return declared[len("Nullable(") : -1], True
+    if declared.startswith("LowCardinality(Nullable("):
+        return f"LowCardinality({declared[len('LowCardinality(Nullable(') : -2]})", True
+    return declared, False
+
+
+def declared_type(column: Column) -> str:
+    """The type as in CREATE TABLE; Nullable belongs inside LowCardinality.
+
+    Arrays cannot be Nullable in ClickHouse, so their type stays as it is.
+    """
+    if not column.nullable or column.type.startswith("Array("):
+        return column.type
+    if column.type.startswith("LowCardinality("):
+        return f"LowCardinality(Nullable({column.type[len('LowCardinality(') : -1]}))"
+    return f"Nullable({column.type})"
+
+
+def export(declared: str) -> Export | Refusal:
+    """How a column of a type, with or without Nullable and LowCardinality, is selected."""
     type_ = read(declared)
     kind = type_.kind
     match kind:
@@ -135,7 +148,7 @@ def export(declared: str) -> Export | Refusal:
         case Decimal():
             return Refusal("an integer of more than 64 bits", "toString({})", "its digits")
         case Text():
-            # an enum's text is always valid
+            # the text of an enum is valid UTF-8
             text = "{}" if type_.name == "String" else "toString({})"
             return Export(Text(unchecked=type_.name == "String"), text, None, text)
         case Binary():
@@ -155,14 +168,10 @@ def export(declared: str) -> Export | Refusal:
 
 
 def slot(declared: str, version: str = "") -> Slot | None:
-    """What a ClickHouse column of a type holds, and the Arrow type that ArrowStream takes for it.
+    """What a column of a ClickHouse type holds, and the Arrow type that ArrowStream takes for it.
 
-    Args:
-        declared: with or without Nullable and LowCardinality.
-        version: of the server, on which depends how far its dates reach.
-
-    Returns:
-        None if nothing of ours can be stored in such a column exactly.
+    None if we cannot store anything exactly in such a column. The server's version determines the
+    range of its dates.
     """
     type_ = read(declared)
     calendar = LONG_CALENDAR if has_long_calendar(version) else CALENDAR
@@ -211,16 +220,16 @@ def _timestamp(digits: int, arguments: list[str], calendar: tuple[int, int]) -> 
         return None
     if arguments[1:] and arguments[1].strip("'") not in ("UTC", "Etc/UTC"):
         return None
-    # seven digits have no Arrow unit of their own range; ClickHouse reads them from text
+    # no Arrow unit covers the range of seven digits; ClickHouse reads them from text
     arrow = pa.timestamp("us") if digits < 7 else pa.string()
     return Slot(Timestamp(digits, *microseconds(*calendar), "utc"), arrow)
 
 
 def default(kind: Kind) -> str | None:
-    """The ClickHouse type that holds a kind of values without loss, None if there is none.
+    """The ClickHouse type that holds values of a kind without loss; None if there is none.
 
-    Wall clocks go to DateTime64(n, 'UTC') too: without a time zone of its own the column would
-    show them by the server's, and text would be read by it.
+    Wall clocks go to DateTime64(n, 'UTC'), too: a column without a time zone would show them, and
+    read text, in the server's.
     """
     match kind:
         case Boolean():

@@ -41,9 +41,8 @@ class Loader:
     """By format that is believed only after edge values arrived by it, see `resources.wires.loads`:
     how a load is opened whose rows nobody gets to see, for a table that need not be there."""
     trial: Callable[[Any, TableRef, Format], str | None] = lambda resource, table, format: None
-    """Why nothing gets into the server in a format, whatever its type, as a row has shown that was
-    loaded and read back beside a table, once per server; None where it does, or where that could
-    not be tried."""
+    """Why no row enters the server in a format, whatever its types, by one that was loaded beside a
+    table and read back, once per server; None where it does, or where that could not be tried."""
 
 
 def loader_of(system: System) -> Loader:

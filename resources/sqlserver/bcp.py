@@ -1,8 +1,9 @@
 """Rows by bcp: text into SQL Server through files, and out of it through a pipe.
 
 In: rows are written into files of bounded size, the tool copies each into a table of texts, and the
-server casts them into the staging table. Out: the tool runs a query, whose expressions are those of
-`tsv_text`, and writes into a named pipe what ClickHouse reads. `bcp_tool` finds and runs it.
+server casts these into the staging table. Out: the tool runs a query, whose expressions come from
+`tsv_text`, and writes into a named pipe the text that ClickHouse reads. `bcp_tool` finds and runs
+the tool.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.sqlserver.bcp_tool import LOOK_SECONDS, Running, require_rows, running
+from tableferry.resources.sqlserver.bcp_tool import (
+    POLL_SECONDS,
+    BcpProcess,
+    require_rows,
+    running,
+)
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -45,7 +51,7 @@ REFUSED = (
     (b"\0", "holds the character U+0000, which bcp cannot tell from an empty text"),
     (REPLACEMENT.encode(), Unreplaced.reason),
 )
-"""Bytes that bcp writes for what it cannot write, and why a value that holds them is refused."""
+"""Bytes that bcp writes in place of others, and why a value that holds them is refused."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +63,24 @@ class StagedText:
 
 
 def text_staging(target_type: str) -> StagedText:
-    """How a column of a SQL Server type is staged as text.
+    """How values for a SQL Server column are staged: as text where bcp would damage them.
 
-    Texts are as CAST of nvarchar takes them in every language and DATEFORMAT setting.
+    bcp's own conversions lose too much: freebcp reads year 1 as 2001, cuts trailing blanks, and
+    knows neither datetimeoffset nor denormal floats. The server casts the texts instead; they are
+    written so that CAST reads them alike in every language and DATEFORMAT setting.
     """
-    found = slot(target_type)
-    kind = found.kind if found else None
+    held = slot(target_type)
+    kind = held.kind if held else None
     if isinstance(kind, Text):
-        # LEN leaves out trailing blanks, of which there are none before the end
+        # `END` follows the text, so that LEN, which leaves out trailing blanks, counts all of it
         length = kind.units
-        room = f"nvarchar({length + 1 if length and length < MAX_UNITS else 'max'})"
-        return StagedText(room, "LEFT({}, LEN({}) - 1)")
+        wider = f"nvarchar({length + 1 if length and length < MAX_UNITS else 'max'})"
+        return StagedText(wider, "LEFT({}, LEN({}) - 1)")
     if isinstance(kind, Binary):
         length = kind.length
-        room = f"varbinary({length + 1 if length and length < MAX_BYTES else 'max'})"
-        return StagedText(room, "SUBSTRING({}, 1, DATALENGTH({}) - 1)")
+        wider = f"varbinary({length + 1 if length and length < MAX_BYTES else 'max'})"
+        return StagedText(wider, "SUBSTRING({}, 1, DATALENGTH({}) - 1)")
     if isinstance(kind, Float):
-        # strtod's denormals are an overflow to freebcp
         return StagedText("nvarchar(30)", f"CAST({{}} AS {target_type})")
     if isinstance(kind, (Date, Time, Timestamp)):
         return StagedText("nvarchar(34)", f"CAST({{}} AS {target_type})")
@@ -90,28 +97,15 @@ def load_files(
     framing: Framing,
     folder: Path,
 ) -> LoadReceipt:
-    """Write rows into files of bounded size, bcp each of them, and cast the rows into staging.
+    """Write rows into files of bounded size, copy in each by bcp, and cast the rows into staging.
 
-    The files stay, for as long as the caller keeps the folder.
-
-    bcp's own conversions lose too much: freebcp takes year 1 for 2001, cuts trailing blanks, and
-    knows neither datetimeoffset nor denormal floats. So what it could damage lands as text, and
-    the server converts it.
-
-    Args:
-        resource: the server.
-        session: where the staging table is.
-        plan: the hop.
-        key_range: the rows, for messages.
-        staging: the table of this attempt.
-        chunks: framed rows, each chunk ending at a row's end.
-        framing: the terminators in them.
-        folder: a workspace, see `resources.artifacts`.
+    The chunks are rows with the terminators of `framing`, each ending at a row's end. The files
+    stay in `folder`, a workspace of `resources.artifacts`.
 
     Raises:
-        ReceiptMismatch: file, tool and server do not count the same rows.
+        ReceiptMismatch: the counts of file, tool and server disagree.
         StatementFailed: the tool or the server complained.
-        DiskFull: there is no room for a file.
+        DiskFull: the disk has no room for a file.
     """
     text_table = replace(staging, name=f"{staging.name}_text")
     rows_table, columns = rows_of(staging), STATEMENTS.columns(loaded(plan))
@@ -127,7 +121,7 @@ def load_files(
             _copy_in(resource, text_table, artifact, framing, task)
             artifacts.append(artifact)
             rows += artifact.rows
-            _same("arrived", int(session.query(STATEMENTS.count(text_table))[0][0]), rows, staging)
+            _require_rows(session, text_table, rows, "arrived", staging)
         casts = ", ".join(
             column.cast.replace("{}", f"c{number}") for number, column in enumerate(staged)
         )
@@ -135,7 +129,7 @@ def load_files(
             f"INSERT INTO {qualified(rows_table)} ({columns}) "
             f"SELECT {casts} FROM {qualified(text_table)}"
         )
-        _same("staged", int(session.query(STATEMENTS.count(staging))[0][0]), rows, staging)
+        _require_rows(session, staging, rows, "staged", staging)
     finally:
         session.execute(drop_table(text_table))
     return LoadReceipt(rows, sum(artifact.bytes for artifact in artifacts), tuple(artifacts))
@@ -144,7 +138,7 @@ def load_files(
 def _artifacts(
     folder: Path, chunks: Iterable[bytes], framing: Framing, limit: int
 ) -> Iterator[Artifact]:
-    """Files of at most `limit` bytes, or of one row; the next is begun when one is dealt with."""
+    """Write files of at most `limit` bytes, or of one row; begin each when the last is loaded."""
     row_end = framing.row.encode()
     writer: ArtifactWriter | None = None
     numbers = itertools.count(1)
@@ -154,7 +148,7 @@ def _artifacts(
             while start < len(chunk):
                 if writer is None:
                     writer = ArtifactWriter(folder / f"{next(numbers):06}.dat", limit)
-                end = _fitting(chunk, start, limit - writer.bytes, row_end)
+                end = _last_row_end(chunk, start, limit - writer.bytes, row_end)
                 if end == start and writer.rows:
                     yield writer.finish()
                     writer = None
@@ -172,19 +166,19 @@ def _artifacts(
             writer.discard()
 
 
-def _fitting(chunk: bytes, start: int, room: int, row_end: bytes) -> int:
-    """The end of the last row that has room; `start` if none has."""
-    if len(chunk) - start <= room:
+def _last_row_end(chunk: bytes, start: int, size: int, row_end: bytes) -> int:
+    """The end of the last row within `size` bytes from `start`; `start` if there is none."""
+    if len(chunk) - start <= size:
         return len(chunk)
-    found = chunk.rfind(row_end, start, start + max(room, 0))
-    return start if found < 0 else found + len(row_end)
+    at = chunk.rfind(row_end, start, start + max(size, 0))
+    return start if at < 0 else at + len(row_end)
 
 
 def _copy_in(
     resource: SqlServerServer, table: TableRef, artifact: Artifact, framing: Framing, task: str
 ) -> None:
     with _tool(resource, qualified(table), "in", artifact.path, framing, task=task) as work:
-        result = work.wait(resource.settings())
+        result = work.wait()
     artifact.require_whole()
     require_rows(work.tool, result, artifact.rows, task)
     refused = Path(f"{artifact.path}.errors")
@@ -203,19 +197,24 @@ def _tool(
     *,
     task: str,
     silence: float | None = None,
-) -> Iterator[Running]:
-    """The installed tool at work on a table or query, with a file in a private folder."""
+) -> Iterator[BcpProcess]:
+    """Run the installed tool on a table or query, with a file in a private folder."""
     tool, settings, encryption = resource.bcp_tool(), resource.settings(), resource.encryption()
     command = tool.command(what, direction, file, framing, settings, encryption)
-    conf = tool.configuration(settings, encryption) if tool.kind == "freebcp" else ""
+    if tool.kind == "freebcp":
+        configuration = tool.configuration(settings, encryption)
+        (file.parent / "freetds.conf").write_text(configuration, encoding="utf-8")
     timeout = silence or resource.bcp_silence()
-    with running(tool, command, settings, conf, file.parent, task=task, timeout=timeout) as work:
+    with running(tool, command, settings, file.parent, task=task, timeout=timeout) as work:
         yield work
 
 
-def _same(what: str, found: int, expected: int, table: TableRef) -> None:
-    if found != expected:
-        raise ReceiptMismatch(f"{table}: {expected} rows were in the files, but {found} {what}")
+def _require_rows(
+    session: SqlServerConnection, table: TableRef, expected: int, what: str, staging: TableRef
+) -> None:
+    rows = int(session.query(STATEMENTS.count(table))[0][0])
+    if rows != expected:
+        raise ReceiptMismatch(f"{staging}: {expected} rows were in the files, but {rows} {what}")
 
 
 @contextmanager
@@ -230,20 +229,15 @@ def read_tab_separated(
 ) -> Iterator[Iterator[bytes]]:
     """Stream a key range as TabSeparated chunks of about 1 MiB that end at row ends.
 
-    The file that bcp writes is a named pipe, so that nothing is on disk and the pipe's own buffer
-    is all that is ahead of the reader. The chunks end without an error only if the tool ended well,
-    complained of nothing, and counted as many rows as came.
+    The file that bcp writes is a named pipe: nothing is on disk, and only the pipe's own buffer is
+    ahead of the reader. The chunks end without an error only if the tool ended well, complained of
+    nothing, and counted as many rows as came.
 
-    Args:
-        resource: the server.
-        plan: the hop.
-        key_range: the rows to read.
-        artifacts: gets an entry for what was read, as soon as all of it was.
-        rows_of: see `CopyPlan.select`.
-        silence: seconds that the tool may be silent; those of the resource if not given.
+    `artifacts` gets an entry when all rows have been read; `rows_of` is that of `CopyPlan.select`;
+    the tool may be silent for `silence` seconds, by default those of the resource.
 
     Raises:
-        ValueRefused: a text that bcp cannot write as it is.
+        ValueRefused: bcp cannot write a text as it is.
         StatementFailed: the server or the tool complained, or the tool hangs.
         ReceiptMismatch: the tool counted another number of rows.
     """
@@ -264,49 +258,50 @@ def read_tab_separated(
                 rows, size = rows + data.count(b"\n"), size + len(data)
                 digest.update(data)
                 yield data
-            require_rows(work.tool, work.wait(resource.settings()), rows, task)
+            require_rows(work.tool, work.wait(), rows, task)
             artifact = Artifact(pipe, rows, size, digest.hexdigest())
             logger.info("%s: %s", task, artifact)
             if artifacts is not None:
                 artifacts.append(artifact)
 
-        work: Running
+        work: BcpProcess
         with _tool(resource, sql, "queryout", pipe, None, task=task, silence=silence) as work:
             yield chunks()
 
 
-def _read(pipe: Path, work: Running) -> Iterator[bytes]:
-    """What the tool writes into the pipe, until it has ended."""
+def _read(pipe: Path, work: BcpProcess) -> Iterator[bytes]:
+    """Read what the tool writes into the pipe until it ends."""
     process = work.process
-    # opened without waiting for a writer, who may die before it opens its end
+    # opened without waiting for the writer, which may die before it opens its end
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         poll = select.poll()
         poll.register(reader, select.POLLIN)
         while True:
             ended = process.poll() is not None
-            if poll.poll(LOOK_SECONDS * 1000):
+            if poll.poll(POLL_SECONDS * 1000):
                 try:
                     data = os.read(reader, CHUNK_BYTES)
                 except BlockingIOError:
                     continue
                 if data:
                     yield data
-                    # it could not go on while the reader of these rows took its time
-                    work.hear()
+                    # the tool was blocked while the consumer of these rows took its time
+                    work.touch()
                     continue
                 if not ended:
-                    # hung up: the writer has closed its end and will end, too
+                    # the writer has closed its end and is about to exit
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(LOOK_SECONDS)
+                        process.wait(POLL_SECONDS)
             if ended:
                 return
-            work.require_alive()
+            work.require_active()
     finally:
         os.close(reader)
 
 
 def _whole_rows(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Join pieces to chunks that end at row ends: only a row's last byte is a newline."""
     kept: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -317,13 +312,12 @@ def _whole_rows(pieces: Iterator[bytes]) -> Iterator[bytes]:
             continue
         yield b"".join([*kept, piece[:end]])
         kept, size = [piece[end:]], len(piece) - end
-    rest = b"".join(kept)
-    if rest:
+    if rest := b"".join(kept):
         yield rest
 
 
 def _refused(plan: CopyPlan, chunk: bytes, mark: bytes, reason: str) -> ValueRefused:
-    """The error that names the first value with bytes that must not be."""
+    """The error that names the first value with bytes that are refused."""
     at = chunk.index(mark)
     start, end = chunk.rfind(b"\n", 0, at) + 1, chunk.find(b"\n", at)
     fields = chunk[start : end if end >= 0 else None].decode(errors="replace").split("\t")

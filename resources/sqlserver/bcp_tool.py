@@ -1,4 +1,4 @@
-"""Microsoft's bcp and FreeTDS's freebcp: found, run, given the password, watched, not believed."""
+"""Microsoft's bcp and FreeTDS's freebcp: finding them, running them, checking their reports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import IO, Any, Literal
 
 from tableferry.resources.child_processes import ending_with_us
 from tableferry.resources.contract.delimited import Framing
@@ -28,8 +28,8 @@ TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""
 
 NAMES = ("bcp", "freebcp")
-PLACES = ("/opt/mssql-tools18/bin",)
-"""Where Microsoft's package puts its tools; it leaves PATH to the user."""
+FOLDERS = ("/opt/mssql-tools18/bin",)
+"""Where Microsoft's package installs its tools, without adding the folder to PATH."""
 
 COPIED = re.compile(r"^(\d+) rows copied", re.MULTILINE)
 NOISE = re.compile(r"^\s*(?:Password:\s*)?$")
@@ -39,15 +39,15 @@ INFORMATION = re.compile(
     r"|^SQLState = 01000, NativeError = \d+\nWarning = .*(?:\n|\Z)",
     re.MULTILINE,
 )
-"""What a server says besides: messages of a level of 10 or less, or of SQLSTATE 01000 to ODBC.
+"""Informational messages of a server: those of level 10 or less, and of SQLSTATE 01000 in ODBC.
 freebcp's own errors have such levels too, but no state.
 https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities"""
 SECTION = "tableferry"
-SAY = 1000
+MESSAGE_LENGTH = 1000
 """Characters of a tool's message that an error repeats."""
 
 TERM_SECONDS = 5
-"""Seconds that a tool gets for ending by itself before it is killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 TIMEOUT = "TABLEFERRY_BCP_TIMEOUT"
 """Environment variable: how many seconds a tool may be silent."""
@@ -55,16 +55,22 @@ TIMEOUT = "TABLEFERRY_BCP_TIMEOUT"
 SILENT_SECONDS = 600.0
 """Longer than a server takes to find a range's first row without an index, or to wake up."""
 
-LOOK_SECONDS = 0.1
-"""How often to look whether a tool that says nothing is still there."""
+POLL_SECONDS = 0.1
+"""Seconds between two looks at a silent tool."""
 
 PROMPT_SECONDS = 3
-"""After these the password is given without having been asked for."""
+"""Seconds after which the password is sent even if no prompt was seen."""
+
+ENVIRONMENT = (
+    *("PATH", "LD_LIBRARY_PATH", "ODBCSYSINI", "ODBCINI"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""Variables that a tool inherits."""
 
 
 @dataclass(frozen=True)
 class Encryption:
-    """How the tool should talk to the server; as in the URL."""
+    """How the tool connects to the server, as the URL says."""
 
     encrypt: str = "yes"
     trust: bool = False
@@ -74,7 +80,7 @@ class Encryption:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished tool left."""
+    """The exit code and the output of a finished tool."""
 
     exit_code: int
     output: str
@@ -82,27 +88,27 @@ class Result:
 
     @property
     def rows(self) -> int | None:
-        """Rows that the tool says it copied; None if it does not say."""
-        found = COPIED.findall(self.output)
-        return int(found[-1]) if found else None
+        """Rows that the tool reports as copied; None if it reports no number."""
+        counts = COPIED.findall(self.output)
+        return int(counts[-1]) if counts else None
 
     def complaint(self) -> str | None:
-        """All that the tool complained of, on one line; None if of nothing.
+        """All complaints of the tool on one line; None if there are none.
 
-        An exit code of 0 means nothing: freebcp ends so after failed batches and skipped rows.
+        An exit code of 0 proves nothing: freebcp returns it after failed batches and skipped rows.
         """
         errors, output = (INFORMATION.sub("", text) for text in (self.errors, self.output))
         lines = [line for line in errors.splitlines() if not NOISE.match(line)]
-        # bcp puts its errors among its output
+        # bcp writes its errors to standard output
         lines += [line for line in output.splitlines() if COMPLAINT.match(line)]
         if lines:
-            return " ".join(" ".join(lines).split())[:SAY]
+            return " ".join(" ".join(lines).split())[:MESSAGE_LENGTH]
         return f"exit code {self.exit_code}" if self.exit_code else None
 
 
 @dataclass(frozen=True)
 class BcpTool:
-    """One installed tool."""
+    """An installed bcp or freebcp."""
 
     path: str
     kind: Literal["bcp", "freebcp"]
@@ -124,15 +130,9 @@ class BcpTool:
         settings: ConnectionSettings,
         encryption: Encryption,
     ) -> list[str]:
-        """The command line; the password is not part of it.
+        """The command line that copies a table or a query (`what`), without the password.
 
-        Args:
-            what: the table, or the query.
-            direction: into the server or out of it.
-            file: the data.
-            framing: terminators; tab and newline without.
-            settings: the server.
-            encryption: for bcp only; freebcp reads it in `configuration`.
+        Without `framing`, the terminators are tab and newline.
         """
         command = [self.path, what, direction, str(file), "-c", "-U", settings.user or ""]
         if framing is not None:
@@ -140,20 +140,18 @@ class BcpTool:
         if encryption.packet_size:
             command += ["-A" if self.kind == "freebcp" else "-a", str(encryption.packet_size)]
         if direction == "in":
-            # the first bad row is one too many
+            # stop at the first bad row
             command += ["-m", "1", "-h", "TABLOCK", "-e", f"{file}.errors"]
-        # names are in quotation marks, which are names only then; bcp switches it off otherwise
-        pinned = "; ".join(statements(SESSION))
-        command += ["-O", pinned] if self.kind == "freebcp" else ["-q"]
         if self.kind == "freebcp":
+            command += ["-O", "; ".join(statements(SESSION))]
             # -: the password is the first line of standard input
             command += ["-S", SECTION, "-D", settings.database, "-P", "-"]
             return command + (["-T", str(2**31 - 1)] if direction == "queryout" else [])
-        host = settings.host
+        # bcp switches QUOTED_IDENTIFIER off unless told otherwise by -q
+        command += ["-q", "-S", f"tcp:{settings.host},{settings.port}", "-d", settings.database]
         level = {"yes": "m", "strict": "s", "no": "o"}[encryption.encrypt]
-        command += ["-S", f"tcp:{host},{settings.port}", "-d", settings.database, "-C", "65001"]
-        command += [f"-Y{level}", *(["-u"] if encryption.trust else [])]
-        # without -P it asks on its terminal, which is ours
+        command += ["-C", "65001", f"-Y{level}", *(["-u"] if encryption.trust else [])]
+        # without -P it prompts on its terminal, which is ours
         return ["setsid", "--ctty", "--wait", *command]
 
     def configuration(self, settings: ConnectionSettings, encryption: Encryption) -> str:
@@ -173,8 +171,8 @@ class BcpTool:
         }
         if encryption.encrypt == "yes" and not encryption.trust:
             # as the driver's OpenSSL does
-            own = os.environ.get("SSL_CERT_FILE")
-            lines["ca file"] = encryption.certificate or own or "system"
+            authority = os.environ.get("SSL_CERT_FILE")
+            lines["ca file"] = encryption.certificate or authority or "system"
             lines["check certificate hostname"] = "yes"
         if any("\n" in value for value in lines.values()):
             raise InputError(f"{settings.address}: a line break in the settings")
@@ -182,17 +180,17 @@ class BcpTool:
 
 
 def find_tool(given: str | None = None) -> BcpTool:
-    """The tool to use: the given one, `TABLEFERRY_BCP`, bcp or else freebcp of PATH.
+    """Find the tool to use: the given one, that of `TABLEFERRY_BCP`, or bcp or freebcp on PATH.
 
     Raises:
         InputError: there is none; the message names the packages.
     """
     wanted = given or os.environ.get(TOOL)
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *PLACES])
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *FOLDERS])
     for name in [wanted] if wanted else NAMES:
-        found = shutil.which(name, path=path)
-        if found:
-            return BcpTool(found, "freebcp" if "freebcp" in Path(found).name else "bcp")
+        program = shutil.which(name, path=path)
+        if program:
+            return BcpTool(program, "freebcp" if "freebcp" in Path(program).name else "bcp")
     missing = f"{wanted} is no program" if wanted else "neither bcp nor freebcp is installed"
     raise InputError(
         f"the wire format text of sqlserver needs bcp, but {missing}: install Debian's package "
@@ -201,7 +199,7 @@ def find_tool(given: str | None = None) -> BcpTool:
 
 
 def require_rows(tool: BcpTool, result: Result, rows: int, task: str) -> None:
-    """See that the tool copied so many rows and complained of nothing.
+    """Require that the tool copied this number of rows and complained of nothing.
 
     Raises:
         StatementFailed: it complained.
@@ -217,63 +215,8 @@ def require_rows(tool: BcpTool, result: Result, rows: int, task: str) -> None:
         raise ReceiptMismatch(f"{task}: {rows} rows, but {tool.name} says {result.rows}")
 
 
-@dataclass
-class Running:
-    """A tool at work."""
-
-    process: subprocess.Popen[bytes]
-    tool: BcpTool
-    task: str
-    """For messages: table and range."""
-    timeout: float
-    output: list[bytes] = field(default_factory=list)
-    errors: list[bytes] = field(default_factory=list)
-    readers: list[threading.Thread] = field(default_factory=list)
-    heard: float = field(default_factory=time.monotonic)
-    """When it last gave a sign of life."""
-
-    def hear(self) -> None:
-        """Note a sign of life: output, or data."""
-        self.heard = time.monotonic()
-
-    def require_alive(self) -> None:
-        """Raise if it has been silent for too long.
-
-        Raises:
-            StatementFailed: it has; another attempt may help.
-        """
-        if time.monotonic() - self.heard > self.timeout:
-            raise StatementFailed(
-                "sqlserver",
-                f"{self.tool.name}: {self.task}: no sign of life for {self.timeout:g} s, "
-                f"so it was ended; {TIMEOUT} sets the limit",
-                transient=True,
-            )
-
-    def wait(self, settings: ConnectionSettings) -> Result:
-        """Its result, with the password blotted out, should it be in there.
-
-        Raises:
-            StatementFailed: see `require_alive`.
-        """
-        while self.at_work():
-            self.require_alive()
-        output, errors = (_text(part, settings) for part in (self.output, self.errors))
-        return Result(self.process.returncode, output, errors)
-
-    def at_work(self) -> bool:
-        """Whether it, or something that it has started, still runs; looks for a moment."""
-        try:
-            self.process.wait(LOOK_SECONDS)
-        except subprocess.TimeoutExpired:
-            return True
-        for reader in self.readers:
-            reader.join(LOOK_SECONDS)
-        return any(reader.is_alive() for reader in self.readers)
-
-
 def silent_seconds(given: float | None = None) -> float:
-    """How long a tool may be silent, as given or as the environment says.
+    """How long a tool may be silent: as given, else as the environment says.
 
     Raises:
         InputError: the environment variable is no number of seconds.
@@ -287,31 +230,122 @@ def silent_seconds(given: float | None = None) -> float:
     raise InputError(f"{TIMEOUT} should be a number of seconds; found {text!r}")
 
 
+@dataclass
+class BcpProcess:
+    """A running tool."""
+
+    process: subprocess.Popen[bytes]
+    tool: BcpTool
+    settings: ConnectionSettings
+    task: str
+    """Table and range, for messages."""
+    timeout: float
+    output: list[bytes] = field(default_factory=list)
+    errors: list[bytes] = field(default_factory=list)
+    readers: list[threading.Thread] = field(default_factory=list)
+    last_activity: float = field(default_factory=time.monotonic)
+
+    def touch(self) -> None:
+        """Note activity: output or data has come."""
+        self.last_activity = time.monotonic()
+
+    def require_active(self) -> None:
+        """Raise `StatementFailed`, a transient one, if the tool has been silent for too long."""
+        if time.monotonic() - self.last_activity > self.timeout:
+            raise StatementFailed(
+                "sqlserver",
+                f"{self.tool.name}: {self.task}: no sign of life for {self.timeout:g} s, "
+                f"so it was ended; {TIMEOUT} sets the limit",
+                transient=True,
+            )
+
+    def wait(self) -> Result:
+        """Wait for the end while the tool is active; return its output without the password."""
+        while self.is_running():
+            self.require_active()
+        output, errors = self._decoded(self.output), self._decoded(self.errors)
+        return Result(self.process.returncode, output, errors)
+
+    def is_running(self) -> bool:
+        """Whether the tool, or a process that it started, still runs; waits for a moment."""
+        try:
+            self.process.wait(POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            return True
+        for reader in self.readers:
+            reader.join(POLL_SECONDS)
+        return any(reader.is_alive() for reader in self.readers)
+
+    def drain(self, stream: IO[bytes], pieces: list[bytes]) -> None:
+        """Read a stream to its end in a thread, so that it never blocks; keep its last part."""
+
+        def read() -> None:
+            while piece := stream.read1(1 << 16):  # type: ignore[attr-defined]
+                self.touch()
+                pieces.append(piece)
+                del pieces[:-8]
+
+        self.readers.append(threading.Thread(target=read, daemon=True))
+        self.readers[-1].start()
+
+    def answer_prompt(self, terminal: int, secret: bytes) -> None:
+        """Type the password when the tool prompts for it: earlier input may be discarded.
+
+        Closing the terminal at the end hangs up whatever still runs on it.
+        """
+        poll = select.poll()
+        poll.register(terminal, select.POLLIN)
+        deadline = time.monotonic() + PROMPT_SECONDS
+        answered = False
+        try:
+            while self.process.poll() is None:
+                prompted = bool(poll.poll(50))
+                if prompted:
+                    os.read(terminal, 1024)
+                prompted |= any(b"assword" in piece for piece in (*self.output, *self.errors))
+                if not answered and (prompted or time.monotonic() > deadline):
+                    os.write(terminal, secret)
+                    answered = True
+        except OSError:
+            pass  # the tool has closed its end
+        finally:
+            self.process.wait()
+            os.close(terminal)
+
+    def end(self) -> None:
+        """End the tool and every process that it started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            # a process that holds the pipes is in the group, whose id is thus not reused
+            if not self.is_running():
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(TERM_SECONDS)
+
+    def _decoded(self, pieces: list[bytes]) -> str:
+        lines = b"".join(pieces).decode(errors="replace").splitlines()
+        # a message's text begins with a tab, unlike the lines that follow it
+        return "\n".join(
+            "\t" * line.startswith("\t") + self.settings.redact(line) for line in lines
+        )
+
+
 @contextmanager
 def running(
     tool: BcpTool,
     command: Sequence[str],
     settings: ConnectionSettings,
-    conf: str,
     folder: Path,
     *,
     task: str,
     timeout: float = SILENT_SECONDS,
-) -> Iterator[Running]:
-    """Start the tool, give it the password, and see that it has ended at the end.
+) -> Iterator[BcpProcess]:
+    """Start a tool and give it the password; end it at the end.
 
-    Args:
-        tool: what to run.
-        command: of `BcpTool.command`.
-        settings: whose password it is.
-        conf: of `BcpTool.configuration`.
-        folder: private; for the configuration.
-        task: table and range, for messages.
-        timeout: seconds for which it may be silent.
+    The folder is private, and has freetds.conf for freebcp. `task` names table and range in
+    messages; the tool may be silent for `timeout` seconds.
     """
-    environment = _environment(folder)
-    if tool.kind == "freebcp":
-        (folder / "freetds.conf").write_text(conf, encoding="utf-8")
     secret = f"{settings.password or ''}\n".encode()
     terminal, stdin = os.openpty() if tool.kind == "bcp" else (None, subprocess.PIPE)
     try:
@@ -320,95 +354,29 @@ def running(
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            # in another locale freebcp writes question marks and returns 0
+            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+            | {"LC_ALL": "C.UTF-8", "HOME": str(folder), "FREETDSCONF": f"{folder}/freetds.conf"},
             cwd=folder,
-            # setsid(1) makes bcp's own: it would fork in one, and we would end it instead of bcp
+            # setsid(1) makes bcp's own: within ours it would fork, and we would end it, not bcp
             start_new_session=tool.kind == "freebcp",
         )
         if terminal is not None:
             os.close(stdin)
     except OSError as error:
         raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
-    work = Running(process, tool, task, timeout)
-    for stream, into in ((process.stdout, work.output), (process.stderr, work.errors)):
-        thread = threading.Thread(target=_drain, args=(stream, into, work.hear), daemon=True)
-        thread.start()
-        work.readers.append(thread)
+    work = BcpProcess(process, tool, settings, task, timeout)
+    streams: Any = process.stdout, process.stderr
+    for stream, pieces in zip(streams, (work.output, work.errors), strict=True):
+        work.drain(stream, pieces)
     if terminal is not None:
-        threading.Thread(target=_answer, args=(terminal, work, secret), daemon=True).start()
+        threading.Thread(target=work.answer_prompt, args=(terminal, secret), daemon=True).start()
     try:
         if process.stdin is not None:
-            # a tool that is gone already says why elsewhere
+            # if the tool is gone already, its output says why
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(secret)
                 process.stdin.close()
         yield work
     finally:
-        _end(work)
-
-
-def _environment(folder: Path) -> Mapping[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name
-        in ("PATH", "LD_LIBRARY_PATH", "ODBCSYSINI", "ODBCINI", "SSL_CERT_FILE", "SSL_CERT_DIR")
-    }
-    # in another locale freebcp writes question marks and ends with 0
-    return {
-        **kept,
-        "LC_ALL": "C.UTF-8",
-        "HOME": str(folder),
-        "FREETDSCONF": str(folder / "freetds.conf"),
-    }
-
-
-def _text(pieces: list[bytes], settings: ConnectionSettings) -> str:
-    lines = b"".join(pieces).decode(errors="replace").splitlines()
-    # a message's text begins with a tab, which tells it from what follows
-    return "\n".join("\t" * line.startswith("\t") + settings.redact(line) for line in lines)
-
-
-def _drain(stream: object, into: list[bytes], hear: Callable[[], None]) -> None:
-    """Keep the last part of a stream, and never let it fill up."""
-    while piece := stream.read1(1 << 16):  # type: ignore[attr-defined]
-        hear()
-        into.append(piece)
-        del into[:-8]
-
-
-def _answer(terminal: int, work: Running, secret: bytes) -> None:
-    """Give the password when it is asked for: what is typed before that may be thrown away.
-
-    Closing the terminal at the end hangs up whatever still runs on it.
-    """
-    poll = select.poll()
-    poll.register(terminal, select.POLLIN)
-    asked = time.monotonic() + PROMPT_SECONDS
-    answered = False
-    try:
-        while work.process.poll() is None:
-            shown = bool(poll.poll(50))
-            if shown:
-                os.read(terminal, 1024)
-            prompted = any(b"assword" in piece for piece in (*work.output, *work.errors))
-            if not answered and (shown or prompted or time.monotonic() > asked):
-                os.write(terminal, secret)
-                answered = True
-    except OSError:
-        pass  # the tool has closed its end
-    finally:
-        work.process.wait()
-        os.close(terminal)
-
-
-def _end(work: Running) -> None:
-    """End the tool with all that it has started, if anything of it is left."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        # who holds its output open is of its group, whose number is therefore nobody else's
-        if not work.at_work():
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(work.process.pid, how)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            work.process.wait(TERM_SECONDS)
+        work.end()

@@ -1,4 +1,4 @@
-"""The statements of the SQL Server target, as text; all of them are valid on Babelfish too."""
+"""The statements of the SQL Server target, as text, valid on Babelfish too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.sqlserver.dialect import BINARY, DIALECT, KEY_ORDER
+from tableferry.resources.sqlserver.dialect import BINARY, DIALECT, KEY_ORDER, literal
 from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from tableferry.resources.tables import TableRef
@@ -22,35 +22,35 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Text
 
 KEY_BYTES = 900
-"""Most bytes of a clustered index key (SQL Server's maximum capacity specifications)."""
+"""Maximum bytes of a clustered index key (SQL Server's maximum capacity specifications)."""
 
 INDEX_BYTES = 1700
-"""The same of another index."""
+"""Maximum bytes of a nonclustered index key."""
 
 MISREAD = re.compile("['\"\\]\U00010000-\U0010ffff]")
-"""What of a name not every tool and server makes the same of."""
+"""Characters of names that some tools or servers misread."""
 
 
 class SqlServerStatements(Statements):
-    """See `Statements`. Without TABLOCK: it would make parallel ranges wait for each other."""
+    """See `Statements`. Nothing uses TABLOCK: parallel ranges would wait for each other."""
 
     system_name = "sqlserver"
     collates_key = True
     indexed_text, any_text = "nvarchar(64)", "nvarchar(max)"
 
-    # with XACT_ABORT any error ends the whole transaction, not one statement
+    # under XACT_ABORT any error ends the whole transaction, not one statement
     begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
     rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
 
     def create_schema(self, table: TableRef) -> str:
-        """It must be the only statement of its batch, hence EXEC."""
+        """CREATE SCHEMA must be the only statement of its batch, hence EXEC."""
         inner = f"CREATE SCHEMA {DIALECT.quote(table.schema)}"
-        return f"IF SCHEMA_ID({_text(table.schema)}) IS NULL EXEC({_text(inner)})"
+        return f"IF SCHEMA_ID({literal(table.schema)}) IS NULL EXEC({literal(inner)})"
 
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
-        """The source's primary key becomes the table's, unless it holds text: SQL Server takes 'a'
-        and 'A' for equal under most collations, and 'a' and 'a ' under all, where the source does
-        not. A key that is a text gets the collation that its ranges are cut by.
+        """The source's primary key becomes the table's unless it includes text: for SQL Server, 'a'
+        equals 'A' under most collations and 'a ' under all, unlike in the source. A text key column
+        gets the collation that orders its ranges.
         """
         lines, key = self.definitions(plan), plan.key.target
         primary_key = _primary_key(plan)
@@ -58,17 +58,17 @@ class SqlServerStatements(Statements):
             lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
         statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
         if primary_key[:1] != [key.name] and indexable(key):
-            # an index keeps its name when a swap renames its table, and on Babelfish the next
-            # shadow's may not have the same
+            # a swap renames the table, not its index, and on Babelfish the index of the next shadow
+            # needs another name
             index = DIALECT.quote(f"ix_{secrets.token_hex(6)}_key")
             columns = self.names([key.name])
             statements.append(f"CREATE INDEX {index} ON {qualified(table)} ({columns})")
         return statements
 
     def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
-        """The rows are in the table `rows_of` it, whose columns are those of `loaded`; `staging`
-        itself is a view that shows them by the names that the target's columns have. So drivers
-        and tools, each of which reads and quotes names its own way, get to see no name of a user.
+        """The rows are in the table `rows_of(staging)` with the columns of `loaded(plan)`; the view
+        `staging` shows them under the names of the target's columns. So no user's name reaches the
+        drivers and tools, each of which quotes names in its own way.
         """
         rows = loaded(plan)
         lines = ", ".join(self.definitions(rows, staging=True))
@@ -83,18 +83,18 @@ class SqlServerStatements(Statements):
         ]
 
     def drop_staging(self, staging: TableRef) -> str:
-        """The view goes before the table that it shows."""
+        """The view must be dropped before its table."""
         return f"DROP VIEW IF EXISTS {qualified(staging)}; {drop_table(rows_of(staging))}"
 
     def tables_like(self, table: TableRef, prefix: str) -> str:
-        """In any schema: `staging_schema` may be another than the table's."""
+        """In any schema: `staging_schema` may differ from the table's."""
         return (
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
         )
 
     def take_in(self, plan: CopyPlan, table: TableRef, staging: TableRef, own: str) -> list[str]:
-        """The rows are inserted beneath the view, which may compute what it shows."""
+        """The rows are inserted into the table, because columns of the view may be computed."""
         return [
             self.drop_known(plan, table, staging),
             f"{self._insert(loaded(plan), rows_of(staging))} "
@@ -102,71 +102,63 @@ class SqlServerStatements(Statements):
         ]
 
     def key_order(self, column: Column) -> str:
-        """That of UTF-16 code units."""
+        """The order of UTF-16 code units."""
         return KEY_ORDER
 
     def object_id(self, table: TableRef) -> str:
-        """sp_rename leaves it alone."""
-        return (
-            "SELECT t.object_id FROM sys.tables AS t "
-            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
-            f"WHERE s.name = {_text(table.schema)} AND t.name = {_text(table.name)}"
-        )
+        """sp_rename does not change the object id."""
+        return _object_ids("t.object_id", table.schema, [table.name])
 
     def waiting(self, seconds: int) -> tuple[str, str]:
-        """A setting of the session, which is not used again if the statement fails."""
+        """A session setting: a session is not reused after a failed statement."""
         return f"SET LOCK_TIMEOUT {seconds * 1000}", "SET LOCK_TIMEOUT -1"
 
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
-        """Of tables; their names as Unicode, which Babelfish sends in a code page otherwise."""
-        return (
-            "SELECT CAST(t.name AS nvarchar(128)), t.object_id FROM sys.tables AS t "
-            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
-            f"WHERE s.name = {_text(schema)} AND t.name IN ({', '.join(map(_text, names))})"
-        )
+        """The names are cast to Unicode, because Babelfish sends them in a code page."""
+        return _object_ids("CAST(t.name AS nvarchar(128)), t.object_id", schema, names)
 
     def rename(self, table: TableRef, name: str) -> str:
-        """Babelfish wants the object type, and its sp_rename reads no doubled quotes."""
+        """Babelfish requires the object type, and its sp_rename reads no doubled quotes."""
         path = ".".join(_without_doubled(part) for part in (table.schema, table.name))
-        return f"EXEC sp_rename {_text(path)}, {_text(name)}, 'OBJECT'"
+        return f"EXEC sp_rename {literal(path)}, {literal(name)}, 'OBJECT'"
 
     def keep(self, plan: CopyPlan, staging: TableRef, kept: TableRef) -> list[str]:
-        """Copy the rows to a table with the names of the target; the staged go with the attempt."""
+        """Copy the rows to a table with the target's names; staging is dropped with the attempt."""
         lines = ", ".join(self.definitions(_widened(plan), staging=True))
         create = f"CREATE TABLE {qualified(kept)} ({lines})"
         return [*self.begin, create, self.insert_all(plan, kept, staging), self.commit]
 
     def take(self, session: Session, lock: str, seconds: float) -> bool:
-        """An application lock; the server's answer is negative if somebody else holds it."""
+        """Take an application lock; the result is negative if another session holds it."""
         return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
 
     def alone(self, lock: str, seconds: float) -> str:
-        """The same, of the transaction."""
+        """The same for the transaction."""
         return get_lock(lock, round(seconds * 1000), owner="Transaction")
 
     def release(self, lock: str) -> str:
         """See `take`."""
-        return f"EXEC sp_releaseapplock @Resource = {_text(lock)}, @LockOwner = 'Session'"
+        return f"EXEC sp_releaseapplock @Resource = {literal(lock)}, @LockOwner = 'Session'"
 
     def allow_identity(self, table: TableRef, allowed: bool) -> str:
         """IDENTITY_INSERT."""
         return f"SET IDENTITY_INSERT {qualified(table)} {'ON' if allowed else 'OFF'}"
 
     def mark(self, session: Session, staging: TableRef) -> str:
-        """Empty the staging table: one that is there and empty is the commit's own mark."""
+        """Empty the staging table: an existing empty one shows that the transaction committed."""
         session.execute(f"TRUNCATE TABLE {qualified(rows_of(staging))}")
         return "emptied"
 
     def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
-        """Without rows there is nothing to see it by, and nothing lost by doing it again."""
+        """Without rows nothing shows it, and nothing is lost by publishing again."""
         return rows > 0 and int(session.query(self.count(staging))[0][0]) == 0
 
     def broke(self, error: StatementFailed) -> bool:
-        """By the driver's code or text."""
+        """By the driver's SQLSTATE or text."""
         return broke(error)
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
-        """T-SQL names what to delete from by its alias."""
+        """T-SQL names the table to delete from by its alias."""
         staged, own = aliases(plan)
         return (
             f"DELETE {staged} FROM {qualified(staging)} AS {staged} WHERE EXISTS "
@@ -174,7 +166,7 @@ class SqlServerStatements(Statements):
         )
 
     def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
-        """T-SQL names what to update by its alias."""
+        """T-SQL names the table to update by its alias."""
         assignments = self.assignments(plan)
         if not assignments:
             return None
@@ -185,7 +177,7 @@ class SqlServerStatements(Statements):
         )
 
     def equal(self, plan: CopyPlan, column: Column) -> str:
-        """= ignores trailing blanks under every collation; the length in bytes does not."""
+        """`=` ignores trailing blanks under every collation; DATALENGTH counts them."""
         same = super().equal(plan, column)
         if not _is_text(column):
             return same
@@ -197,15 +189,15 @@ STATEMENTS = SqlServerStatements()
 
 
 def rows_of(staging: TableRef) -> TableRef:
-    """The table that is loaded; see `SqlServerStatements.create_staging`."""
+    """The table behind a staging view; see `SqlServerStatements.create_staging`."""
     return replace(staging, name=f"{staging.name}_rows")
 
 
 def loaded(plan: CopyPlan) -> CopyPlan:
-    """The plan of the table that is loaded, with the columns `c0`, `c1`, ...
+    """The plan of the table behind a staging view, with the columns `c0`, `c1`, ...
 
-    Its times are timestamps of any day: Babelfish 4 computes times of day with doubles and cuts
-    what they are short of, so that one in four loses a microsecond; timestamps it rounds.
+    It holds times of day as timestamps: Babelfish 4 truncates times of day that it computed with
+    doubles, so that one in four loses a microsecond, whereas it rounds timestamps.
     """
     columns = [
         replace(
@@ -225,27 +217,22 @@ def loaded(plan: CopyPlan) -> CopyPlan:
 
 
 def shown(plan: CopyPlan, rows: Iterable[Column]) -> list[Column]:
-    """The columns of a staging view, by those of its table.
-
-    Not by the catalog's of the view: Babelfish has their names in small letters there.
-    """
-    found = {column.name: column for column in rows}
-    return [
-        replace(
-            found[f"c{number}"],
-            name=target.name,
-            type=re.sub("^datetime2", "time", found[f"c{number}"].type)
-            if _is_time(target)
-            else found[f"c{number}"].type,
-        )
-        for number, target in enumerate(plan.target_columns)
-    ]
+    """The columns of a staging view, derived from those of its table: Babelfish's catalog has the
+    names of a view's columns in small letters."""
+    staged = {column.name: column for column in rows}
+    columns = []
+    for number, target in enumerate(plan.target_columns):
+        column = replace(staged[f"c{number}"], name=target.name)
+        if _is_time(target):
+            column = replace(column, type=re.sub("^datetime2", "time", column.type))
+        columns.append(column)
+    return columns
 
 
 def staging_schema(session: Session, table: TableRef) -> str:
-    """The schema of a table's staging tables: its own, or the user's where tools would misread it.
+    """The schema for a table's staging tables: its own, or the user's where tools would misread it.
 
-    The driver puts names into brackets, of which Babelfish reads no escape.
+    The driver puts names into brackets, in which Babelfish reads no escapes.
     """
     if not MISREAD.search(table.schema):
         return table.schema
@@ -253,7 +240,7 @@ def staging_schema(session: Session, table: TableRef) -> str:
 
 
 def not_renamed(table: TableRef) -> str | None:
-    """What sp_rename of Babelfish does with a table's name, if it does not find the table by it."""
+    """Why sp_rename of Babelfish would not find a table by its name; None if it would."""
     folded = [char for char in f"{table}" if char > "\x7f" and char != char.lower()]
     if folded:
         return f"makes small letters of {''.join(folded)}"
@@ -261,18 +248,18 @@ def not_renamed(table: TableRef) -> str | None:
 
 
 def get_lock(resource: str, wait_milliseconds: int, owner: str = "Session") -> str:
-    """Take an application lock, of the session or the transaction; the answer is negative if
-    somebody else holds it."""
+    """Take an application lock for the session or the transaction; the result is negative if it is
+    held by another."""
     return (
         "DECLARE @result int; "
-        f"EXEC @result = sp_getapplock @Resource = {_text(resource)}, @LockMode = 'Exclusive', "
+        f"EXEC @result = sp_getapplock @Resource = {literal(resource)}, @LockMode = 'Exclusive', "
         f"@LockOwner = '{owner}', @LockTimeout = {wait_milliseconds}; "
         "SELECT @result AS result;"
     )
 
 
 def _widened(plan: CopyPlan) -> CopyPlan:
-    """The plan with decimals of 38 digits: Babelfish 4 reads 16 bytes of each in a bulk load,
+    """The plan with decimals of 38 digits: in a bulk load Babelfish 4 reads 16 bytes for each,
     whereas a client sends as many as the column's precision needs (MS-TDS, 2.2.5.5.1.6).
     """
     columns = (
@@ -282,11 +269,19 @@ def _widened(plan: CopyPlan) -> CopyPlan:
     return replace(plan, columns=tuple(columns))
 
 
-def _widest(type_: str) -> str:
-    found = read(type_)
-    if not isinstance(found.kind, Decimal) or found.name in MONEY:
-        return type_
-    return f"decimal({MOST_DIGITS},{found.kind.scale})"
+def _widest(declared: str) -> str:
+    type_ = read(declared)
+    if not isinstance(type_.kind, Decimal) or type_.name in MONEY:
+        return declared
+    return f"decimal({MOST_DIGITS},{type_.kind.scale})"
+
+
+def _object_ids(selected: str, schema: str, names: Sequence[str]) -> str:
+    return (
+        f"SELECT {selected} FROM sys.tables AS t "
+        "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+        f"WHERE s.name = {literal(schema)} AND t.name IN ({', '.join(map(literal, names))})"
+    )
 
 
 def _is_time(column: Column) -> bool:
@@ -294,7 +289,7 @@ def _is_time(column: Column) -> bool:
 
 
 def indexable(key: Column) -> bool:
-    """Whether an index takes every value that a column may have."""
+    """Whether an index can hold every possible value of a column."""
     size = index_bytes(key.type)
     return size is not None and size <= INDEX_BYTES
 
@@ -303,13 +298,10 @@ def _primary_key(plan: CopyPlan) -> list[str]:
     identity = list(row_identity(plan))
     by_name = {column.name: column for column in plan.target_columns}
     columns = [by_name[name] for name in identity]
-    sizes = [index_bytes(column.type) for column in columns]
-    if any(
-        size is None or column.nullable or _is_text(column)
-        for column, size in zip(columns, sizes, strict=True)
-    ):
+    if any(column.nullable or _is_text(column) for column in columns):
         return []
-    return identity if sum(size or 0 for size in sizes) <= KEY_BYTES else []
+    sizes = [index_bytes(column.type) or KEY_BYTES + 1 for column in columns]
+    return identity if sum(sizes) <= KEY_BYTES else []
 
 
 def _is_text(column: Column) -> bool:
@@ -317,9 +309,5 @@ def _is_text(column: Column) -> bool:
 
 
 def _without_doubled(name: str) -> str:
-    """A name in quotes or in brackets, whichever it does not hold itself."""
+    """A name in brackets if it contains quotes and no bracket, else in quotes."""
     return f"[{name}]" if '"' in name and "]" not in name else DIALECT.quote(name)
-
-
-def _text(value: str) -> str:
-    return DIALECT.literal(value)

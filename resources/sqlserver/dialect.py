@@ -16,43 +16,38 @@ BINARY = "Latin1_General_BIN2"
 """Compares text by code points, so that case and accents tell rows apart."""
 
 KEY_ORDER = "Latin1_General_100_BIN2"
-"""Orders nvarchar by UTF-16 code units. What we make of a key that is a text has it."""
+"""Orders nvarchar by UTF-16 code units. Text keys of tables that we create have this collation."""
 
 UTF8_ORDER = "Latin1_General_100_BIN2_UTF8"
-"""The same for varchar, by UTF-8 bytes."""
+"""Orders varchar by UTF-8 bytes."""
 
 ESCAPE = "~"
-"""In LIKE. Babelfish knows no brackets there."""
+"""Escapes in LIKE, where Babelfish knows no brackets."""
 
 
 def orders_text(column: Column) -> bool:
-    """Whether a column's own collation orders it by UTF-16 code units or UTF-8 bytes."""
-    own = (column.collation or "").upper()
-    if read(column.type).name in ("char", "varchar"):
-        return own.endswith("_BIN2_UTF8")
-    return own.endswith("_BIN2")
+    """Whether a column's collation orders it by UTF-16 code units or UTF-8 bytes."""
+    return (column.collation or "").upper().endswith("_BIN2_UTF8" if _narrow(column) else "_BIN2")
 
 
-def _as_unicode(column: Column) -> str:
-    kind = read(column.type).kind
-    units = kind.units if isinstance(kind, Text) else None
-    return f"nvarchar({units})" if units and units <= MAX_UNITS else "nvarchar(max)"
+def _narrow(column: Column) -> bool:
+    return read(column.type).name in ("char", "varchar")
 
 
 class SqlServerDialect(Dialect):
     """See `Dialect`.
 
-    Identifiers stand in quotation marks, which need QUOTED_IDENTIFIER to be ON, as it is for ODBC
-    and OLE DB clients, and as bcp is told to set it. Babelfish has no escape for `]` in brackets.
+    Identifiers are in quotation marks, which need QUOTED_IDENTIFIER ON, the default of ODBC and OLE
+    DB clients; bcp is told to set it. Babelfish has no escape for `]` in brackets.
     https://learn.microsoft.com/sql/t-sql/statements/set-quoted-identifier-transact-sql
     """
 
     count = "COUNT_BIG(*)"
 
-    # SQL Server's own limit is 128; sp_rename of Babelfish knows no table with a longer name
+    # SQL Server's limit is 128, but sp_rename of Babelfish finds no table with a longer name
     longest_name = 63
 
-    # nor does it read doubled quotes, in names that `]` keeps out of brackets
+    # nor does it read doubled quotes, where `]` rules out brackets
     not_in_shadows = '"'
 
     most_branches = MOST_RANGES
@@ -66,21 +61,24 @@ class SqlServerDialect(Dialect):
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
         """uniqueidentifier is ordered by its last six bytes first, so uuids compare as text.
 
-        A text compares by UTF-16 code units, whatever its code page, or by UTF-8 bytes: both put it
-        on the same side of a bound of `keys.text`. An index serves that only if it has the very
-        collation, and no value has to be converted: a column's own is left alone.
+        Text compares by UTF-16 code units, whatever its code page, or by UTF-8 bytes: both put it
+        on the same side of a bound of `keys.text`. An index serves this only with that very
+        collation and without a conversion, so a column that has it is left alone.
         """
         if kind == "uuid":
             return f"LOWER(CAST({name} AS char(36))) COLLATE {BINARY}"
         if kind != "text" or orders_text(column):
             return name
-        if read(column.type).name in ("char", "varchar"):
-            name = f"CAST({name} AS {_as_unicode(column)})"
+        if _narrow(column):
+            text = read(column.type).kind
+            units = text.units if isinstance(text, Text) else None
+            length = units if units and units <= MAX_UNITS else "max"
+            name = f"CAST({name} AS nvarchar({length}))"
         return f"{name} COLLATE {KEY_ORDER}"
 
     def below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:
-        """Of two texts, the shorter one is filled up with blanks, which puts what goes on behind a
-        bound with a control character below it. Babelfish cuts blanks off instead."""
+        """SQL Server pads the shorter of two texts with blanks, which puts a text that continues a
+        bound with a control character below the bound. Babelfish cuts off blanks instead."""
         condition = super().below(name, column, kind, bound)
         if kind != "text":
             return condition
@@ -99,25 +97,22 @@ class SqlServerDialect(Dialect):
         return f"{subject} {like} {self._constant(pattern, column)} ESCAPE '{ESCAPE}'"
 
     def _constant(self, text: str, column: Column) -> str:
-        """A text constant that is compared with a key: a Unicode one would have every varchar
-        converted, and no index used."""
-        literal = self.literal(text)
-        if orders_text(column) and read(column.type).name in ("char", "varchar"):
-            return f"CAST({literal} COLLATE {column.collation} AS varchar(8000))"
-        return literal
+        """A text to compare a key with. A Unicode constant would convert every varchar and bypass
+        the index."""
+        if orders_text(column) and _narrow(column):
+            return f"CAST({self.literal(text)} COLLATE {column.collation} AS varchar(8000))"
+        return self.literal(text)
 
     def key_value(self, name: str, column: Column, kind: KeyKind) -> str:
         """A key as statistics read it."""
         if read(column.type).name == "datetimeoffset":
             return f"CAST(SWITCHOFFSET({name}, '+00:00') AS datetime2(6))"
-        return (
-            f"CAST({name} AS datetime2(6))"
-            if kind == "timestamp"
-            else self.in_key_order(name, column, kind)
-        )
+        if kind == "timestamp":
+            return f"CAST({name} AS datetime2(6))"
+        return self.in_key_order(name, column, kind)
 
     def key_extent(self, name: str, column: Column, kind: KeyKind) -> str:
-        """The text of the older types has no seconds."""
+        """datetime and smalldatetime print no seconds."""
         if read(column.type).name in ("datetime", "smalldatetime"):
             return f"CAST({name} AS datetime2(7))"
         return super().key_extent(name, column, kind)
@@ -140,7 +135,7 @@ class SqlServerDialect(Dialect):
         return f"TOP {rows} ", ""
 
     def exact_sum(self, number: str) -> str:
-        """SUM of bigint overflows."""
+        """SUM of bigint would overflow."""
         return f"CAST(SUM(CAST({number} AS decimal(38,0))) AS varchar(40))"
 
     def text(self, value: str) -> str:
@@ -148,25 +143,26 @@ class SqlServerDialect(Dialect):
         return f"CAST({value} AS nvarchar(max))"
 
     def of_file(self, name: str, file: str, column: Column) -> str:
-        """The plain comparison is what an index serves; see `told_apart`."""
+        """An index serves the plain comparison; see `told_apart`."""
         value = self.literal(file)
-        told, other = self.told_apart(name, column), self.told_apart(value, column)
-        return f"{name} = {value} AND {told} = {other}"
+        exactly = f"{self.told_apart(name, column)} = {self.told_apart(value, column)}"
+        return f"{name} = {value} AND {exactly}"
 
     def told_apart(self, name: str, column: Column) -> str:
-        """Texts compare equal also where they differ in case or in trailing blanks."""
+        """Texts that differ only in case or trailing blanks compare equal."""
         if isinstance(read(column.type).kind, Text):
-            return f"({name} + N'.') COLLATE Latin1_General_100_BIN2"
+            return f"({name} + N'.') COLLATE {KEY_ORDER}"
         return name
 
     def folded(self, name: str) -> str:
-        """The usual collations do not tell names apart by case."""
+        """The usual collations ignore the case of names."""
         return name.casefold()
 
     def exported(self, query: str) -> str:
-        """freebcp has the query described by SET FMTONLY ON, which Babelfish heeds only where it
-        reads SELECT *; rows in the place of a description keep freebcp busy for ever."""
+        """freebcp has the query described under SET FMTONLY ON, which Babelfish respects only for
+        SELECT *; freebcp never ends if it gets rows instead of a description."""
         return f"SELECT * FROM ({query}) AS ferry__rows"
 
 
 DIALECT = SqlServerDialect()
+literal = DIALECT.literal

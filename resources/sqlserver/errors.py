@@ -1,4 +1,4 @@
-"""SQL Server's and its driver's errors, as ours."""
+"""Translates errors of SQL Server and its driver."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ STATES = {
     "Timeout expired": "HYT00",
     "Connection timeout expired": "HYT01",
 }
-"""SQLSTATE by the words of mssql-python's exceptions.py, which hands out the words only."""
+"""SQLSTATE by its text in mssql-python's exceptions.py: the driver hands out only the text."""
 
 BROKEN = {"08001", "08003", "08004", "08007", "08S01", "40003", "HYT01"}
 """SQLSTATEs after which the connection, and with it the outcome of a commit, is unknown."""
 
 TRANSIENT = {
-    -2,  # the driver's timeout
     64,  # the connection was reset
     233,  # the other end closed it
     701,  # out of memory
@@ -45,53 +44,36 @@ TRANSIENT = {
     3960,  # update conflict under SNAPSHOT
     3961,  # metadata changed under SNAPSHOT
     6005,  # the server shuts down
-    8645,  # no memory for the query in time
-    8651,
-    10053,  # network
-    10054,
-    10060,
-    20003,  # DB-Library, under pymssql: timeout, read, write, connect, dead connection
-    20004,
-    20006,
-    20009,
-    20047,
-    10928,  # Azure SQL: resource limits, reconfiguration, throttling
-    10929,
+    *(8645, 8651),  # no memory for the query in time
+    *(10053, 10054, 10060),  # network
     17142,  # the server is paused
     18401,  # the server is upgrading itself
-    40197,
-    40501,
-    40613,
-    49918,
-    49919,
-    49920,
+    *(10928, 10929, 40197, 40501, 40613, 49918, 49919, 49920),  # Azure SQL limits and moves it
 }
 """Error numbers after which the same statement may succeed.
 https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues"""
 
 _TRANSIENT_STATES = BROKEN | {"40001", "HYT00"}
 _DATA = ("22", "23")
-"""Classes of SQLSTATEs: a value's, and a constraint's."""
+"""SQLSTATE classes of bad values and violated constraints."""
 
-_TRANSIENT_TEXT = re.compile(
-    r"deadlock|lock request time out|communication link|connection (?:reset|refused|closed|broken)"
-    r"|reset by peer|broken pipe|unexpected eof|server closed the connection|shutdown in progress"
-    r"|terminating connection|tcp provider|connection is closed|the session is in the kill state"
-    # the bulk copy's native core, whose server goes while it connects
-    r"|failed to receive token|connection aborted",
-    re.IGNORECASE,
-)
-_NUMBER = re.compile(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", re.IGNORECASE)
 _BROKEN_TEXT = re.compile(
     r"communication link|connection (?:reset|refused|closed|broken)|reset by peer|broken pipe"
     r"|unexpected eof|server closed the connection|terminating connection|tcp provider"
     r"|connection is closed|kill state",
     re.IGNORECASE,
 )
+_TRANSIENT_TEXT = re.compile(
+    f"{_BROKEN_TEXT.pattern}|deadlock|lock request time out|shutdown in progress"
+    # the bulk copy's native core, when the server goes away while it connects
+    "|failed to receive token|connection aborted",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", re.IGNORECASE)
 _DECORATION = re.compile(
     r"\[Microsoft\]|\[ODBC Driver \d+ for SQL Server\]|\[SQL Server\]|^Driver Error:.*?DDBC Error: "
 )
-_CONNECTING = {
+_REFUSED = {
     "login failed": "login of user {user!r} refused",
     "cannot open database": "database {database!r} does not exist, or may not be used",
     "certificate verify failed": (
@@ -99,6 +81,10 @@ _CONNECTING = {
         "your own, trust_server_certificate=yes accepts any certificate"
     ),
     "ssl provider": "no TLS connection: {text}",
+}
+"""Why a connection failed for good, by a part of the driver's text."""
+
+_UNREACHABLE = {
     "login timeout expired": "no answer",
     "tcp provider": "no answer",
     "connection refused": "connection refused",
@@ -106,27 +92,21 @@ _CONNECTING = {
     "handshakes before login": "the connection was closed before the login",
     "communication link failure": "the connection was closed during the login",
 }
-_TRY_AGAIN = (
-    "login timeout expired",
-    "tcp provider",
-    "connection refused",
-    "handshakes before login",
-    "communication link failure",
-)
+"""Why a connection failed that may succeed later."""
 
 _MISSING_RELATION = re.compile(r'relation "((?:[^"]|"")+)" does not exist', re.IGNORECASE)
-"""Babelfish's words (error 33557097) where a catalog query meets a table that is dropped meanwhile,
-and in some of its paths for a missing table too."""
+"""Babelfish's text (error 33557097) when a catalog query meets a table that is dropped meanwhile,
+and sometimes for a missing table."""
 
-DRIVERS = ("mssql_python", "mssql_py_core", "pymssql")
-LIBRARIES = "libkrb5-3, libgssapi-krb5-2 and libltdl7"
+DRIVERS = ("mssql_python", "mssql_py_core")
+LIBRARIES = ("libkrb5-3", "libgssapi-krb5-2", "libltdl7")
 
 
 def driver_missing(error: ImportError) -> InputError:
-    """The error of a machine on which the installed driver cannot be loaded."""
+    """The error for a machine on which the installed driver cannot be loaded."""
     return InputError(
-        f"the SQL Server driver needs the system libraries {LIBRARIES} ({error}); "
-        "on Debian: apt-get install libkrb5-3 libgssapi-krb5-2 libltdl7"
+        f"the SQL Server driver needs the system libraries {', '.join(LIBRARIES[:2])} and "
+        f"{LIBRARIES[2]} ({error}); on Debian: apt-get install {' '.join(LIBRARIES)}"
     )
 
 
@@ -134,30 +114,26 @@ def from_driver(error: BaseException) -> bool:
     """Whether the server, the driver or the network failed, and not our own code."""
     module = type(error).__module__.partition(".")[0]
     # the bulk copy's native core raises RuntimeError, the ODBC bindings sometimes too
-    return isinstance(error, OSError | RuntimeError) or module in ("mssql_python", "mssql_py_core")
+    return isinstance(error, OSError | RuntimeError) or module in DRIVERS
 
 
 def connecting(error: BaseException, settings: ConnectionSettings) -> TableferryError:
-    """Why a connection could not be made."""
+    """The error that says why a connection failed."""
     text = _plain(error)
-    for mark, said in _CONNECTING.items():
+    for mark, message in (_REFUSED | _UNREACHABLE).items():
         if mark in text.lower():
-            reason = said.format(user=settings.user or "", database=settings.database, text=text)
-            return settings.failed(reason, transient=mark in _TRY_AGAIN)
+            reason = message.format(user=settings.user or "", database=settings.database, text=text)
+            return settings.failed(reason, transient=mark in _UNREACHABLE)
     return settings.failed(text)
 
 
 def translate(
     error: BaseException, settings: ConnectionSettings, statement: str = ""
 ) -> StatementFailed:
-    """Why a statement failed; its `code` is the SQLSTATE where the driver tells it.
+    """The error that says why a statement failed; its `code` is the SQLSTATE if the driver has it.
 
-    Args:
-        error: the driver's.
-        settings: whose password must not be in the message.
-        statement: what was asked, or the name of the table that was bulk copied into: a missing
-            table that it does not name is another session's, which the server's own catalog query
-            met while it was dropped.
+    `statement` may be the name of the bulk copy's table: a missing table that it does not name
+    belongs to another session, which dropped it during a catalog query.
     """
     text = _plain(error)
     transient = _is_transient(error) or met_a_vanishing_table(text, statement)
@@ -170,7 +146,7 @@ def translate(
 
 
 def is_transient(error: BaseException) -> bool | None:
-    """Whether the same statement may succeed later; None if it is no driver's error."""
+    """Whether the same statement may succeed later; None if the error is not the driver's."""
     library = type(error).__module__.partition(".")[0]
     return _is_transient(error) if library in DRIVERS else None
 
@@ -178,10 +154,9 @@ def is_transient(error: BaseException) -> bool | None:
 def _is_transient(error: BaseException) -> bool:
     text, state = _plain(error), _state(error)
     if state is not None and state.startswith(_DATA):
-        return False  # the message has words of the data
-    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
-    if number is None and (found := _NUMBER.search(text)):
-        number = int(found[1])
+        return False  # the message quotes data
+    match = _NUMBER.search(text)
+    number = int(match[1]) if match else None
     return number in TRANSIENT or state in _TRANSIENT_STATES or bool(_TRANSIENT_TEXT.search(text))
 
 
@@ -190,18 +165,18 @@ def _state(error: BaseException) -> str | None:
 
 
 def met_a_vanishing_table(message: str, statement: str) -> bool:
-    """Whether a missing table made a statement fail that does not name it."""
-    found = _MISSING_RELATION.search(message)
-    if found is None or not statement:
+    """Whether a statement failed because of a missing table that it does not name."""
+    match = _MISSING_RELATION.search(message)
+    if match is None or not statement:
         return False
-    # the server may write it with its own schema before it, and names without case
-    name = found[1].replace('""', '"').casefold()
+    # the server may add its schema, and changes the case of names
+    name = match[1].replace('""', '"').casefold()
     named = statement.replace('""', '"').replace("''", "'").casefold()
     return name not in named and name.rpartition(".")[2] not in named
 
 
 def broke(error: StatementFailed) -> bool:
-    """Whether the connection is gone, so that nobody knows what the statement did."""
+    """Whether the connection broke, so that the statement's outcome is unknown."""
     return error.code in BROKEN or bool(_BROKEN_TEXT.search(str(error)))
 
 

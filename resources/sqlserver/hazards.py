@@ -1,15 +1,15 @@
-"""What of a SQL Server table may show its readers other rows than are published into it."""
+"""Features of a SQL Server table that may change published rows, or others because of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions, replaces
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.sqlserver.dialect import literal
 
 TABLE = (
     "sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
@@ -41,55 +41,43 @@ VERSIONED = (
 )
 
 PARTS = {"triggers": TRIGGERS, "foreign keys": FOREIGN_KEYS, "system versioning": VERSIONED}
-"""What is asked, by what it is about."""
+"""The queries, by subject."""
 
 ACTIONS = ("NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT")
 """As sys.foreign_keys numbers them."""
 
-Row = tuple[str, str, str, str, int, int]
-
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-    """See `Target.hazards`. What a server has no catalog view of counts as being there."""
-    schema, name = (DIALECT.literal(text) for text in (plan.target.schema, plan.target.name))
-    asked = {about: sql.format(schema=schema, name=name) for about, sql in PARTS.items()}
-    try:
-        rows = endpoint.query(" UNION ALL ".join(asked.values()))
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        return [
-            hazard
-            for about, query in asked.items()
-            for hazard in _apart(endpoint, about, query, plan, options)
-        ]
-    return _read(rows, plan, options)
+    """See `Target.hazards`. Features without a catalog view on the server count as present."""
+    schema, name = literal(plan.target.schema), literal(plan.target.name)
+    queries = {about: sql.format(schema=schema, name=name) for about, sql in PARTS.items()}
+    return _answers(endpoint, queries, plan, options)
 
 
-def _apart(
-    endpoint: Endpoint, about: str, query: str, plan: CopyPlan, options: TargetOptions
+def _answers(
+    endpoint: Endpoint, queries: Mapping[str, str], plan: CopyPlan, options: TargetOptions
 ) -> list[Hazard]:
+    """What all queries find together or, if the server refuses that, each by itself."""
     try:
-        return _read(endpoint.query(query), plan, options)
+        rows = endpoint.query(" UNION ALL ".join(queries.values()))
     except StatementFailed as error:
         if error.transient:
             raise
+        if len(queries) > 1:
+            parts = (_answers(endpoint, {part: queries[part]}, plan, options) for part in queries)
+            return [hazard for found in parts for hazard in found]
         says = f"the server does not tell whether there are any: {error}"
-        return [Hazard(about, f"of {plan.target}", "changes", says)]
-
-
-def _read(rows: list[tuple[object, ...]], plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        return [Hazard(about, f"of {plan.target}", "changes", says) for about in queries]
     hazards: list[Hazard] = []
     for kind, name, schema, table, on_delete, on_update in rows:
         if kind == "trigger":
-            hazards += _trigger(str(name), bool(on_delete), options)
+            hazards += _trigger(name, bool(on_delete), options)
         elif kind == "foreign key":
-            place = f"{schema}.{table}"
             own = (schema, table) == (plan.target.schema, plan.target.name)
-            actions = ACTIONS[int(str(on_delete))], ACTIONS[int(str(on_update))]
-            hazards += _foreign_key(f"{name} on {place}", own, *actions, plan, options)
+            actions = ACTIONS[int(on_delete)], ACTIONS[int(on_update)]
+            hazards += _foreign_key(f"{name} on {schema}.{table}", own, *actions, plan, options)
         else:
-            hazards += _versions(str(name), options)
+            hazards += _versions(name, options)
     return sorted(hazards, key=lambda hazard: (hazard.kind, hazard.name))
 
 
@@ -97,14 +85,10 @@ def _trigger(name: str, instead: bool, options: TargetOptions) -> Iterator[Hazar
     if options.mode.whole_table:
         says = "is not carried over to the new table by a swap"
         yield Hazard("trigger", name, "noted", says)
-        return
-    yield Hazard(
-        "trigger",
-        name,
-        "changes",
-        f"{'INSTEAD OF' if instead else 'AFTER'}, may change rows as they are published",
-        "Have it leave them as they are, DISABLE TRIGGER, or load into a table of its own",
-    )
+    else:
+        says = f"{'INSTEAD OF' if instead else 'AFTER'}, may change rows as they are published"
+        do = "Have it leave them as they are, DISABLE TRIGGER, or load into a table of its own"
+        yield Hazard("trigger", name, "changes", says, do)
 
 
 def _foreign_key(

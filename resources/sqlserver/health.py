@@ -1,4 +1,4 @@
-"""What `ferry doctor` asks a SQL Server, and what bcp needs on this machine."""
+"""The checks of `ferry doctor` for a SQL Server, and for bcp on this machine."""
 
 from __future__ import annotations
 
@@ -19,28 +19,22 @@ from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.errors import InputError
-from tableferry.resources.sqlserver.catalog import hidden, is_babelfish
-from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.sqlserver.dialect import DIALECT, literal
+from tableferry.resources.sqlserver.policies import hidden, is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.trial import trial
-from tableferry.resources.tables import TableRef
 
 OLDEST = 15
 """SQL Server 2019."""
 
 ON_SCHEMA = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER")
-"""What loading takes; docs/operations.md says what for."""
+"""Permissions that loading needs; docs/operations.md says for what."""
 
 VERIFY = (
     "Leave trust_server_certificate out of the URL, use the host's name of the certificate, and "
     "install the server's authority on this machine, or name its file by the variable "
     "SSL_CERT_FILE; with encrypt=strict, server_certificate=/path.pem names the certificate itself."
 )
-
-PROPERTIES = """
-SELECT @@VERSION, CAST(SERVERPROPERTY('productversion') AS nvarchar(99)),
-    CAST(SERVERPROPERTY('babelfish') AS nvarchar(9)), DB_NAME(), USER_NAME()
-"""
 
 SNAPSHOTS = "SELECT snapshot_isolation_state FROM sys.databases WHERE name = DB_NAME()"
 
@@ -49,13 +43,13 @@ SELECT DISTINCT v.volume_mount_point, v.available_bytes, v.total_bytes
 FROM sys.database_files AS f CROSS APPLY sys.dm_os_volume_stats(DB_ID(), f.file_id) AS v
 """
 
-PRELOGIN, ANSWER, ENCRYPT = 0x12, 0x04, 0x01
-"""Packet types, and the option by which TLS is asked for (MS-TDS 2.2.3.1, 2.2.6.5)."""
+PRELOGIN, ENCRYPT = 0x12, 0x01
+"""A packet type, and the option that requests TLS (MS-TDS 2.2.3.1, 2.2.6.5)."""
 
 
 def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
-    # a scalar of datetime2 would come without its zone, and DATEDIFF counts whole seconds
+    # a scalar of datetime2 would come without its zone
     now = "SELECT DATEDIFF(second, '1970-01-01', SYSUTCDATETIME())"
     return asked(
         [
@@ -73,12 +67,11 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
 
 
 def _version(resource: SqlServerServer) -> Iterator[Finding]:
-    whole, number, babelfish, _, _ = resource.query(PROPERTIES)[0]
-    name = " ".join(str(whole).split())
-    major = str(number).partition(".")[0]
-    if str(babelfish) != "1" and major.isdigit() and int(major) < OLDEST:
+    number = "SELECT CAST(SERVERPROPERTY('productversion') AS nvarchar(99))"
+    major = str(resource.query(number)[0][0]).partition(".")[0]
+    if major.isdigit() and int(major) < OLDEST and not is_babelfish(resource):
         do = "Upgrade it to 2019 or later."
-        yield Finding("version", "problem", f"{name} is too old", (do,))
+        yield Finding("version", "problem", f"{resource.ping()} is too old", (do,))
 
 
 def _encryption(resource: SqlServerServer) -> Iterator[Finding]:
@@ -98,7 +91,7 @@ def _encryption(resource: SqlServerServer) -> Iterator[Finding]:
 
 
 def _start(plain: socket.socket) -> bool:
-    """The client's first packet: version, encryption, end."""
+    """Send the client's first packet (version, encryption, end); return whether TLS follows."""
     options = struct.pack(">BHHBHHB", 0, 11, 6, 1, 17, 1, 0xFF)
     _send(plain, options + bytes(6) + bytes([ENCRYPT]))
     answer = _receive(plain)
@@ -112,8 +105,8 @@ def _start(plain: socket.socket) -> bool:
 
 
 def _handshake(plain: socket.socket, context: ssl.SSLContext, host: str) -> ssl.SSLObject:
-    """TLS's handshake, which travels inside of prelogin packets (MS-TDS 2.2.6.5)."""
-    # as TLS 1.3 has tickets after its handshake, TDS 7 stops at 1.2
+    """Shake hands for TLS within prelogin packets (MS-TDS 2.2.6.5)."""
+    # TLS 1.3 sends tickets after its handshake, so TDS 7 stops at 1.2
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
     secured = context.wrap_bio(coming, going, server_hostname=host)
@@ -133,17 +126,17 @@ def _send(plain: socket.socket, data: bytes) -> None:
 
 
 def _receive(plain: socket.socket) -> bytes:
-    """The contents of one message."""
-    found = b""
+    """Receive the contents of one message."""
+    message = b""
     last = False
     while not last:
-        head = _exactly(plain, 8)
+        head = _receive_exactly(plain, 8)
         last = bool(head[1] & 1)
-        found += _exactly(plain, struct.unpack_from(">H", head, 2)[0] - 8)
-    return found
+        message += _receive_exactly(plain, struct.unpack_from(">H", head, 2)[0] - 8)
+    return message
 
 
-def _exactly(plain: socket.socket, size: int) -> bytes:
+def _receive_exactly(plain: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
         part = plain.recv(size - len(data))
@@ -154,15 +147,15 @@ def _exactly(plain: socket.socket, size: int) -> bytes:
 
 
 def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
-    _, _, babelfish, _, user = resource.query(PROPERTIES)[0]
-    to = DIALECT.quote(str(user))
+    user, babelfish = _user(resource), is_babelfish(resource)
+    to = DIALECT.quote(user)
     missing = []
-    for what in ("CREATE TABLE", "CREATE VIEW"):
-        if use.writes and _may(resource, None, "DATABASE", what) is False:
-            missing.append(f"GRANT {what} TO {to};")
-    for schema in dict.fromkeys(one.schema for one in use.writes):
-        literal, name = DIALECT.literal(schema), DIALECT.quote(schema)
-        if resource.query(f"SELECT SCHEMA_ID({literal})")[0][0] is None:
+    for permission in ("CREATE TABLE", "CREATE VIEW"):
+        if use.writes and _may(resource, None, "DATABASE", permission) is False:
+            missing.append(f"GRANT {permission} TO {to};")
+    for schema in dict.fromkeys(table.schema for table in use.writes):
+        name = DIALECT.quote(schema)
+        if resource.query(f"SELECT SCHEMA_ID({literal(schema)})")[0][0] is None:
             yield Finding(
                 "schema",
                 "note",
@@ -170,33 +163,36 @@ def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
                 (f"CREATE SCHEMA {name} AUTHORIZATION {to};",),
             )
             continue
-        lacking = [one for one in ON_SCHEMA if _may(resource, name, "SCHEMA", one) is False]
-        if lacking and str(babelfish) == "1":
-            # it has neither these grants on a schema nor ALTER AUTHORIZATION
+        lacking = [right for right in ON_SCHEMA if _may(resource, name, "SCHEMA", right) is False]
+        if lacking and babelfish:
+            # Babelfish has neither these grants on a schema nor ALTER AUTHORIZATION
             missing.append(
                 f"CREATE SCHEMA loaded AUTHORIZATION {to}; -- and hops to it, in place of {name}"
             )
         elif lacking:
             missing.append(f"GRANT {', '.join(lacking)} ON SCHEMA::{name} TO {to};")
-    written = {(one.schema, one.name) for one in use.writes}
+    written = {(table.schema, table.name) for table in use.writes}
     for table in use.reads:
-        # what is written may not be there yet
-        if (table.schema, table.name) not in written and _unreadable(resource, table):
+        # a table that hops write may not exist yet; one that the login may not see gives None
+        readable = (table.schema, table.name) in written or _may(
+            resource, qualified(table), "OBJECT", "SELECT"
+        )
+        if not readable:
             missing.append(f"GRANT SELECT ON {qualified(table)} TO {to};")
-    tables = {(one.schema, one.name) for one in (*use.reads, *use.writes)}
-    yield from privileges(str(user), missing, len(tables))
+    read = {(table.schema, table.name) for table in use.reads}
+    yield from privileges(user, missing, len(read | written))
 
 
-def _unreadable(resource: SqlServerServer, table: TableRef) -> bool:
-    # also None: a table that is hidden does not exist for it
-    return not _may(resource, qualified(table), "OBJECT", "SELECT")
+def _user(resource: SqlServerServer) -> str:
+    return str(resource.query("SELECT USER_NAME()")[0][0])
 
 
-def _may(resource: SqlServerServer, name: str | None, kind: str, what: str) -> bool | None:
+def _may(resource: SqlServerServer, name: str | None, kind: str, permission: str) -> bool | None:
     """Whether the login has a permission; None if the server does not say."""
-    of = "NULL" if name is None else DIALECT.literal(name)
-    found = resource.query(f"SELECT HAS_PERMS_BY_NAME({of}, '{kind}', '{what}')")[0][0]
-    return None if found is None else bool(found)
+    securable = "NULL" if name is None else literal(name)
+    sql = f"SELECT HAS_PERMS_BY_NAME({securable}, '{kind}', '{permission}')"
+    answer = resource.query(sql)[0][0]
+    return None if answer is None else bool(answer)
 
 
 def _policies(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
@@ -206,11 +202,11 @@ def _policies(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     for table in tables:
         if why := hidden(resource, table):
             yield Finding("row security", "warning", f"{table}: {why}", ())
-    looks = ("VIEW DEFINITION", "ALTER ANY SECURITY POLICY")
-    if tables and all(_may(resource, None, "DATABASE", one) is False for one in looks):
+    rights = ("VIEW DEFINITION", "ALTER ANY SECURITY POLICY")
+    if tables and all(_may(resource, None, "DATABASE", right) is False for right in rights):
         says = "this login may not see whether security policies filter the rows of its tables"
-        to = DIALECT.quote(str(resource.query("SELECT USER_NAME()")[0][0]))
-        yield Finding("row security", "note", says, (f"GRANT VIEW DEFINITION TO {to};",))
+        do = f"GRANT VIEW DEFINITION TO {DIALECT.quote(_user(resource))};"
+        yield Finding("row security", "note", says, (do,))
 
 
 def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What T-SQL says about values that a target cannot hold, on SQL Server and on Babelfish."""
+"""T-SQL about values that a target cannot hold, for SQL Server and Babelfish."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tableferry.resources.types.steps import (
 from tableferry.resources.types.timestamp_text import UtcOffset
 
 SUPPLEMENTARY = "Latin1_General_100_CI_AS_SC"
-"""Under it a surrogate pair is one character."""
+"""A collation under which a surrogate pair is one character."""
 
 
 class SqlServerOverflow(OverflowSql):
@@ -30,18 +30,18 @@ class SqlServerOverflow(OverflowSql):
     digest = digest
 
     def plain(self, field: Field, x: str) -> tuple[str, str]:
-        """Money as a decimal."""
-        own = declared(TYPES, field.source.type)
-        if "money" in own.name:
-            type_ = f"decimal({own.precision},{own.scale})"
-            return f"CAST({x} AS {type_})", type_
+        """Money is cast to decimal."""
+        type_ = declared(TYPES, field.source.type)
+        if "money" in type_.name:
+            decimal = f"decimal({type_.precision},{type_.scale})"
+            return f"CAST({x} AS {decimal})", decimal
         return x, field.source.type
 
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
-        """Of the UTF-16 units of a text Babelfish cannot tell."""
+        """Babelfish cannot count the UTF-16 units of a text."""
         match step:
             case Unreplaced():
-                # half a surrogate pair has no UTF-8 either, and becomes U+FFFD
+                # a lone surrogate has no UTF-8 form and becomes U+FFFD, too
                 text = f"CAST({utf8(x, variant)} AS nvarchar(max))"
                 return f"CHARINDEX(NCHAR(65533), {text} COLLATE {BINARY}) > 0"
             case WithoutNul() if variant == "nvarchar":
@@ -75,6 +75,6 @@ class SqlServerOverflow(OverflowSql):
         return None
 
     def _characters(self, x: str, variant: str) -> str:
-        """A text of which LEN and LEFT count characters, as Babelfish does anyway."""
+        """A text whose characters LEN and LEFT count; on Babelfish they always do."""
         text = f"CAST({x} AS nvarchar(max))"
         return text if variant == "nvarchar" else f"{text} COLLATE {SUPPLEMENTARY}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
-from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -48,7 +49,6 @@ WHERE t.CONSTRAINT_TYPE = 'PRIMARY KEY'
 ORDER BY k.ORDINAL_POSITION
 """
 
-
 ALLOWS_SNAPSHOT = """
 SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
 """
@@ -57,9 +57,14 @@ USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
 
 READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
 
+OPTIONS = {
+    *("encrypt", "trust_server_certificate", "server_certificate", "packet_size", "digest_by")
+}
+"""The options of a URL."""
+
 PACKET_BYTES = 8000
-"""As SqlClient asks for. The driver asks for 4096; Babelfish, whose own default that is, leaves it
-unanswered, and the bulk copy panics without the answer."""
+"""What SqlClient requests. The driver requests 4096, which is Babelfish's default: Babelfish does
+not confirm it, and without a confirmation the driver's bulk copy panics."""
 
 
 class SqlServerServer(Server):
@@ -68,9 +73,9 @@ class SqlServerServer(Server):
     Args:
         url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
             `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`
-            and `digest_by=auto|server|client` as options. Encryption is on, and the certificate is
-            verified, unless said otherwise: by the authorities of the machine, or those of the file
-            that the variable SSL_CERT_FILE names, and for a host's name, not its IP address.
+            and `digest_by=auto|server|client` as options. By default the connection is encrypted
+            and the certificate verified, for a host name and not for an IP address, by the
+            authorities of the machine or of the file that the variable SSL_CERT_FILE names.
 
     Example:
         >>> SqlServerServer(url="mssql://sa:secret@localhost:1433/shop").ping()
@@ -103,20 +108,12 @@ class SqlServerServer(Server):
     )
 
     def ping(self) -> str:
-        """The server's version.
-
-        Raises:
-            ConnectionFailed: the server is down, or refuses the login or the database.
-        """
+        """The server's version."""
         return " ".join(str(self.query("SELECT @@VERSION")[0][0]).split())
 
     def columns(self, table: TableRef) -> list[Column]:
-        """The columns of a table or view, in catalog order, with their full declared types.
-
-        Raises:
-            TableMissing: there is no such table.
-        """
-        names = {"schema": _text(table.schema), "table": _text(table.name)}
+        """The columns of a table or view, in catalog order, with their full declared types."""
+        names = {"schema": literal(table.schema), "table": literal(table.name)}
         with self.pooled_connection() as connection:
             columns = connection.query(COLUMNS.format(**names))
             flags = connection.query(FLAGS.format(**names))
@@ -140,11 +137,7 @@ class SqlServerServer(Server):
         ]
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small result; the batch leaves its session as it found it.
-
-        Raises:
-            InputError: a snapshot was given.
-        """
+        """Return the rows of a small result; the batch must not change its session."""
         refuse_snapshot(self.system, snapshot)
         with self.pooled_connection() as connection:
             return connection.query(sql)
@@ -160,56 +153,38 @@ class SqlServerServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result as Arrow batches of at most `batch_rows` rows.
 
-        The rows come as the server sends them; nothing but the current batch is held. Where the
-        database allows SNAPSHOT isolation, they are those of one moment.
-
-        Raises:
-            InputError: a snapshot was given; SQL Server cannot share one between connections.
-            StatementFailed: the server refused the query, or broke off.
+        Only the current batch is in memory. Where the database allows SNAPSHOT isolation, the rows
+        are those of one moment; SQL Server cannot share a snapshot between connections.
         """
         refuse_snapshot(self.system, snapshot)
         lent = pool.lent(self.connection_string() + "streams", self._streaming)
         with lent as connection, connection.translated(sql):
             cursor = quiet_cursor(connection.raw)
             cursor.execute(sql, use_prepare=False)
-            cursor.messages = None  # so that none are gathered after the last row
+            cursor.messages = None  # so that none are collected after the last row
             reader = _Reader(cursor.arrow_reader(batch_rows), connection)
             yield reader.reader
             if reader.finished:
                 cursor.close()
             else:
-                connection.close()  # nobody else is to wait for the rest
+                connection.close()  # it would have to receive the rest first
 
     @contextmanager
     def connection(self) -> Iterator[SqlServerConnection]:
-        """A connection of its own, in autocommit mode; closed at the end, and its locks released.
-
-        Raises:
-            ConnectionFailed: see `ping`.
-        """
-        connection = self.connected()
-        try:
+        """A new connection in autocommit mode; closed at the end, and its locks released."""
+        with contextlib.closing(self.connected()) as connection:
             yield connection
-        finally:
-            connection.close()
 
     def connected(self) -> SqlServerConnection:
-        """A connection of its own, which the caller closes.
-
-        Raises:
-            ConnectionFailed: see `ping`.
-        """
+        """A new connection, which the caller closes."""
         return SqlServerConnection(self.settings(), self.connection_string())
 
     @contextmanager
     def pooled_connection(self) -> Iterator[SqlServerConnection]:
-        """A connection that others used before and may use after; see `ConnectionPool`.
+        """A connection of the pool; see `ConnectionPool`.
 
-        Each has to end its transactions and give back its locks; it may set XACT_ABORT. After a
-        statement that failed the connection is closed.
-
-        Raises:
-            ConnectionFailed: see `ping`.
+        The user must end its transactions and release its locks, and may set XACT_ABORT. After a
+        failed statement the connection is closed.
         """
         with pool.lent(self.connection_string(), self.connected) as connection:
             yield connection
@@ -217,18 +192,14 @@ class SqlServerServer(Server):
                 connection.close()
 
     def _streaming(self) -> SqlServerConnection:
-        """A connection that reads under SNAPSHOT isolation, if the database allows it."""
+        """A new connection with SNAPSHOT isolation, if the database allows it."""
         connection = self.connected()
         if connection.query(ALLOWS_SNAPSHOT):
             connection.execute(USE_SNAPSHOT)
         return connection
 
     def connection_string(self) -> str:
-        """For the driver; it holds the password.
-
-        Raises:
-            InputError: an option has a value that the driver does not know.
-        """
+        """The driver's connection string, with the password."""
         settings, how = self.settings(), self.encryption()
         parts = {
             "Server": f"{settings.host},{settings.port}",
@@ -246,21 +217,18 @@ class SqlServerServer(Server):
         return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
 
     def encryption(self) -> Encryption:
-        """How connections are encrypted, and their packets' size.
+        """How connections are encrypted, and their packet size.
 
         Raises:
-            InputError: an option has a value that is none.
+            InputError: an option has an invalid value.
         """
-        settings = self.settings()
-        options = dict(settings.options)
-        trust = options.pop("trust_server_certificate", "no").lower()
-        encrypt = self.encrypt or options.pop("encrypt", "yes").lower()
-        certificate = self.server_certificate or options.pop("server_certificate", None)
-        packet_size = self.packet_size or options.pop("packet_size", None)
-        options.pop("encrypt", None)
-        options.pop("digest_by", None)
-        if options:
-            raise InputError(f"a sqlserver URL cannot have the option {', '.join(sorted(options))}")
+        options = self.settings().options
+        trust = options.get("trust_server_certificate", "no").lower()
+        encrypt = self.encrypt or options.get("encrypt", "yes").lower()
+        certificate = self.server_certificate or options.get("server_certificate")
+        packet_size = self.packet_size or options.get("packet_size")
+        if unknown := sorted(options.keys() - OPTIONS):
+            raise InputError(f"a sqlserver URL cannot have the option {', '.join(unknown)}")
         if encrypt not in ("yes", "no", "strict"):
             raise InputError(f"sqlserver encrypt should be yes, no or strict; found {encrypt!r}")
         if trust not in ("yes", "no"):
@@ -283,29 +251,20 @@ class SqlServerServer(Server):
         )
 
     def digests_by(self) -> DigestsBy:
-        """Who computes the digests of the server's rows.
-
-        Raises:
-            InputError: the option has a value that is none.
-        """
+        """Who computes the digests of the server's rows."""
         declared = self.digest_by or self.settings().options.get("digest_by", "auto")
-        for known in get_args(DigestsBy):
-            if declared == known:
-                return cast(DigestsBy, known)
-        raise InputError(
-            f"sqlserver digest_by should be auto, server or client; found {declared!r}"
-        )
+        if declared not in get_args(DigestsBy):
+            raise InputError(
+                f"sqlserver digest_by should be auto, server or client; found {declared!r}"
+            )
+        return cast(DigestsBy, declared)
 
     def bcp_tool(self) -> BcpTool:
-        """The installed bcp or freebcp.
-
-        Raises:
-            InputError: there is none.
-        """
+        """The installed bcp or freebcp; see `find_tool`."""
         return find_tool(self._value("bcp"))
 
     def bcp_silence(self) -> float:
-        """Seconds for which bcp may be silent before it is taken for hung."""
+        """How many seconds bcp may be silent before it is considered hung."""
         return silent_seconds(self._value("bcp_timeout"))
 
     def artifact_folder_path(self) -> Path:
@@ -318,7 +277,7 @@ class SqlServerServer(Server):
 
 
 class _Reader:
-    """The driver's reader as pyarrow's, whose errors are ours."""
+    """The driver's reader as one of pyarrow, with translated errors."""
 
     def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
         self._reader, self._connection = reader, connection
@@ -334,7 +293,7 @@ class _Reader:
 def _declared(
     kind: str, length: int | None, precision: int | None, scale: int | None, fraction: int | None
 ) -> str:
-    """The type as it is written in CREATE TABLE. Lengths of text are in its own units."""
+    """The type as in CREATE TABLE; lengths of text are in its units."""
     if kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
         return f"{kind}({'max' if length == -1 else length})"
     if kind in ("decimal", "numeric"):
@@ -346,7 +305,3 @@ def _declared(
 
 def _braced(value: str) -> str:
     return "{" + value.replace("}", "}}") + "}"
-
-
-def _text(value: str) -> str:
-    return DIALECT.literal(value)

@@ -1,12 +1,12 @@
-"""What every session with SQL Server is set to, whatever the defaults of server and login are."""
+"""The settings of every session with SQL Server, whatever the defaults of server and login are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 SESSION = {
-    # a login's own language decides whether '2024-02-01' is the first of February for a datetime;
-    # DATEFORMAT follows it, which Babelfish may refuse to set by itself
+    # a login's language decides whether '2024-02-01' is the first of February for a datetime; it
+    # also sets DATEFORMAT, which Babelfish may refuse to set by itself
     "LANGUAGE": "us_english",
     "DATEFIRST": "7",
     "QUOTED_IDENTIFIER": "ON",
@@ -22,13 +22,13 @@ SESSION = {
     "CURSOR_CLOSE_ON_COMMIT": "OFF",
     # an error ends the whole transaction, not one statement
     "XACT_ABORT": "ON",
-    # the number of rows that a statement changed is looked at
+    # callers need the number of rows that a statement changed
     "NOCOUNT": "OFF",
     "ROWCOUNT": "0",
     "TEXTSIZE": "2147483647",
     "LOCK_TIMEOUT": "-1",
 }
-"""The isolation level is what each new session has, READ COMMITTED, but for the readers of rows."""
+"""The isolation level stays at its default, READ COMMITTED, except where rows are read."""
 
 
 def statements(settings: Mapping[str, str]) -> list[str]:

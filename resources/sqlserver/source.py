@@ -1,4 +1,4 @@
-"""How rows leave SQL Server: the driver's record batches, or what bcp writes into a pipe."""
+"""How rows leave SQL Server: as the driver's record batches, or as text that bcp writes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.sqlserver import catalog
 from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
-from tableferry.resources.sqlserver.dialect import DIALECT, KEY_ORDER, UTF8_ORDER, orders_text
+from tableferry.resources.sqlserver.dialect import (
+    DIALECT,
+    KEY_ORDER,
+    UTF8_ORDER,
+    literal,
+    orders_text,
+)
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read
@@ -25,16 +30,32 @@ from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
 from tableferry.resources.types.steps import OverflowPolicy
 
+ROWS_SQL = """
+SELECT SUM(p.rows) FROM sys.partitions AS p
+INNER JOIN sys.objects AS o ON o.object_id = p.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name = {table} AND p.index_id IN (0, 1)
+"""
+
+LEADING_SQL = """
+SELECT CAST(c.name AS nvarchar(128)), i.is_unique FROM sys.indexes AS i
+INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
+INNER JOIN sys.objects AS o ON o.object_id = i.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name = {table} AND k.key_ordinal = 1
+"""
+
 
 def _text(text: str) -> str:
-    literal = DIALECT.literal(text)
+    constant = literal(text)
     for character in "\t\n\r":
-        literal = literal.replace(character, f"' + NCHAR({ord(character)}) + N'")
-    return f"({literal})"
+        constant = constant.replace(character, f"' + NCHAR({ord(character)}) + N'")
+    return f"({constant})"
 
 
 def require_bcp(resource: SqlServerServer, wire: WireFormat) -> None:
-    """Find bcp, without which no text goes in or out.
+    """Require bcp for the wire format text.
 
     Raises:
         InputError: it is not installed.
@@ -57,7 +78,7 @@ class SqlServerSource(Source):
             **dict.fromkeys(("nchar", "nvarchar", "ntext"), True),
         },
         largest={"money": "922337203685477.5807", "smallmoney": "214748.3647"},
-        # datetime counts in thirds of a hundredth, smalldatetime in minutes
+        # datetime counts in 1/300 s, smalldatetime in minutes
         steps={"datetime": SECOND, "smalldatetime": 60 * SECOND},
         fractions={"datetime": ("003", "007")},
         seventh="CASE WHEN DATEPART(nanosecond, {0}) % 1000 <> 0 THEN {0} END",
@@ -76,28 +97,32 @@ class SqlServerSource(Source):
         require_bcp(resource, wire)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """Out of the catalog; of a view the rows are counted."""
-        return catalog.size(endpoint, table) or super().size(endpoint, table)
+        """From the catalog; the rows of a view are counted."""
+        names = {"schema": literal(table.schema), "table": literal(table.name)}
+        rows = endpoint.query(ROWS_SQL.format(**names))[0][0]
+        # Babelfish's catalog has 0 rows
+        return TableSize(int(rows)) if rows else super().size(endpoint, table)
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
-        """Out of the catalog."""
-        return catalog.leading(endpoint, table)
+        """From the catalog, the columns of unique indexes first."""
+        names = {"schema": literal(table.schema), "table": literal(table.name)}
+        indexes = endpoint.query(LEADING_SQL.format(**names))
+        return list(dict.fromkeys(name for name, _ in sorted(indexes, key=lambda row: not row[1])))
 
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
-        """By an index of a key whose own collation is that order."""
+        """If the key's own collation is that order, an index on it does."""
         return orders_text(key) and super().serves_order(endpoint, table, key)
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
-        """An index has its column's collation, which is declared with the column."""
+        """An index has the collation that its column is declared with."""
         if not indexable(key):
             return f"a type of {INDEX_BYTES} bytes at most, such as nvarchar(200)"
-        order = key.collation if orders_text(key) else KEY_ORDER
-        if not orders_text(key) and read(key.type).name in ("char", "varchar"):
-            order = UTF8_ORDER
+        order = UTF8_ORDER if read(key.type).name in ("char", "varchar") else KEY_ORDER
+        order = str(key.collation) if orders_text(key) else order
         return f"an index, and COLLATE {order} for the column"
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
-        """The counter of a rowversion column."""
+        """Count and maximum of a rowversion column."""
         for column in endpoint.columns(table):
             if column.type in ("timestamp", "rowversion"):
                 version = f"CAST({DIALECT.quote(column.name)} AS bigint)"
@@ -119,7 +144,7 @@ class SqlServerSource(Source):
         key: str,
         policy: OverflowPolicy,
     ) -> str | None:
-        """The expression of a field; None if there is no exact one."""
+        """See `tsv_text.tab_separated`."""
         return tab_separated(column, conversion, table, key, policy)
 
     def read_bytes(
@@ -141,6 +166,6 @@ class SqlServerSource(Source):
 
     @contextmanager
     def asking(self, resource: SqlServerServer) -> Iterator[Callable[[str], object]]:
-        """One connection for all."""
+        """Use one connection for all questions."""
         with resource.pooled_connection() as connection:
             yield connection.query

@@ -7,12 +7,12 @@ from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
 from tableferry.resources.sqlserver import digest
-from tableferry.resources.sqlserver.catalog import hidden
 from tableferry.resources.sqlserver.ddl import indexable
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.errors import is_transient
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.overflow import SqlServerOverflow
+from tableferry.resources.sqlserver.policies import hidden
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
 from tableferry.resources.sqlserver.target import SqlServerTarget

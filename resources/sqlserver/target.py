@@ -10,8 +10,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.sqlserver import hazards as found_hazards
-from tableferry.resources.sqlserver.catalog import is_babelfish
+from tableferry.resources.sqlserver import hazards
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import (
     STATEMENTS,
@@ -21,6 +20,7 @@ from tableferry.resources.sqlserver.ddl import (
     staging_schema,
 )
 from tableferry.resources.sqlserver.load import SqlServerLoad
+from tableferry.resources.sqlserver.policies import is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.target import TransactionalTarget
@@ -28,17 +28,13 @@ from tableferry.resources.types.column import Column
 
 
 class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
-    """A SQL Server, or a Babelfish, as a load target: ranges are held by application locks.
-
-    Args:
-        resource: the server.
-    """
+    """A SQL Server or Babelfish as a load target, which holds ranges by application locks."""
 
     resource: SqlServerServer
     sql = STATEMENTS
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Refuse also a swap that Babelfish would do under another name. See `Target.require`."""
+        """Refuse a swap whose tables Babelfish could not rename, too. See `Target.require`."""
         super().require(plan, options)
         why = not_renamed(plan.target)
         if why and options.mode.whole_table and is_babelfish(self.resource):
@@ -51,10 +47,10 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         return self.resource.pooled_connection()
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-        return found_hazards.hazards(self.resource, plan, options)
+        return hazards.hazards(self.resource, plan, options)
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
-        """By the table behind the view. See `Target.staged_columns`."""
+        """Derived from the table behind the view. See `Target.staged_columns`."""
         return shown(plan, self.resource.columns(rows_of(staging)))
 
     def _staging_schema(self, session: SqlServerConnection, table: TableRef) -> str:

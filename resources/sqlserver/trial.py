@@ -1,4 +1,4 @@
-"""Loads that nobody gets to see, and what one of them tells about the others."""
+"""Trial loads into staging tables that are dropped again."""
 
 from __future__ import annotations
 
@@ -14,46 +14,41 @@ from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 REHEARSALS = 16
-"""Names that a rehearsal's staging table may have: few, so that each drops what a dead process has
-left under its own, and enough that processes seldom wait for each other."""
+"""How many names the staging tables of rehearsals have: few, so that a rehearsal drops what a dead
+process left under its name, yet enough that processes seldom wait for each other."""
 
 COLUMNS, ROW = ("a", "b"), (1, 2)
-"""Two columns of one type, so that nothing but their place tells one from the other."""
+"""Two columns of one type, which only their position tells apart."""
 
 
 class _Untried(Exception):
-    """What failed says nothing about how rows arrive."""
+    """The trial failed for a reason that says nothing about how rows arrive."""
 
 
 @contextlib.contextmanager
 def rehearsal(
     resource: SqlServerServer, plan: CopyPlan, options: TargetOptions
 ) -> Iterator[RangeLoad]:
-    """A load whose staging table is dropped again; nothing else is made, or looked at.
+    """Open a load whose staging table is dropped at the end; nothing else is created or read.
 
-    It is in the schema of the plan's target, or in the user's own where that one is still missing.
-
-    Args:
-        resource: the server.
-        plan: what is loaded; its target need not be there.
-        options: how.
+    The table is in the schema of the plan's target or, if that does not exist, in the user's.
 
     Raises:
         StatementFailed: the user may not create tables.
         RangeBusy: another process uses the name.
     """
-    named = DIALECT.literal(plan.target.schema)
-    ((there, own),) = resource.query(f"SELECT SCHEMA_ID({named}), SCHEMA_NAME()")
-    schema = plan.target.schema if there is not None else str(own)
-    into = replace(plan.target, schema=schema, name=f"probe {os.getpid() % REHEARSALS}")
-    plan = replace(plan, target=into)
+    schema = plan.target.schema
+    ((exists, own),) = resource.query(f"SELECT SCHEMA_ID({literal(schema)}), SCHEMA_NAME()")
+    name = f"probe {os.getpid() % REHEARSALS}"
+    table = replace(plan.target, schema=schema if exists is not None else str(own), name=name)
+    plan = replace(plan, target=table)
     target = SqlServerTarget(resource)
     target.expect(plan)
     with target.attempt(plan, KeyRange("integer"), options, owner="", data_version="") as load:
@@ -61,11 +56,11 @@ def rehearsal(
 
 
 def trial(resource: SqlServerServer, table: TableRef, format: Format) -> str | None:
-    """Why rows cannot be bulk copied into a server, as one row has shown; see `Loader.trial`.
+    """Why rows cannot be bulk copied into a server, by a trial with one row; see `Loader.trial`.
 
-    The driver asks the server for a table's columns by a query that adds their names up in a
-    variable. A Babelfish that keeps the last row's alone tells it of one column, and whatever the
-    driver then makes of the others, it need not say.
+    The driver asks the server for a table's columns by a query that concatenates their names in a
+    variable. A Babelfish that keeps only the last row's name reports one column, and the driver may
+    silently misplace the others.
     """
     if format != "arrow":
         return None

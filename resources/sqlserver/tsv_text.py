@@ -1,7 +1,7 @@
-"""Fields of SQL Server as ClickHouse's TabSeparated text, made by the server, guards included.
+"""T-SQL that writes fields as ClickHouse's TabSeparated text, and refuses values that do not fit.
 
-Only what SQL Server 2019 and Babelfish print alike is used: no FORMAT, and no CONVERT style but
-that of a float with 17 digits.
+It uses only what SQL Server 2019 and Babelfish print alike: no FORMAT, and no CONVERT style but the
+one that prints a float with 17 digits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import datetime as dt
 import json
 
 from tableferry.resources.contract.refusals import MARK, Where
-from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
@@ -38,20 +38,20 @@ from tableferry.resources.types.steps import (
 from tableferry.resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
 
 EMPTY = "~tableferry empty~"
-"""What stands for an empty text in the SQL of a plan; each export puts an unguessable one there.
+"""Placeholder for an empty text in the SQL of a plan; each export replaces it with a random one.
 
-bcp writes an empty text as a byte of 0, as it does a text of one NUL character."""
+bcp writes an empty text as a zero byte, like a text of one NUL character."""
 
 NULL = r"\N"
 INEXACT = "is not what the server reads out of its own text; the wire format arrow carries it"
 ESCAPES = (
-    # by its number: Babelfish takes two backslashes in a replacement for one
+    # by its number: Babelfish reads two backslashes in a replacement as one
     ("N'\\'", "N'\\x5C'"),
     ("NCHAR(9)", "N'\\t'"),
     ("NCHAR(10)", "N'\\n'"),
     ("NCHAR(13)", "N'\\r'"),
 )
-"""What TabSeparated escapes; the backslash first.
+"""Characters that TabSeparated escapes; the backslash first.
 https://clickhouse.com/docs/interfaces/formats/TabSeparated"""
 
 
@@ -60,14 +60,8 @@ def tab_separated(
 ) -> str | None:
     """The T-SQL expression of a field, never NULL; None if there is no exact one.
 
-    There is none for bytes, whose hexadecimal style Babelfish ignores.
-
-    Args:
-        column: of SQL Server.
-        conversion: into a ClickHouse type.
-        source: the table, as messages name it.
-        key: expression of a row's key.
-        policy: as of `bcp_expression`.
+    There is none for bytes, whose hexadecimal style Babelfish ignores. Messages name the table
+    `source` and the row's key, by its expression `key`.
     """
     if policy in ("null", "clamp"):
         return None
@@ -76,10 +70,10 @@ def tab_separated(
     if text is None:
         return None
     if isinstance(conversion.source.kind, Float):
-        # so that it is exact also where a server prints or reads otherwise than documented
+        # a server may print or read floats otherwise than documented
         where = Where(str(source), column.name, key, name)
         text = _guarded(text, f"CAST({text} AS float) <> {name}", where, INEXACT)
-    # not ISNULL, which would cut the mark to the length of a bit's text
+    # ISNULL would cut the mark to the length of a bit's text
     expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
     for step in reversed(conversion.steps):
         if isinstance(step, (Cast, Scaled, TimeText, ParseTimestamp, Unreplaced)):
@@ -93,11 +87,11 @@ def tab_separated(
 
 
 def _text(conversion: Conversion, name: str) -> str | None:
-    kind, room = conversion.source.kind, conversion.slot.kind
+    kind, held = conversion.source.kind, conversion.slot.kind
     if conversion.as_text or isinstance(kind, (Text, Time)):
         value = (conversion.source.as_text or "{}").replace("{}", name)
         return _escaped(value) if isinstance(kind, Text) else value
-    match kind, room:
+    match kind, held:
         case Boolean(), Boolean() | Integer():
             return f"CAST({name} AS nvarchar(1))"
         case (
@@ -108,8 +102,8 @@ def _text(conversion: Conversion, name: str) -> str | None:
         ):
             return (conversion.source.as_text or "").replace("{}", name) or None
         case Float(), Float():
-            # style 3 is documented as lossless; a real is exact as a float, the only one of the two
-            # for which Babelfish has it, and it pads
+            # style 3 is documented as lossless; Babelfish has it for float only, which also holds
+            # every real, and pads its result
             return f"LTRIM(RTRIM(CONVERT(varchar(40), CAST({name} AS float), 3)))"
         case Timestamp(), Timestamp():
             return (conversion.source.text or "").replace("{}", name) or None
@@ -117,8 +111,8 @@ def _text(conversion: Conversion, name: str) -> str | None:
 
 
 def _escaped(value: str) -> str:
-    """A text of any length with its escapes; empty ones marked."""
-    # binary, so that no character is ignored or equal to another; max, so that nothing is cut
+    """A text with escapes, or the placeholder if it is empty."""
+    # a binary collation equates and ignores no characters; max prevents truncation
     text = f"CAST({value} AS nvarchar(max)) COLLATE Latin1_General_BIN2"
     for character, escape in ESCAPES:
         text = f"REPLACE({text}, {character}, {escape})"
@@ -150,9 +144,9 @@ def _condition(step: Step, conversion: Conversion, name: str) -> str | None:
 
 
 def _outside(name: str, low: dt.datetime, high: dt.datetime) -> str:
-    """Whether a moment is before `low` or after the microsecond `high`.
+    """The condition that a moment is before `low` or after the microsecond `high`.
 
-    The literals have six decimals: a seventh is rounded by Babelfish, into the next second.
+    The literals have six decimals: Babelfish rounds a seventh, possibly into the next second.
     """
     moment = f"CAST({name} AS datetime2(7))"
     before = f"{moment} < CAST('{low.isoformat('T', 'microseconds')}' AS datetime2(7))"
@@ -163,10 +157,10 @@ def _outside(name: str, low: dt.datetime, high: dt.datetime) -> str:
 
 
 def _guarded(expression: str, condition: str, where: Where, reason: str) -> str:
-    """An expression whose query fails where a condition holds; as `querytext.guarded`."""
+    """An expression that makes the query fail where a condition holds; as `querytext.guarded`."""
     table, column = (json.dumps(text, ensure_ascii=False) for text in (where.table, where.column))
-    before = _literal(f"{MARK}[{table}, {column}, ")
-    after = _literal(f", {json.dumps(reason, ensure_ascii=False)}]")
+    before = literal(f"{MARK}[{table}, {column}, ")
+    after = literal(f", {json.dumps(reason, ensure_ascii=False)}]")
     message = f"{before} + {_json(where.key)} + N', ' + {_json(where.value)} + {after}"
     failing = f"CAST(CAST({message} AS int) AS nvarchar(max))"
     return f"CASE WHEN {condition} THEN {failing} ELSE {expression} END"
@@ -175,9 +169,5 @@ def _guarded(expression: str, condition: str, where: Where, reason: str) -> str:
 def _json(value: str) -> str:
     text = f"CAST({value} AS nvarchar(200))"
     for character in ("\\", '"'):
-        text = f"REPLACE({text}, {_literal(character)}, {_literal(chr(92) + character)})"
+        text = f"REPLACE({text}, {literal(character)}, {literal(chr(92) + character)})"
     return f"N'\"' + ISNULL({text}, N'') + N'\"'"
-
-
-def _literal(text: str) -> str:
-    return DIALECT.literal(text)

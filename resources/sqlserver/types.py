@@ -1,4 +1,4 @@
-"""What leaves SQL Server for each of its types, and what its columns hold as a target."""
+"""SQL Server's types: how their values are exported, and what its columns can hold."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MAX_BYTES = 8000
 """Bytes of the longest binary(n) and varbinary(n)."""
 MOST_DIGITS = 38
 SENT_DIGITS = 6
-"""Of a second, in the batches that bulk copy takes."""
+"""Decimals of a second in the batches that bulk copy accepts."""
 ALIASES = {
     "integer": "int",
     "dec": "decimal",
@@ -127,7 +127,7 @@ def _length(type_: Declared) -> int | None:
 
 
 def index_bytes(declared: str) -> int | None:
-    """Bytes that a value takes in an index at most; None for what no index takes, and floats.
+    """Maximum bytes of a value in an index; None for floats and types that cannot be indexed.
 
     https://learn.microsoft.com/sql/t-sql/data-types/data-types-transact-sql
     """
@@ -155,11 +155,11 @@ def index_bytes(declared: str) -> int | None:
 
 
 def export(declared: str) -> Export | Refusal:
-    """How a column of a SQL Server type is selected, and what it can hold.
+    """How a column of a SQL Server type is selected, and which values it has.
 
-    mssql-python's Arrow reader has microseconds for datetime2 and datetimeoffset and drops the
-    latter's offset, so that those travel as text where that would lose something. A cast to
-    nvarchar without a style prints ISO (CAST and CONVERT, style 121).
+    mssql-python's Arrow reader has microseconds for datetime2 and datetimeoffset, and drops the
+    offset of the latter: they travel as text where that would lose something. A cast to nvarchar
+    without a style prints ISO 8601 (CAST and CONVERT, style 121).
     """
     type_ = read(declared)
     name, kind = type_.name, type_.kind
@@ -168,7 +168,7 @@ def export(declared: str) -> Export | Refusal:
         return Refusal(why, *METHODS[name]) if name in METHODS else Refusal(why)
     match kind:
         case Decimal() if name in MONEY:
-            # money's own cast to text rounds to two decimals
+            # a cast of money to text rounds to two decimals
             as_text = f"CAST(CAST({{}} AS decimal({kind.precision},4)) AS nvarchar(41))"
             return Export(kind, "{}", None, as_text, Text(41))
         case Float() | Binary():
@@ -188,7 +188,7 @@ def export(declared: str) -> Export | Refusal:
 def _timestamp(name: str, kind: Timestamp) -> Export:
     text = "CAST({} AS nvarchar(27))"
     if name != "datetime2":
-        # the wall clock of an offset; the older types' text is in English words, without seconds
+        # the wall clock of datetimeoffset; the older types print English words, without seconds
         text = f"CAST(CAST({{}} AS datetime2({kind.digits})) AS nvarchar(27))"
     as_text = _decimals(text, len("yyyy-mm-dd hh:mm:ss"), kind.digits)
     if kind.zone == "offset":
@@ -198,12 +198,9 @@ def _timestamp(name: str, kind: Timestamp) -> Export:
 
 
 def _decimals(text: str, whole: int, digits: int) -> str:
-    """A time's text with all its decimals: Babelfish leaves zeros out at its end.
+    """An expression of a time's text with `digits` decimals: Babelfish drops trailing zeros.
 
-    Args:
-        text: expression of the text.
-        whole: length of the text without decimals.
-        digits: how many decimals there are to be.
+    `whole` is the length of the text without decimals.
     """
     if not digits:
         return text
@@ -212,10 +209,9 @@ def _decimals(text: str, whole: int, digits: int) -> str:
 
 
 def slot(declared: str, version: str = "") -> Slot | None:
-    """What a SQL Server column of a type holds, and the Arrow type that bulk copy takes for it.
+    """What a column of a SQL Server type holds, and the Arrow type that bulk copy takes for it.
 
-    Returns:
-        None if nothing of ours can be stored in such a column.
+    None if we cannot store anything in such a column.
     """
     type_ = read(declared)
     match type_.kind:
@@ -224,18 +220,20 @@ def slot(declared: str, version: str = "") -> Slot | None:
         case Boolean() as kind:
             return Slot(kind, pa.bool_())
         case Decimal() as kind if type_.name not in MONEY:
-            # whose range ends before 19 digits do: +-922337203685477.5807
-            return _decimal(kind)
+            # money does not hold all numbers of 19 digits: it ends at +-922337203685477.5807
+            precision, scale = kind.precision or 0, kind.scale or 0
+            valid = 1 <= precision <= MOST_DIGITS and 0 <= scale <= precision
+            return Slot(kind, pa.decimal128(precision, scale)) if valid else None
         case Float(bits) as kind:
             return Slot(kind, pa.float32() if bits == 32 else pa.float64())
         case Text(units) as kind if type_.name in ("nvarchar", "nchar"):
             kind = replace(kind, replaced=False)
             fixed = type_.name == "nchar"
-            good = not fixed if units is None else 1 <= units <= MAX_UNITS
-            return Slot(kind, pa.string()) if good else None
+            valid = not fixed if units is None else 1 <= units <= MAX_UNITS
+            return Slot(kind, pa.string()) if valid else None
         case Binary(length, fixed) as kind if type_.name in ("varbinary", "binary"):
-            good = not fixed if length is None else 1 <= length <= MAX_BYTES
-            return Slot(kind, pa.binary()) if good else None
+            valid = not fixed if length is None else 1 <= length <= MAX_BYTES
+            return Slot(kind, pa.binary()) if valid else None
         case Date() as kind:
             return Slot(kind, pa.date32())
         case Time(digits) as kind if 0 <= digits <= 7:
@@ -250,21 +248,14 @@ def slot(declared: str, version: str = "") -> Slot | None:
     return None
 
 
-def _decimal(kind: Decimal) -> Slot | None:
-    precision, scale = kind.precision or 0, kind.scale or 0
-    if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
-        return None
-    return Slot(kind, pa.decimal128(precision, scale))
-
-
 def default(kind: Kind) -> str | None:
-    """The SQL Server type that holds a kind of values without loss, None if there is none."""
+    """The SQL Server type that holds values of a kind without loss; None if there is none."""
     match kind:
         case Boolean():
             return "bit"
         case Integer(low, high):
             for name, holds in INTEGERS.items():
-                # tinyint only for what was tinyint: an unsigned byte
+                # tinyint only for unsigned bytes
                 if holds.low <= low and high <= holds.high and (name != "tinyint" or low == 0):
                     return name
             return "decimal(20,0)"
@@ -293,14 +284,10 @@ def default(kind: Kind) -> str | None:
 
 
 def _arrives_as(wanted: pa.DataType, sent: Kind) -> pa.DataType:
-    """The driver sends long texts and bytes, since bulky columns of a batch may exceed 2 GB."""
-    if isinstance(sent, Uuid):
+    """The driver sends the large types, because a column of a batch may exceed 2 GB."""
+    if isinstance(sent, Uuid) or wanted == pa.string():
         return pa.large_string()
-    large: dict[pa.DataType, pa.DataType] = {
-        pa.string(): pa.large_string(),
-        pa.binary(): pa.large_binary(),
-    }
-    return large.get(wanted, wanted)
+    return pa.large_binary() if wanted == pa.binary() else wanted
 
 
 TYPES = TypeMap(

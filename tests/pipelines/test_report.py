@@ -88,7 +88,7 @@ def test_a_warning_is_told_and_fails_nothing() -> None:
 def test_servers_that_were_not_asked_are_told_and_fail_nothing() -> None:
     alone = replace(sample(bad=False), not_seen="cannot connect to postgres at db:5432")
     assert alone.passed
-    assert "could not be asked" in text_of(render(alone, "html"))
+    assert "could not be queried" in text_of(render(alone, "html"))
     assert "cannot connect to postgres at db:5432" in text_of(render(alone, "html"))
 
 

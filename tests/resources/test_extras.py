@@ -59,11 +59,9 @@ def test_every_module_is_brought_by_its_extra() -> None:
     ],
 )
 def test_a_server_whose_driver_is_missing_names_the_extra(server: object, says: str) -> None:
-    from tableferry.resources.clickhouse import server as clickhouse
     from tableferry.resources.sqlserver import connection
 
-    connection._load_driver.cache_clear()
-    clickhouse._connect_cached.cache_clear()
+    connection.load_driver.cache_clear()
     with pytest.raises(InputError) as found:
         server.ping()  # type: ignore[attr-defined]
     assert str(found.value) == says

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import adbc_driver_manager as adbc
 import psycopg
-import pymssql
 import pytest
 import tenacity
 from clickhouse_connect.driver.exceptions import OperationalError as ClickHouseError
@@ -35,8 +34,7 @@ TRANSIENT = {
     "connection lost": psycopg.OperationalError("server closed the connection unexpectedly"),
     "adbc by state": adbc_error("IO: x", "40P01"),
     "adbc stream": OSError("[libpq] Execution error: server closed the connection unexpectedly"),
-    "sqlserver deadlock": pymssql.OperationalError(1205, b"Transaction was deadlocked"),
-    "sqlserver dead link": pymssql.OperationalError(20047, b"DBPROCESS is dead or not enabled"),
+    "sqlserver deadlock": MssqlError("Serialization failure", "Transaction was deadlocked"),
     "sqlserver state": MssqlError(
         "Communication link failure", "[Microsoft][ODBC Driver 18 for SQL Server]TCP"
     ),
@@ -55,7 +53,7 @@ PERMANENT = {
     "missing table": psycopg.errors.UndefinedTable("relation does not exist"),
     "division": OSError("[libpq] Execution error [PGRES_FATAL_ERROR]: ERROR:  division by zero"),
     "adbc missing": adbc_error('NOT_FOUND: column "x" does not exist. SQLSTATE: 42703'),
-    "duplicate key": pymssql.OperationalError(2627, b"a key named timeout"),
+    "duplicate key": MssqlError("Integrity constraint violation", "a key named timeout"),
     "truncation": MssqlError(
         "String data, right-truncated", "[Microsoft][ODBC Driver 18 for SQL Server]a timeout"
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import cast
 
@@ -10,12 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.target import TargetOptions, shadow_of
-from tableferry.resources.contract.write_modes import WriteMode
-from tableferry.resources.errors import InputError
+from tableferry.resources.contract.target import shadow_of
 from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock, shown, staging_schema
-from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session
 from tableferry.resources.types.column import Column
@@ -201,28 +196,3 @@ def test_rejected_rows_are_kept_under_the_names_of_the_target() -> None:
         STATEMENTS.insert_all(PLAN, kept, STAGING),
         STATEMENTS.commit,
     ]
-
-
-@pytest.mark.parametrize("babelfish", [True, False])
-@pytest.mark.parametrize(
-    ("odd", "says"),
-    [({"name": "Één"}, "small letters of É"), ({"schema": 'a"]b'}, 'no schema with both " and ]')],
-)
-def test_a_swap_that_babelfish_would_not_find_is_refused(
-    odd: dict[str, str], says: str, babelfish: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def answer(_: SqlServerResource, sql: str) -> list[tuple[int | None]]:
-        asked.append(sql)
-        return [(1 if babelfish else None,)]
-
-    monkeypatch.setattr(SqlServerResource, "query", answer)
-    target = SqlServerTarget(SqlServerResource(url="mssql://sa:secret@host/shop"))
-    swap, plan = TargetOptions(mode=WriteMode.SWAP), replace(PLAN, target=replace(TARGET, **odd))
-    target.require(PLAN, swap)
-    target.require(plan, TargetOptions())
-    assert not asked
-    with pytest.raises(InputError, match=says) if babelfish else nullcontext():
-        target.require(plan, swap)
-    assert len(asked) == 1

@@ -1,25 +1,11 @@
-"""The alert of a failed run, sent to a real HTTP listener."""
+"""The alerts of failed runs and checks, sent to a real HTTP listener."""
 
 from __future__ import annotations
 
-import json
-import smtplib
-import socket
-import ssl
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from email import message_from_bytes, policy
-from email.message import EmailMessage
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import dagster as dg
 import pytest
-import trustme
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import AuthResult, Envelope
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.run_tags import (
@@ -27,50 +13,10 @@ from tableferry.assets.log.run_tags import (
     RANGE_START,
 )
 from tableferry.assets.planning.resolve import Servers
-from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.sensors.alerts import alert_sensors, check_alert, failure_alert
-from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL, Alert, Mailbox, channels, send
-from tests.integration.support import homes
-
-
-@dataclass
-class Listener:
-    """A web hook: what it was sent, and what it answers."""
-
-    url: str = ""
-    status: int = 200
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    heard = Listener()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            heard.bodies.append(json.loads(body))
-            heard.types.append(str(self.headers["Content-Type"]))
-            self.send_response(heard.status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        heard.url = f"http://127.0.0.1:{server.server_port}/hook"
-        monkeypatch.setenv(ALERT_URL, heard.url)
-        yield heard
-        server.shutdown()
-
-
-@pytest.fixture
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    with homes.local_temp(tmp_path_factory.mktemp("dagster")) as made:
-        yield made
+from tableferry.sensors.channels import ALERT_URL
+from tests.sensors.conftest import Listener
 
 
 @dg.op
@@ -247,132 +193,3 @@ def test_a_check_that_does_not_block_is_told_too(
         "clickhouse/w/orders 5..9: expectations failed: price < 0 in 5..9",
         "clickhouse/w/orders (whole table): total_rows failed: rows differ",
     ], "the last verdict of each range, and of tables that lack none; no summary"
-
-
-PASSWORD = "s3cr3t-w0rd"
-FAILED = Alert(
-    "run_failed",
-    "move_orders failed",
-    "move_orders",
-    "0123",
-    errors=[f"<orders> & postgresql://me:{PASSWORD}@db is gone", *(f"line {n}" for n in range(30))],
-)
-
-
-@pytest.fixture
-def secret(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The password of a server, which an error should not show but does."""
-    monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", f"postgresql://me:{PASSWORD}@db/shop")
-    monkeypatch.setenv("TABLEFERRY_DAGSTER_URL", "https://dagster.example.com/")
-    return PASSWORD
-
-
-def test_slack_gets_a_text_without_secrets(
-    listener: Listener, secret: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(ALERT_URL)
-    monkeypatch.setenv(SLACK_URL, listener.url)
-    assert channels() == [SLACK_URL]
-    send(FAILED)
-    (body,) = listener.bodies
-    assert list(body) == ["text"]
-    lines = body["text"].splitlines()
-    assert lines[0] == "*move_orders failed*"
-    assert lines[1] == "> &lt;orders&gt; &amp; postgresql://me:***@db is gone"
-    assert lines[-2:] == ["> ... and 11 lines more", "> https://dagster.example.com/runs/0123"]
-    assert secret not in body["text"]
-
-
-@dataclass
-class Post:
-    """A mail server: where it is, and what it was given."""
-
-    port: int
-    authority: Path
-    mails: list[EmailMessage] = field(default_factory=list)
-    logins: list[tuple[str, str]] = field(default_factory=list)
-
-    async def handle_DATA(self, _: object, __: object, envelope: Envelope) -> str:
-        found = message_from_bytes(bytes(envelope.content or b""), policy=policy.default)
-        self.mails.append(cast(EmailMessage, found))
-        return "250 OK"
-
-    def authenticate(self, _: Any, __: Any, ___: Any, ____: str, data: Any) -> AuthResult:
-        self.logins.append((data.login.decode(), data.password.decode()))
-        # not handled: the server is to say whether it is right
-        return AuthResult(success=data.password == b"p@ss/word", handled=False)
-
-
-@pytest.fixture(params=["starttls", "plain"])
-def post(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Post]:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with socket.socket() as free:  # the controller wants to know its port
-        free.bind(("127.0.0.1", 0))
-        made = Post(free.getsockname()[1], tmp_path / "ca.pem")
-    tls = {"tls_context": context} if request.param == "starttls" else {}
-    controller = Controller(
-        made,
-        hostname="127.0.0.1",
-        port=made.port,
-        authenticator=made.authenticate,
-        auth_require_tls=bool(tls),
-        **tls,
-    )
-    controller.start()
-    yield made
-    controller.stop()
-
-
-def test_a_mail_is_sent_with_a_login_by_tls_only(
-    post: Post, secret: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(ALERT_URL, raising=False)
-    url = (
-        f"smtp://ferry:p%40ss%2Fword@127.0.0.1:{post.port}/?to=ops@example.com,me@example.com"
-        f"&from=ferry@example.com&ca={post.authority}"
-    )
-    monkeypatch.setenv(EMAIL, url)
-    if "plain" in request.node.name:
-        with pytest.raises(TableferryError, match="would see the password in the clear") as seen:
-            send(FAILED)
-        assert "p@ss" not in str(seen.value)
-        assert (post.logins, post.mails) == ([], [])
-        return
-    send(FAILED)
-    (mail,) = post.mails
-    assert mail["Subject"] == "Tableferry: move_orders failed"
-    assert (mail["From"], mail["To"]) == ("ferry@example.com", "ops@example.com, me@example.com")
-    text = mail.get_content()
-    assert "<orders> & postgresql://me:***@db is gone" in text
-    assert "https://dagster.example.com/runs/0123" in text
-    assert secret not in str(mail)
-    assert post.logins == [("ferry", "p@ss/word")]
-    monkeypatch.setenv(EMAIL, url.replace("p%40ss", "wrong"))
-    with pytest.raises(TableferryError) as refused:
-        send(FAILED)
-    assert f"{EMAIL}: 127.0.0.1:{post.port} does not take it: (535" in str(refused.value)
-    assert "wrong" not in str(refused.value)
-
-
-def test_one_channel_that_fails_stops_no_other(
-    post: Post, listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SLACK_URL, "http://127.0.0.1:1/hidden-token")
-    monkeypatch.setenv(EMAIL, f"smtp://127.0.0.1:{post.port}/?to=a@b.c&ca={post.authority}")
-    with pytest.raises(TableferryError, match=SLACK_URL) as seen:
-        send(FAILED)
-    assert "hidden-token" not in str(seen.value)
-    assert [len(listener.bodies), len(post.mails)] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    "url", ["", "mail.example.com", "smtp://host/", "http://h/?to=a@b.c", "smtp://h:x/?to=a@b.c"]
-)
-def test_what_is_no_mailbox_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(TableferryError, match="should look like smtps://") as refused:
-        Mailbox.parse(url)
-    assert not url or url not in str(refused.value)
-    assert Mailbox.parse("smtps://h/?to=a@b.c").port == smtplib.SMTP_SSL_PORT

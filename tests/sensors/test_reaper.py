@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 import dagster as dg
 import psutil
-import pytest
 
 from tableferry.assets.running.processes import PROCESS, Process, this_process
 from tableferry.sensors.reaper import reaper
-from tests.integration.support import homes
 
 Status = dg.DagsterRunStatus
-
-
-@pytest.fixture
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    with homes.local_temp(tmp_path_factory.mktemp("dagster")) as made:
-        yield made
 
 
 def add(instance: dg.DagsterInstance, process: str | None, status: Status = Status.STARTED) -> str:

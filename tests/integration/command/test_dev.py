@@ -123,7 +123,7 @@ def test_ferry_dev_shows_ones_own_transfers_from_any_folder(
         for line in (
             "ferry: left out ",
             f"Dagster's event log is in {home}",
-            f"Dagster comes up at {found.url}; Ctrl-C ends it.",
+            f"Dagster is starting at {found.url}; Ctrl-C ends it.",
         ):
             assert line in found.log.read_text()
         answer = found.ask(

@@ -122,7 +122,7 @@ def test_an_old_storage_of_dagster_is_noticed(
     assert "problem  Dagster's storage: runs: SqliteRuns, schema 6860f830e40c, and" in (text.stdout)
     assert "dagster instance migrate" in text.stdout
     assert "problem  servers: TABLEFERRY_CLICKHOUSE_URL is not set" in text.stdout
-    assert "this machine is not well: servers, Dagster's storage" in text.stderr
+    assert "this machine has problems: servers, Dagster's storage" in text.stderr
     assert PASSWORD not in text.output
 
 

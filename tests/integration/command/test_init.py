@@ -14,11 +14,7 @@ from psycopg import sql
 
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.onboarding.proposal import choose_key, range_rows
-from tableferry.resources.contract.catalog import TableSize
-from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.types.column import Column
 from tests.servers import Servers, own
 
 SCHEMA = own("shop")
@@ -150,7 +146,7 @@ def test_nothing_is_ever_overwritten(output: Path) -> None:
     output.mkdir()
     (output / "events.yaml").write_text(f"source: postgres://{SCHEMA}.events\n")
     (output / "defaults.yaml").write_text("# mine\n")
-    assert init(tables="events").stdout.startswith(f"kept     {output}/events.yaml: it is there")
+    assert init(tables="events").stdout.startswith(f"kept     {output}/events.yaml: it exists")
     init(tables="*.orders")
     before = {path.name: path.read_bytes() for path in output.iterdir()}
     again = init(tables="*.orders")
@@ -203,26 +199,3 @@ def test_sqlserver_is_a_source_too(output: Path, mssql_url: str) -> None:
     assert yaml.safe_load(text)["key"] == "id"
     assert "an index begins with it, and it is NOT NULL" in text
     assert "About 2 rows" in text
-
-
-@pytest.mark.parametrize(
-    ("size", "rows"),
-    [
-        (TableSize(0), 250_000),
-        (TableSize(10**9), 2_500_000),
-        (TableSize(10**6, 265 * 10**6), 500_000),
-        (TableSize(10**6, 10**11), 10_000),
-        (TableSize(10**6, 10**7), 1_000_000),
-        (TableSize(10**9, 10**13), 2_500_000),
-    ],
-)
-def test_ranges_go_by_size(size: TableSize, rows: int) -> None:
-    assert range_rows(size) == rows
-
-
-def test_a_key_that_no_index_begins_with_is_not_chosen() -> None:
-    columns = [Column("a", "text"), Column("n", "integer", nullable=True)]
-    key, why, possible = choose_key(columns, (), system("postgres"))
-    assert (key, [one.name for one in possible]) == (None, ["n"])
-    assert "no primary key" in why
-    assert choose_key(columns, ("n",), system("postgres"))[0] is None, "its NULLs would be a range"

@@ -166,7 +166,7 @@ def test_the_doctor_says_what_clickhouse_lacks(
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path))
     done = doctor()
     assert done.exit_code == 1
-    assert "servers are not well: clickhouse" in done.stderr
+    assert "servers have problems: clickhouse" in done.stderr
     server = next(one for one in json.loads(done.stdout)["servers"] if one["name"] == "clickhouse")
     do = {one["subject"]: one["do"] for one in server["findings"] if one["state"] == "problem"}
     assert do["database"][-1] == "CREATE DATABASE `nowhere`;"

@@ -36,7 +36,7 @@ def _template() -> Path:
     home = Path(_kept.name, "template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(event_log.DAGSTER_HOME, str(home))
-        _open_as_it_is(event_log.make()).dispose()
+        _open_as_it_is(event_log.create_home()).dispose()
     return home
 
 

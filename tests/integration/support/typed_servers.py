@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tableferry.resources.artifacts import workspace
-from tableferry.resources.clickhouse.nullable import declared_type
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -36,9 +36,9 @@ from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.bcp import load_files, read_tab_separated
-from tableferry.resources.sqlserver.bulk_copy import bulk_copy
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS
+from tableferry.resources.sqlserver.load import bulk_copy
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tests.integration.support import looking

@@ -149,14 +149,11 @@ def read(server: ClickHouseResource) -> dict[str, object]:
     plan = plan_copy(SOURCE, columns, TableRef("postgres", "public", "x"), key="id")
     with server.read_arrow(f"SELECT * FROM {table} {where}") as reader:
         arrow = reader.read_all()
-    with server.read_text(f"SELECT * FROM {table} {where}") as chunks:
-        text = b"".join(chunks)
     found = fingerprints(server, plan, [EVERYTHING])
     statistics = key_statistics(server, SOURCE, next(one for one in columns if one.name == "id"))
     return {
         "columns": columns,
         "arrow": (arrow.schema, arrow.to_pylist()),
-        "text": text,
         "rows": server.query(f"SELECT * FROM {table} {where}"),
         "fingerprint": found[EVERYTHING.name],
         "statistics": statistics,

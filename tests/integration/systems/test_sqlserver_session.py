@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from mssql_python import ddbc_bindings
 
 from tableferry.resources.sqlserver import connection as module
 from tableferry.resources.sqlserver.connection import SqlServerConnection
@@ -77,3 +78,25 @@ def test_what_a_server_refuses_keeps_nothing_else_from_being_set(
     with SqlServerResource(url=mssql_url).connection() as session:
         assert state(session) == EXPECTED
         assert not session.failed
+
+
+def test_the_replaced_name_of_the_driver_keeps_it_from_collecting_messages(
+    mssql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails when a release of the driver collects none by itself, or does so in another place."""
+    collected: list[object] = []
+    collect = ddbc_bindings.DDBCSQLGetAllDiagRecords
+
+    def watched(handle: object) -> object:
+        collected.append(handle)
+        return collect(handle)
+
+    monkeypatch.setattr(ddbc_bindings, "DDBCSQLGetAllDiagRecords", watched)
+    with SqlServerResource(url=mssql_url).connection() as session:
+        session.execute("SET LOCK_TIMEOUT -1")
+        assert session.query("SELECT 1") == [(1,)]
+        assert not collected
+        with session.raw.cursor() as cursor:
+            cursor.execute("SET LOCK_TIMEOUT -1", use_prepare=False)
+            assert not cursor.nextset()
+        assert collected, "the driver needs no replacement any more"

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.log.records import Reason
+from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.inspection import Use
 from tableferry.resources.contract.markers import beside
@@ -147,7 +150,7 @@ def _yaml(text: str) -> str:
 
 
 @pytest.mark.skipif(bool(named(SQLSERVER)), reason="only the stand-in can be made to misinform")
-def test_a_server_that_misinforms_the_driver_is_refused_when_planning(
+def test_a_server_that_misinforms_the_driver_is_refused_before_rows_move(
     ferry: Callable[..., Ferry], stack: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Babelfish does, which tells it of a table's last column alone."""
@@ -163,12 +166,18 @@ def test_a_server_that_misinforms_the_driver_is_refused_when_planning(
         reconcile="count",
     )
     server = SqlServerResource(url=wrong)
-    for command in (one.plan, one.run):
-        with pytest.raises(InputError) as refused:
-            command()
-        assert f"cannot use the wire format arrow into {server.settings()}: " in str(refused.value)
-        assert "declare 'wire: text', which loads by bcp" in str(refused.value)
-        assert server.query("SELECT name FROM sys.tables") == []
+    told = f"cannot use the wire format arrow into {server.settings()}: "
+    assert {planned.decision.reason for planned in one.plan().ranges} == {Reason.MISSING}
+    with pytest.raises(InputError) as refused:
+        one.run()
+    assert told in str(refused.value)
+    assert "declare 'wire: text', which loads by bcp" in str(refused.value)
+    # so is a run of which Dagster is the first to hear
+    job = build().resolve_job_def(move_job_name(one.table))
+    result = job.execute_in_process(instance=one.session.instance, raise_on_error=False)
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert told in str(failure.event_specific_data)
+    assert server.query("SELECT name FROM sys.tables") == []
     use = Use(writes=[TableRef("sqlserver", "dbo", one.table)])
     (found,) = [finding for finding in findings(server, use) if finding.subject == "bulk copy"]
     assert found.state == "problem" and "wrong columns of a table" in found.says

@@ -210,12 +210,13 @@ def test_a_server_that_takes_no_bulk_load_is_refused_for_text(
     script = f'read password; printf "Msg 33557097, Level 16, State 1\n\t{said}\n" >&2'
     put_before_bcp(tmp_path, script, monkeypatch)
     with pytest.raises(InputError) as refused:
-        chosen_wire("text", into(), postgres, sqlserver)
+        chosen_wire("text", into(), postgres, sqlserver, moving=True)
     text = str(refused.value)
     assert text.startswith(f"cannot use the wire format text into {sqlserver.settings()}: ")
     assert said in text
-    assert chosen_wire("auto", into(), postgres, sqlserver) == "arrow"
-    assert chosen_wire("text", into("clickhouse"), postgres, sqlserver) == "text"
+    assert chosen_wire("auto", into(), postgres, sqlserver, moving=True) == "arrow"
+    assert chosen_wire("text", into("clickhouse"), postgres, sqlserver, moving=True) == "text"
+    assert chosen_wire("text", into(), postgres, sqlserver) == "text", "a plan loads nothing"
 
 
 @needs_bcp
@@ -234,7 +235,7 @@ def test_a_value_that_does_not_arrive_is_named(
     with pytest.raises(
         InputError, match=r"text into .*: an empty text: should be '', but '\.' arrived"
     ):
-        chosen_wire("text", plan, postgres, sqlserver)
+        chosen_wire("text", plan, postgres, sqlserver, moving=True)
     found = [str(one) for one in wrong_loads(postgres, sqlserver, "text", plan)]
     assert "text: trailing blanks: should be 'a  ', but 'a  .' arrived" in found
     assert wrong_loads(postgres, sqlserver, "text", into("sqlserver", "bigint", "date")) == ()
@@ -318,7 +319,7 @@ def test_the_doctor_ends_with_1_if_a_wire_is_wrong() -> None:
     assert done.exit_code == 1
     assert "kinds of values come out wrong" in done.stdout
     assert "nvarchar(40): a backslash before a letter" in done.stdout
-    assert "1 of 3 servers are not well: sqlserver" in done.stderr
+    assert "1 of 3 servers have problems: sqlserver" in done.stderr
 
 
 @needs_bcp

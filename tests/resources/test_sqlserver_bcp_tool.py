@@ -203,8 +203,8 @@ def test_a_tool_that_asks_on_its_terminal_is_answered(tmp_path: Path) -> None:
     program.chmod(0o755)
     tool = find_tool(str(program))
     command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
-    with running(tool, command, SETTINGS, "", tmp_path, task="t") as work:
-        result = work.wait(SETTINGS)
+    with running(tool, command, SETTINGS, tmp_path, task="t") as work:
+        result = work.wait()
     assert result.rows == 3
     assert SECRET not in result.output + result.errors
 
@@ -243,7 +243,7 @@ def test_a_hung_tool_is_ended_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 ) -> None:
     monkeypatch.setattr(bcp_tool, "TERM_SECONDS", 0.02)
-    monkeypatch.setattr(bcp_tool, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bcp_tool, "POLL_SECONDS", 0.01)
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
@@ -254,12 +254,12 @@ def test_a_hung_tool_is_ended_and_named(
         pytest.raises(
             StatementFailed, match=rf"{name}: {task}: no sign of life for 0\.02 s"
         ) as caught,
-        running(tool, command, SETTINGS, "", tmp_path, task=task, timeout=0.02) as work,
+        running(tool, command, SETTINGS, tmp_path, task=task, timeout=0.02) as work,
     ):
         # it counts from here, however late the tool was
         assert eventually(lambda: len(pids_in(tmp_path)) == 1 + script.count("pids"))
-        work.hear()
-        work.wait(SETTINGS)
+        work.touch()
+        work.wait()
     assert is_transient(caught.value)
     pids = pids_in(tmp_path)
     assert pids and eventually(lambda: all(map(gone, pids))), "all that it started is gone"
@@ -267,8 +267,8 @@ def test_a_hung_tool_is_ended_and_named(
 
 def work_with(tool: BcpTool, command: list[str], folder: Path) -> None:
     """What a ferry does that is to be killed."""
-    with running(tool, command, SETTINGS, "", folder, task="t") as work:
-        work.wait(SETTINGS)
+    with running(tool, command, SETTINGS, folder, task="t") as work:
+        work.wait()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent")
@@ -310,14 +310,14 @@ def test_a_tool_that_says_something_is_not_hung(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(bcp_tool, "time", clock)
-    monkeypatch.setattr(bcp_tool, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(bcp_tool, "POLL_SECONDS", 0.01)
     program = tmp_path / "freebcp"
     os.mkfifo(tmp_path / "told")
     program.write_text("#!/bin/sh\nwhile read i; do echo $i; done < told; echo '5 rows copied.'\n")
     program.chmod(0o755)
     tool = find_tool(str(program))
-    with running(tool, [tool.path], SETTINGS, "", tmp_path, task="t", timeout=1.5) as work:
-        work.hear()
+    with running(tool, [tool.path], SETTINGS, tmp_path, task="t", timeout=1.5) as work:
+        work.touch()
 
         def tell() -> None:
             with (tmp_path / "told").open("w") as told:
@@ -329,7 +329,7 @@ def test_a_tool_that_says_something_is_not_hung(
 
         telling = threading.Thread(target=tell)
         telling.start()
-        assert work.wait(SETTINGS).rows == 5
+        assert work.wait().rows == 5
         telling.join()
     assert clock.now == 5
 

@@ -1,0 +1,20 @@
+"""Why a run failed, in the words of a command."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from tableferry.pipelines.command.launching import failures
+
+
+def test_who_interrupts_a_run_is_told_how_it_goes_on() -> None:
+    @dg.op
+    def move() -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    @dg.job
+    def run() -> None:
+        move()
+
+    (line,) = failures(run.execute_in_process(raise_on_error=False))
+    assert line == "interrupted; what is committed stays, and the next run goes on from there"

@@ -1,0 +1,27 @@
+"""How a declared type says that it takes NULL."""
+
+from __future__ import annotations
+
+import pytest
+
+from tableferry.resources.clickhouse.types import declared_type, split_type
+from tableferry.resources.types.column import Column
+
+
+@pytest.mark.parametrize(
+    ("declared", "type_", "nullable"),
+    [
+        ("Int64", "Int64", False),
+        ("Nullable(DateTime64(6, 'UTC'))", "DateTime64(6, 'UTC')", True),
+        ("LowCardinality(String)", "LowCardinality(String)", False),
+        ("LowCardinality(Nullable(String))", "LowCardinality(String)", True),
+        ("Array(Nullable(Int32))", "Array(Nullable(Int32))", False),
+    ],
+)
+def test_nullable_is_folded_out_and_in(declared: str, type_: str, nullable: bool) -> None:
+    assert split_type(declared) == (type_, nullable)
+    assert declared_type(Column("x", type_, nullable=nullable)) == declared
+
+
+def test_arrays_cannot_be_nullable() -> None:
+    assert declared_type(Column("x", "Array(Int32)", nullable=True)) == "Array(Int32)"
