@@ -62,7 +62,7 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
 
 
 def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
-    work, hop, key_range = attempt.work, attempt.hop, attempt.key_range
+    work, hop = attempt.work, attempt.hop
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
@@ -73,18 +73,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         reached("before_export")
         attempt.tell("export")
         # the range is held until it is recorded: runs record in the order in which they publish
-        load = held.enter_context(
-            attempt.loader.attempt(
-                hop.plan,
-                key_range,
-                options,
-                owner=work.owner,
-                data_version=attempt.data_version,
-                alive=work.alive,
-                home=work.home,
-                known=work.published(hop, attempt.name),
-            )
-        )
+        load = held.enter_context(attempt.loader.attempt(attempt.publication, options, work.alive))
         stream_digest = stream_digest_of(attempt, framing)
         exports = _export(attempt, counts, options, artifacts)
         exports = stream_digest.watching(exports) if stream_digest else exports

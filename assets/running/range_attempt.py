@@ -15,6 +15,7 @@ from tableferry.assets.planning.source_state import (
 )
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
 from tableferry.resources.keys.range import KeyRange
 
@@ -79,6 +80,13 @@ class RangeAttempt:
         return self.work.message(self.hop, self.name, problem)
 
     @property
+    def publication(self) -> Publication:
+        """What the target is to publish the range as."""
+        known, work = self.work.published(self.hop, self.name), self.work
+        version = self.data_version
+        return Publication(self.hop.plan, self.key_range, version, work.owner, work.home, known)
+
+    @property
     def marked_by_moving(self) -> bool:
         """Whether nothing but a move can have its marker say what is to be recorded."""
         known = self.work.published(self.hop, self.name)
@@ -95,19 +103,9 @@ class RangeAttempt:
 
     def marking(self) -> AbstractContextManager[None]:
         """Hold the range while it is recorded without a move, and have its marker say so, too."""
-        known = self.work.published(self.hop, self.name)
         if self._marked:
             return nullcontext()
-        return self.loader.marking(
-            self.hop.plan,
-            self.key_range,
-            self.hop.options,
-            owner=self.work.owner,
-            data_version=self.data_version,
-            alive=self.work.alive,
-            home=self.work.home,
-            known=known,
-        )
+        return self.loader.marking(self.publication, self.hop.options, self.work.alive)
 
     def require_unmoved(self) -> None:
         """Raise `SourceMoved` if what was read is not there any more: a difference may be that."""

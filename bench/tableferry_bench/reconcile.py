@@ -29,6 +29,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields
@@ -81,7 +82,7 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     loader, options = ClickHouseTarget(target), TargetOptions()
     loader.prepare(plan, options)
     with (
-        loader.attempt(plan, EVERYTHING, options, owner="benchmark", data_version="1") as attempt,
+        loader.attempt(Publication(plan, EVERYTHING, "1", "benchmark"), options) as attempt,
         source.read_arrow(plan.select(EVERYTHING, "arrow")) as reader,
     ):
         attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))

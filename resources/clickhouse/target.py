@@ -150,8 +150,8 @@ class ClickHouseTarget(Target):
         )
 
     @contextlib.contextmanager
-    def hold(
-        self, publication: Publication, options: TargetOptions, alive: Alive
+    def attempt(
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> Iterator[ClickHouseLoad]:
         """Hold the range by a lock table, with a new staging table. See `Target.attempt`.
 
@@ -206,8 +206,8 @@ class ClickHouseTarget(Target):
         return MarkerTable(self.resource, plan.target).read(options)
 
     @contextlib.contextmanager
-    def mark(
-        self, publication: Publication, options: TargetOptions, alive: Alive
+    def marking(
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> Iterator[None]:
         """Hold the range by its lock table. See `Target.marking`."""
         plan, key_range = publication.plan, publication.key_range

@@ -89,16 +89,20 @@ class Published:
 
 @dataclass(frozen=True)
 class Publication:
-    """What an attempt says of its range when it publishes it."""
+    """A range that an attempt is to publish, and what its marker will say."""
 
     plan: CopyPlan
+    """The hop, as given to `Target.prepare`."""
     key_range: KeyRange
     version: str
+    """The data version: fingerprint of the rows; part of an insert's dedup token."""
     owner: str
+    """The run that publishes it, with its process."""
     home: str = ""
+    """The home of that run's event log."""
     known: Published | None = None
-    """What the attempt goes by: it publishes nothing if somebody else has published since. None
-    publishes whatever is there."""
+    """The markers that the attempt goes by: it publishes nothing if somebody else has published
+    the range since they were read. None publishes whatever they say."""
 
     @property
     def key(self) -> str:

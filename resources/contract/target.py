@@ -1,4 +1,4 @@
-"""What a load target is: prepare the table, load a range out of sight, make it visible at once."""
+"""What a load target does: prepare a table, load a range out of sight, make it visible at once."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.types.column import Column
 
 Alive = Callable[[str], bool]
-"""Tells whether the run that wrote its id into a staging table still lives."""
+"""Whether the run that wrote its id into a staging table still lives."""
 
 SHADOW, DIGEST = "__ferry_shadow", 12
 
 REJECTED = "_rejected"
-"""What the name of a staging table that failed its audit ends with."""
+"""Suffix of a staging table that failed its audit."""
 
 ATTEMPT = "<attempt>"
-"""In a statement that is only shown: what makes the names of an attempt its own."""
+"""Stands for an attempt's random suffix in statements that are only shown."""
 
 MOST_REJECTED = 10
-"""Of one target: enough to see what is wrong, too few to fill a disk."""
+"""Rejected staging tables kept for each target: enough to diagnose, too few to fill a disk."""
 
 
 class TargetMoved(TableferryError):
-    """Somebody else wrote to a range of the target since the attempt on it was planned."""
+    """Another writer has changed the range in the target since the attempt was planned."""
 
     transient = True
 
 
 def nobody_else(owner: str) -> bool:
-    """The `Alive` of a caller that knows itself alone: whatever lies about is a dead run's."""
+    """The `Alive` of a caller that is known to be alone: all leftovers are of dead runs."""
     return False
 
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """How a transfer writes. Nothing in here changes a value, only where and how fast it lands."""
+    """How a transfer writes. No option changes a value, only where and how fast it lands."""
 
     mode: WriteMode = WriteMode.REPLACE
     engine: str | None = None
@@ -63,17 +63,17 @@ class TargetOptions:
     batch_rows: int = 65536
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
     framing: Framing | None = None
-    """SQL Server only: the terminators in the text of this attempt."""
+    """SQL Server only: the terminators of this attempt's text."""
     format: Format | None = None
-    """What the rows of this attempt are on the wire, where the target takes more than one form."""
+    """Wire format of this attempt's rows, where the target takes more than one."""
     unstaged: bool = False
-    """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`: whoever says
-    so audits them there by `RangeLoad.reader`, and stages them if that fails."""
+    """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`. The caller
+    audits them there by `RangeLoad.reader`, and stages them if that fails."""
     hazards: tuple[Hazard, ...] = ()
-    """What `Target.hazards` found of the table when the hop was planned."""
+    """What `Target.hazards` returned when the hop was planned."""
     publish_audit: PublishAudit = "auto"
-    """When to compare what readers are about to see with what was audited: where a hazard asks for
-    it, or always."""
+    """When to compare what readers are about to see with what was audited: where a hazard calls
+    for it, or always."""
 
     @property
     def audits_shown(self) -> bool:
@@ -83,19 +83,19 @@ class TargetOptions:
 
 @dataclass(frozen=True)
 class LoadReceipt:
-    """What one load handed over: rows, and bytes as they were sent (Arrow buffers or text)."""
+    """The rows of one load, and their bytes as sent (Arrow buffers or text)."""
 
     rows: int
     bytes: int
     artifacts: tuple[Artifact, ...] = ()
-    """The files that the rows went through, if any."""
+    """The files that the rows passed through, if any."""
 
 
 class RangeLoad(Protocol):
     """One attempt on one key range: a staging table that only this attempt writes.
 
-    Where `TargetOptions.unstaged` is said and the target can, the rows go into the table itself
-    instead, by a transaction that ends with the attempt unless `finalise` commits it.
+    With `TargetOptions.unstaged`, where the target supports it, the rows go into the table itself
+    instead, in a transaction that is rolled back unless `finalise` commits it.
     """
 
     def load_arrow(
@@ -104,19 +104,19 @@ class RangeLoad(Protocol):
         """Stream batches with the plan's target columns, in its order, into the staging table."""
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Stream rows as bytes, in a format that the target takes, into the staging table."""
+        """Stream rows in the target's byte format into the staging table."""
 
     def staged_rows(self) -> int:
         """Rows in the staging table, counted by the server."""
 
     def reader(self) -> Endpoint | None:
-        """What alone sees the rows, if they are unstaged; its `query` is all that can be asked."""
+        """The session that alone sees unstaged rows, for `query` only; None if rows are staged."""
 
     def audited_table(self) -> TableRef:
-        """The staging table, once it holds what the range is to become, for its audit; unstaged,
-        the table that is written to.
+        """The table to audit: staging, once it holds what the range is to become; if unstaged, the
+        table that is written to.
 
-        With `append` the target's own rows have taken the place of those that are there already.
+        With `append`, rows that the target already has have replaced their staged versions.
 
         Raises:
             ReceiptMismatch: the staging table does not hold the rows that were sent.
@@ -126,24 +126,24 @@ class RangeLoad(Protocol):
         """Make the range visible: all of it at once or nothing, however often it is repeated.
 
         Returns:
-            The rows that the range has in the table that is written to, those included that the
-            write mode keeps.
+            The range's rows in the table that is written to, including those that the write mode
+            keeps.
 
         Raises:
             ReceiptMismatch: the staging table does not hold the rows that were sent.
             RangeBusy: another run took the range over in the meantime.
-            TargetMoved: somebody else published the range since the attempt was planned, or wrote
-                to it after the audit; the next attempt has to read source and markers anew.
+            TargetMoved: the range was published by another run since the attempt was planned, or
+                changed after the audit; the next attempt must read source and markers again.
         """
 
     def shown_rows(self) -> int | None:
-        """Rows of the range, by the key's value, that `finalise` saw in the table afterwards; None
-        if it did not look."""
+        """Rows of the range that `finalise` counted in the table by key; None if it did not."""
 
     def keep_rejected(self) -> TableRef:
-        """Leave the staging table to whoever inspects it, under a name that does not change.
+        """Keep the staging table for inspection, under a fixed name.
 
-        The next attempt on the range drops it, or `clean`, or one too many of another range.
+        It is dropped by the next attempt on the range, by `clean`, or when more than
+        `MOST_REJECTED` are kept.
         """
 
 
@@ -154,19 +154,19 @@ class Target(Protocol):
         """Refuse what `prepare` could not do, without changing anything.
 
         Raises:
-            InputError: the plan and the write mode do not go together, or what the table is to be
-                created in, or with, is not there.
+            InputError: plan and write mode do not go together, or the schema or an option that
+                creating the table needs does not exist.
         """
 
     def prepare(
-        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column] | None = None
     ) -> list[str]:
         """Create the target table if it is missing, else verify that it takes the plan's columns.
 
         Args:
             plan: the hop.
             options: how it writes.
-            found: the columns of the table, where the caller has just read them.
+            columns: the table's, if the caller has just read them.
 
         Returns:
             Notes for the user, one sentence each, e.g. that the finalise cannot be atomic.
@@ -177,122 +177,76 @@ class Target(Protocol):
         """
 
     def hazards(
-        self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[Hazard]:
-        """What of the table, which is there, may show its readers other rows than are audited.
+        """What may show readers of the existing table, of these columns, other rows than audited.
 
-        At most one query of the server's catalog.
-
-        Args:
-            plan: the hop.
-            options: how it writes.
-            found: the columns of the table.
+        Takes at most one query of the server's catalog.
         """
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
-        """The statements that `prepare` would send, to be shown. Nothing is sent.
+        """The statements that `prepare` would send, for display.
 
         Args:
             plan: the hop.
             options: as given to `prepare`.
-            creates: the table is not there yet.
+            creates: the table does not exist yet.
         """
 
     def publication(
         self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
     ) -> list[str]:
-        """The statements by which `attempt` and `finalise` would make a range visible, likewise.
+        """The statements by which `attempt` and `finalise` would make a range visible, for display.
 
-        What the server would be asked on the way, and locks, are left out.
+        Queries and locks are left out.
         """
 
     def attempt(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> AbstractContextManager[RangeLoad]:
         """Hold the range and a fresh staging table for it; both are gone on exit.
 
         `finalise` leaves a marker with the rows, see `resources.contract.markers`.
 
         Args:
-            plan: the hop, as given to `prepare`.
-            key_range: the rows to load.
+            publication: the rows to load, and who loads them; the same run may take its own
+                leftovers over.
             options: as given to `prepare`.
-            owner: id of the run; the same run may take its own leftovers over.
-            data_version: fingerprint of the rows to load; part of the insert's dedup token.
             alive: whether another owner still lives; a dead one's staging is removed.
-            home: of the run's event log, for the marker.
-            known: the markers that the attempt goes by; None publishes whatever they say.
 
         Raises:
             RangeBusy: a live other owner holds the range.
         """
-        publication = Publication(plan, key_range, data_version, owner, home, known)
-        return self.hold(publication, options, alive)
-
-    def hold(
-        self, publication: Publication, options: TargetOptions, alive: Alive
-    ) -> AbstractContextManager[RangeLoad]:
-        """How a system does what `attempt` describes."""
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published | None:
-        """What the markers say, read in a constant number of queries; None where there are none.
+        """The markers, read in a constant number of queries; None if the target keeps none.
 
         Raises:
-            InputError: they must not be read.
+            InputError: the login may not read them.
         """
 
     def marking(
-        self,
-        plan: CopyPlan,
-        key_range: KeyRange,
-        options: TargetOptions,
-        *,
-        owner: str,
-        data_version: str,
-        alive: Alive = nobody_else,
-        home: str = "",
-        known: Published | None = None,
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> AbstractContextManager[None]:
         """Hold a range whose rows stay, and mark them with another data version.
 
         Args:
-            plan: the hop, as given to `prepare`.
-            key_range: the rows.
+            publication: the range, and what its rows were found to be.
             options: as given to `prepare`.
-            owner: id of the run.
-            data_version: what the rows were found to be.
-            alive: as of `attempt`.
-            home: as of `attempt`.
-            known: as of `attempt`.
+            alive: see `attempt`.
 
         Raises:
             RangeBusy: a live other owner holds the range.
-            TargetMoved: somebody else published the range since `known` was read.
+            TargetMoved: somebody else has published the range since `publication.known` was read.
         """
-        publication = Publication(plan, key_range, data_version, owner, home, known)
-        return self.mark(publication, options, alive)
-
-    def mark(
-        self, publication: Publication, options: TargetOptions, alive: Alive
-    ) -> AbstractContextManager[None]:
-        """How a system does what `marking` describes."""
 
     def forget_markers(self, table: TableRef) -> None:
-        """Remove the markers of a table: whoever has published it compares its ranges then."""
+        """Remove the markers of a table, so that its ranges are compared by the next run."""
 
     def identity(self, table: TableRef) -> str | None:
-        """What a table keeps for life, whatever it is called; None if there is no such table.
+        """A table's id, which survives a rename; None if there is no such table.
 
-        It tells whether a shadow has become the target, without a mark that could be forgotten.
+        It tells whether a shadow has become the target.
         """
 
     def promote(
@@ -305,10 +259,10 @@ class Target(Protocol):
         Args:
             plan: the hop.
             options: as given to `prepare`.
-            gathered: the data versions that its ranges must have in the shadow, by name.
+            gathered: the data versions that the shadow must have, by range name.
 
         Raises:
-            TargetMoved: somebody else has put others there.
+            TargetMoved: another run has put others there.
         """
 
     def retire(
@@ -318,72 +272,72 @@ class Target(Protocol):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Forget ranges that others now cover. Call it before those are loaded.
+        """Forget ranges that others replace, before those are loaded.
 
-        Without others in their place, their rows go.
+        If nothing replaces them, their rows are deleted.
 
         Args:
             plan: the hop.
-            ranges: the ranges that are no more.
-            into: the ranges in their place.
+            ranges: the ranges to forget.
+            into: the ranges that replace them.
             options: as given to `prepare`.
         """
 
     def clean(
         self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
     ) -> list[str]:
-        """Drop what dead owners left of this target; returns the names of the dropped tables.
+        """Drop what dead owners left of this target; return the names of the dropped tables.
 
         Args:
             target: the table that they wrote to.
             alive: whether an owner still lives.
-            rejected: drop also the staging tables that failed their audit.
+            rejected: also drop the staging tables that failed their audit.
         """
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
-        """The columns of a staging table, by the names that its target's have."""
+        """The columns of a staging table, under the target's column names."""
 
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
-        """The range's staging table that failed its audit, if it is still there."""
+        """The range's staging table that failed its audit, if it still exists."""
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
-        """Rows of the range in the table that is written to now: with `swap`, in the shadow."""
+        """Rows of the range in the table that is written to: with `swap`, the shadow."""
 
 
 def shadow_of(table: TableRef) -> TableRef:
-    """The table that collects all ranges of a `swap`, until it takes the target's place."""
+    """The table that collects all ranges of a `swap` until it replaces the target."""
     dialect = table.system.dialect
-    room = dialect.longest_name - len(SHADOW) - DIGEST
+    longest = dialect.longest_name - len(SHADOW) - DIGEST
     name = "".join(char for char in table.name if char not in dialect.not_in_shadows)
-    kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= room)
+    kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= longest)
     if kept != table.name:
         kept += hashlib.blake2b(table.name.encode(), digest_size=DIGEST // 2).hexdigest()
     return replace(table, name=kept + SHADOW)
 
 
 def rejected_of(target: TableRef, range_name: str) -> TableRef:
-    """Where the rows of a range are kept that failed their audit: one table per range."""
+    """The table that keeps a range's rows after they failed their audit."""
     return replace(target, name=f"{staging_name(target, range_name)}{REJECTED}")
 
 
 def is_rejected(target: TableRef, name: str) -> bool:
-    """Whether a table holds rows of the target that failed their audit."""
+    """Whether a table keeps rows of the target that failed their audit."""
     return name.startswith(staging_prefix(target)) and name.endswith(REJECTED)
 
 
 def make_room(target: TableRef, names: Iterable[str]) -> list[str]:
-    """Which of a target's staging tables have to go before another range's rows are kept.
+    """The rejected staging tables to drop before another is kept.
 
     Args:
         target: the table.
-        names: of its staging tables, in the order in which they may go.
+        names: its staging tables, in the order in which they may be dropped.
     """
     kept = [name for name in names if is_rejected(target, name)]
     return kept[: max(0, len(kept) - MOST_REJECTED + 1)]
 
 
 def _length(name: str) -> int:
-    """Characters of a name in a file's name, where ClickHouse writes others than these as `%D0`."""
+    """Length of a name in ClickHouse's file names, which escape other characters as `%D0`."""
     return len(re.sub(rb"[^A-Za-z0-9_]", b"%00", name.encode()))
 
 
@@ -393,33 +347,30 @@ def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:
 
 
 def row_identity(plan: CopyPlan) -> tuple[str, ...]:
-    """Target columns that tell one row from another, for `append` and `upsert`; empty if unknown.
-
-    They are the source's primary key, if all of it travels.
-    """
+    """The target columns of the source's primary key; empty unless all of them travel."""
     names = {column.name for column in plan.target_columns}
     return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
 
 
 def keeps_rows(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether rows stay in the target that the source has no more."""
+    """Whether rows stay in the target that the source no longer has."""
     return options.mode.keeps_rows and bool(row_identity(plan))
 
 
 def appends(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether rows that the target has already keep their place there."""
+    """Whether rows that the target already has stay as they are."""
     return options.mode.keeps_known and bool(row_identity(plan))
 
 
 def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether a range's rows give way to those that are loaded."""
+    """Whether a range's rows are deleted for those that are loaded."""
     return not options.mode.updates_known and not appends(plan, options)
 
 
 def require_staged(
     table: TableRef, key_range: KeyRange, staged: int, expected: int, which: str
 ) -> int:
-    """The rows in a staging table, if they are as many as were sent or audited.
+    """Return the number of staged rows if it is that of the rows sent or audited.
 
     Raises:
         ReceiptMismatch: they are not.
@@ -433,7 +384,7 @@ def require_staged(
 
 
 def check_mode(plan: CopyPlan, options: TargetOptions) -> None:
-    """Refuse a write mode that needs to tell rows apart where nothing does.
+    """Refuse a write mode that needs a primary key if there is none.
 
     Raises:
         InputError: `upsert` without a primary key.

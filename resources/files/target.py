@@ -131,8 +131,8 @@ class FilesTarget(Target):
         return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
 
     @contextlib.contextmanager
-    def hold(
-        self, publication: Publication, options: TargetOptions, alive: Alive
+    def attempt(
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> Iterator[FileLoad]:
         """Hold the range by a lock on a file, with a staged file of its own. See `Target.attempt`.
 
@@ -161,7 +161,9 @@ class FilesTarget(Target):
         """What the files say of themselves. See `Target.published`."""
         return markers.read(self._folder(plan.target), plan)
 
-    def mark(self, publication: Publication, options: TargetOptions, alive: Alive) -> NoReturn:
+    def marking(
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+    ) -> NoReturn:
         """Refused: a file says itself what it is, and is not written again for that.
 
         Raises:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
@@ -51,7 +52,7 @@ def rehearsal(
     plan = replace(plan, target=table)
     target = SqlServerTarget(resource)
     target.expect(plan)
-    with target.attempt(plan, KeyRange("integer"), options, owner="", data_version="") as load:
+    with target.attempt(Publication(plan, KeyRange("integer"), "", ""), options) as load:
         yield load
 
 

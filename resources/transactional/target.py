@@ -140,7 +140,9 @@ class TransactionalTarget(Target, Generic[AnySession]):
         return list(preview.publication(self.sql, plan, key_range, options, unstaged=unstaged))
 
     @contextlib.contextmanager
-    def hold(self, publication: Publication, options: TargetOptions, alive: Alive) -> Iterator[Any]:
+    def attempt(
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+    ) -> Iterator[Any]:
         """Hold the range by a session's lock, with a staging table. See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
         table = written_to(plan, options)
@@ -202,8 +204,8 @@ class TransactionalTarget(Target, Generic[AnySession]):
         return MarkerTable(self.sql, plan.target).read(self.resource.query, options)
 
     @contextlib.contextmanager
-    def mark(
-        self, publication: Publication, options: TargetOptions, alive: Alive
+    def marking(
+        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> Iterator[None]:
         """Hold the range by a session's lock. See `Target.marking`."""
         target, key_range = publication.plan.target, publication.key_range

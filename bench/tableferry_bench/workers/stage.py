@@ -23,6 +23,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import schema
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry_bench.contenders.base import create_in_clickhouse, planned
@@ -95,7 +96,7 @@ def _staged(
     publishing = threading.BoundedSemaphore(told["publish"])
 
     def one(key_range: KeyRange, spent: Spent) -> None:
-        attempt = loader.attempt(plan, key_range, options, owner="bench", data_version="1")
+        attempt = loader.attempt(Publication(plan, key_range, "1", "bench"), options)
         with attempt as load:
             rows = _batches(sample, plan, key_range, told["chunk"])
             spent("load", lambda: load.load_arrow(rows, schema(plan)))

@@ -18,7 +18,7 @@ from tableferry.assets.running import moving
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
-from tableferry.resources.contract.markers import MARKERS
+from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.errors import InputError, RangeBusy, TableferryError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
@@ -278,11 +278,8 @@ def test_a_range_is_held_until_it_is_recorded(
         with (
             pytest.raises(RangeBusy),
             attempt.loader.attempt(
-                attempt.hop.plan,
-                attempt.key_range,
+                Publication(attempt.hop.plan, attempt.key_range, "v", "another"),
                 attempt.hop.options,
-                owner="another",
-                data_version="v",
                 alive=lambda owner: True,
             ),
         ):

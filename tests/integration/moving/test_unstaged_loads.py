@@ -13,6 +13,7 @@ from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import StatementFailed
@@ -46,8 +47,8 @@ def bench(stack: Servers) -> Iterator[PostgresBench]:
 
 def load(bench: PostgresBench, *, target: object = None, options: TargetOptions = UNSTAGED) -> int:
     """NEW goes into the table, and is made visible."""
-    with (target or bench.target).attempt(  # type: ignore[attr-defined]
-        bench.plan, LOW, options, owner="run-1", data_version="v1"
+    with (target or bench.target).attempt(
+        Publication(bench.plan, LOW, "v1", "run-1"), options
     ) as load:
         assert load.load_bytes(iter([TEXT])).rows == load.staged_rows() == len(NEW)
         return int(load.finalise())
@@ -55,7 +56,7 @@ def load(bench: PostgresBench, *, target: object = None, options: TargetOptions 
 
 def test_rows_are_seen_by_their_reader_only(bench: PostgresBench) -> None:
     count = f"SELECT count(*) FROM {bench.named()}"
-    attempt = bench.target.attempt(bench.plan, LOW, UNSTAGED, owner="run-1", data_version="v")
+    attempt = bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), UNSTAGED)
     with attempt as load:
         load.load_bytes(iter([TEXT]))
         assert load.audited_table() == bench.table
@@ -63,7 +64,7 @@ def test_rows_are_seen_by_their_reader_only(bench: PostgresBench) -> None:
         assert bench.rows() == OLD
     assert bench.rows() == OLD, "an attempt that does not finalise leaves nothing"
     assert not bench.left_over()
-    load_again = bench.target.attempt(bench.plan, LOW, UNSTAGED, owner="run-1", data_version="v")
+    load_again = bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), UNSTAGED)
     with load_again as load:
         load.load_bytes(iter([TEXT]))
         assert load.finalise() == len(NEW)
@@ -72,7 +73,7 @@ def test_rows_are_seen_by_their_reader_only(bench: PostgresBench) -> None:
 
 
 def test_a_row_that_is_refused_leaves_nothing(bench: PostgresBench) -> None:
-    attempt = bench.target.attempt(bench.plan, LOW, UNSTAGED, owner="run-1", data_version="v")
+    attempt = bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), UNSTAGED)
     with pytest.raises(StatementFailed), attempt as load:
         load.load_bytes(iter([TEXT, b"seven\tno number\n"]))
     assert bench.rows() == OLD
@@ -123,13 +124,11 @@ def test_rows_that_stay_ask_for_staging(
     options = replace(UNSTAGED, mode=WriteMode(mode))
     if not there:
         bench.ask(f"TRUNCATE {bench.named()}")
-    attempt = bench.target.attempt(bench.plan, LOW, options, owner="run-1", data_version="v")
+    attempt = bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), options)
     with attempt as load:
         assert (load.reader() is not None) == unstaged
     if unstaged:
-        with bench.target.attempt(
-            bench.plan, LOW, options, owner="run-1", data_version="v"
-        ) as load:
+        with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), options) as load:
             load.load_bytes(iter([TEXT]))
             assert load.finalise() == len(NEW)
         assert bench.rows() == NEW
@@ -138,7 +137,7 @@ def test_rows_that_stay_ask_for_staging(
 def test_an_open_range_of_a_new_table_is_looked_for_by_the_index(bench: PostgresBench) -> None:
     bench.ask(f"INSERT INTO {bench.named()} SELECT g, 'old' FROM generate_series(-50000, 0) g")
     condition = bench.plan.target_range(HIGH)
-    with bench.target.attempt(bench.plan, HIGH, UNSTAGED, owner="run-1", data_version="v") as load:
+    with bench.target.attempt(Publication(bench.plan, HIGH, "v", "run-1"), UNSTAGED) as load:
         load.load_bytes(iter([b"11\tnew\n"]))
         explain = f"EXPLAIN SELECT count(*) FROM {bench.named()} WHERE {condition}"
         plan = "\n".join(line for (line,) in load.reader().query(explain))
@@ -151,7 +150,7 @@ def test_what_would_be_converted_is_staged(bench: PostgresBench) -> None:
     target = bench.at(bench.url)
     target.prepare(bench.plan, REPLACE)
     for options in (UNSTAGED, replace(UNSTAGED, format="arrow"), REPLACE):
-        attempt = target.attempt(bench.plan, LOW, options, owner="run-1", data_version="v")
+        attempt = target.attempt(Publication(bench.plan, LOW, "v", "run-1"), options)
         with attempt as load:
             assert load.reader() is None
 

@@ -14,6 +14,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.keys.range import KeyRange
@@ -63,7 +64,7 @@ def test_texts_of_another_encoding_agree_at_every_level(
     loader.prepare(plan, options)
     try:
         with (
-            loader.attempt(plan, EVERYTHING, options, owner="test", data_version="1") as attempt,
+            loader.attempt(Publication(plan, EVERYTHING, "1", "test"), options) as attempt,
             encoded.read_arrow(plan.select(EVERYTHING, "arrow")) as reader,
         ):
             attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))

@@ -11,6 +11,7 @@ from tableferry.checks.reconcile import reconcile
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.fingerprint import Figures
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import own_field
@@ -177,9 +178,7 @@ def test_a_checksum_by_the_client_sees_damage(pg_url: str, mssql_url: str) -> No
     loader.prepare(plan, TargetOptions())
     try:
         with (
-            loader.attempt(
-                plan, everything, TargetOptions(), owner="test", data_version="1"
-            ) as attempt,
+            loader.attempt(Publication(plan, everything, "1", "test"), TargetOptions()) as attempt,
             postgres.read_arrow(plan.select(everything, "arrow")) as reader,
         ):
             attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))

@@ -23,6 +23,7 @@ from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.formats import formats_between
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.digest.fields import observed
@@ -150,9 +151,7 @@ class Hop:
     def _attempt(
         self, key_range: KeyRange, options: TargetOptions
     ) -> AbstractContextManager[RangeLoad]:
-        return self.target.loader.attempt(
-            self.plan, key_range, options, owner="test", data_version="1"
-        )
+        return self.target.loader.attempt(Publication(self.plan, key_range, "1", "test"), options)
 
     def verdicts(self, level: Level, ranges: Sequence[KeyRange]) -> dict[str, Verdict]:
         """The level's, by range; of `in_flight` against the rows as they streamed."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.crash_points import CRASH_AT
@@ -95,7 +96,7 @@ class Bench:
         target: Any = None,
     ) -> None:
         with (target or self.target).attempt(
-            self.plan, key_range, options, owner="run-1", data_version="v1"
+            Publication(self.plan, key_range, "v1", "run-1"), options
         ) as load:
             receipt = load.load_arrow([batch(rows[:1]), batch(rows[1:])])
             assert receipt.rows == load.staged_rows() == len(rows)

@@ -24,7 +24,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.dialects import qualified, quote
-from tableferry.resources.contract.markers import beside
+from tableferry.resources.contract.markers import Publication, beside
 from tableferry.resources.contract.target import Target, TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
@@ -249,7 +249,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         for mode in modes if name != "it's" else tuple(WriteMode):
             options = TargetOptions(mode=mode)
             target.prepare(plan, options)
-            with target.attempt(plan, everything, options, owner="me", data_version=mode) as load:
+            with target.attempt(Publication(plan, everything, mode, "me"), options) as load:
                 load.load_arrow([batch])
                 load.finalise()
             if mode == "swap":
@@ -276,7 +276,7 @@ def test_capitals_beyond_ascii_are_swapped_or_refused(stack: Servers) -> None:
         with pytest.raises(InputError, match=r"no swap on Babelfish, .* small letters of ЗÉ;"):
             target.prepare(plan, swap)
     target.prepare(plan, options)
-    with target.attempt(plan, KeyRange("integer"), options, owner="me", data_version="1") as load:
+    with target.attempt(Publication(plan, KeyRange("integer"), "1", "me"), options) as load:
         load.load_arrow([batch])
         load.finalise()
     target.promote(plan, options)
@@ -298,7 +298,7 @@ def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers
     )
     resource.execute(f"CREATE SCHEMA {quote(registry.system('sqlserver'), table.schema)}")
     target.prepare(plan, options)
-    with target.attempt(plan, key_range, options, owner="me", data_version="1") as load:
+    with target.attempt(Publication(plan, key_range, "1", "me"), options) as load:
         load.load_arrow([batch])
         kept = load.keep_rejected()
     assert target.rejected_table(plan, key_range) == kept

@@ -14,6 +14,7 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Use, inspection_of
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
@@ -188,7 +189,7 @@ def test_what_is_written_does_not_depend_on_the_profile(login: Login, user: str)
         target.prepare(plan, options)
         rows = {"id": ids, "note": [None, *["a"] * (len(ids) - 1)], "at": [0] * len(ids)}
         batch = pa.record_batch({name: pa.array(rows[name], types[name]) for name in types})
-        with target.attempt(plan, EVERYTHING, options, owner="me", data_version=mode) as load:
+        with target.attempt(Publication(plan, EVERYTHING, mode, "me"), options) as load:
             load.load_arrow([batch])
             load.finalise()
 

@@ -14,7 +14,7 @@ import pytest
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.markers import MARKERS
+from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.target import (
     MOST_REJECTED,
     TargetMoved,
@@ -78,7 +78,7 @@ class Bench:
         target: ClickHouseTarget | None = None,
     ) -> None:
         with (target or self.target).attempt(
-            self.plan, key_range, options, owner=owner, data_version="v1"
+            Publication(self.plan, key_range, "v1", owner), options
         ) as load:
             if text:
                 receipt = load.load_bytes(iter([_tsv(rows[:1]), _tsv(rows[1:])]))
@@ -220,9 +220,7 @@ def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
     bench.load(OLD)
     with (
         pytest.raises(ValueError, match="the source went away"),
-        bench.target.attempt(
-            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-        ) as load,
+        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load,
     ):
         load.load_arrow(broken())
     assert bench.rows() == OLD
@@ -233,9 +231,7 @@ def test_refused_row_names_the_reason(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with (
         pytest.raises(StatementFailed, match="Cannot parse input") as caught,
-        bench.target.attempt(
-            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-        ) as load,
+        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load,
     ):
         load.load_bytes(iter([b"1\tfine\n", b"one\tnot a number\n"]))
     assert not caught.value.transient
@@ -250,18 +246,13 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
 
 def test_live_run_keeps_its_range(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
-    with bench.target.attempt(
-        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-    ) as load:
+    with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
         load.load_arrow([_batch(OLD)])
         with (
             pytest.raises(RangeBusy, match="run-1"),
             bench.target.attempt(
-                bench.plan,
-                LOW,
+                Publication(bench.plan, LOW, "v", "run-2"),
                 TargetOptions(),
-                owner="run-2",
-                data_version="v",
                 alive=lambda run: run == "run-1",
             ),
         ):
@@ -276,12 +267,12 @@ def test_run_that_lost_its_range_cannot_publish(bench: Bench) -> None:
     with (
         pytest.raises(RangeBusy),
         bench.target.attempt(
-            bench.plan, LOW, TargetOptions(), owner="thought dead", data_version="v"
+            Publication(bench.plan, LOW, "v", "thought dead"), TargetOptions()
         ) as slow,
     ):
         slow.load_arrow([_batch(OLD)])
         with bench.target.attempt(
-            bench.plan, LOW, TargetOptions(), owner="run-2", data_version="v"
+            Publication(bench.plan, LOW, "v", "run-2"), TargetOptions()
         ) as load:
             load.load_arrow([_batch(NEW)])
             with pytest.raises((RangeBusy, StatementFailed)):
@@ -297,9 +288,7 @@ def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with (
         pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
-        bench.target.attempt(
-            bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-        ) as load,
+        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load,
     ):
         load.load_arrow([_batch(OLD)])
         bench.client.command(f"INSERT INTO warehouse.{load.staging} (id) VALUES (7)")
@@ -327,9 +316,7 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench, resta
             if not restarted:
                 outcome.enter_context(pytest.raises((ConnectionFailed, StatementFailed)))
             load = outcome.enter_context(
-                own_bench.target.attempt(
-                    own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
-                )
+                own_bench.target.attempt(Publication(own_bench.plan, LOW, "v", "run-1"), REPLACE)
             )
             load.load_arrow([_batch(NEW)])
             own_stack.kill("clickhouse")
@@ -347,9 +334,7 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench, resta
 
 def test_same_block_sent_twice_counts_once(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
-    with bench.target.attempt(
-        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-    ) as load:
+    with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
         load.load_arrow([_batch(OLD)])
         load._blocks = 0  # as if a proxy on the way had sent the request again
         load.load_arrow([_batch(OLD)])
@@ -358,9 +343,7 @@ def test_same_block_sent_twice_counts_once(bench: Bench) -> None:
 
 def test_equal_blocks_of_one_range_all_count(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
-    with bench.target.attempt(
-        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-    ) as load:
+    with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
         load.load_arrow([_batch([(1, "same")] * 70_000)] * 40)
         load.load_arrow([_batch([(1, "same")])])
         load.finalise()
@@ -448,7 +431,7 @@ def test_clean_spares_the_living(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD, owner="dead"))
     with bench.target.attempt(
-        bench.plan, HIGH, TargetOptions(), owner="living", data_version="v"
+        Publication(bench.plan, HIGH, "v", "living"), TargetOptions()
     ) as load:
         load.load_arrow([_batch(ELSEWHERE)])
         dropped = bench.target.clean(bench.table, lambda run: run == "living")
@@ -516,7 +499,7 @@ def test_rows_of_text_that_look_like_a_header_are_rows(bench: Bench) -> None:
     bench.plan = CopyPlan(bench.plan.source, bench.table, (key, note), key, ("id",))
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(
-        bench.plan, KeyRange("text"), TargetOptions(), owner="run-1", data_version="v"
+        Publication(bench.plan, KeyRange("text"), "v", "run-1"), TargetOptions()
     ) as load:
         receipt = load.load_bytes(iter([b"id\tnote\nString\tNullable(String)\n"]))
         assert receipt.rows == load.staged_rows() == 2
@@ -532,9 +515,7 @@ def test_five_hundred_columns(bench: Bench) -> None:
     bench.plan = CopyPlan(bench.plan.source, bench.table, (key, *others), key, ("id",))
     bench.target.prepare(bench.plan, TargetOptions())
     row = {"id": [1]} | {column.target.name: [column.target.name] for column in others}
-    with bench.target.attempt(
-        bench.plan, LOW, TargetOptions(), owner="run-1", data_version="v"
-    ) as load:
+    with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
         load.load_arrow([pa.record_batch(row)])
         load.finalise()
     (found,) = bench.rows()
@@ -547,7 +528,7 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
     for key_range in ranges:
         row = [(key_range.lower, "rejected")]
         with bench.target.attempt(
-            bench.plan, key_range, REPLACE, owner="run-1", data_version="v1"
+            Publication(bench.plan, key_range, "v1", "run-1"), REPLACE
         ) as load:
             load.load_arrow([_batch(row)])
             load.audited_table()
@@ -565,9 +546,7 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
 def test_a_rejected_staging_table_goes_when_its_range_is_visible(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     for name in ("first", "second"):
-        with bench.target.attempt(
-            bench.plan, LOW, REPLACE, owner="run-1", data_version="v1"
-        ) as load:
+        with bench.target.attempt(Publication(bench.plan, LOW, "v1", "run-1"), REPLACE) as load:
             load.load_arrow([_batch([(1, name)])])
             load.audited_table()
             kept = load.keep_rejected()
@@ -622,10 +601,10 @@ def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
     failed: list[TargetMoved] = []
 
     def attempt(number: int, key_range: KeyRange) -> None:
-        owner, known = f"run-{number}", plans[number]
-        with bench.target.attempt(
-            bench.plan, key_range, REPLACE, owner=owner, data_version=f"v{number}", **known
-        ) as load:
+        publication = Publication(
+            bench.plan, key_range, f"v{number}", f"run-{number}", **plans[number]
+        )
+        with bench.target.attempt(publication, REPLACE) as load:
             load.load_arrow([_batch(rows[number])])
             try:
                 load.finalise()
@@ -657,9 +636,7 @@ def test_a_marker_without_its_rows_is_one_that_no_event_log_has(bench: Bench, po
     assert (before, marker.version) == (LOW.name, "v1")
 
     def work() -> None:
-        with bench.target.attempt(
-            bench.plan, LOW, REPLACE, owner="dead", data_version="v2"
-        ) as load:
+        with bench.target.attempt(Publication(bench.plan, LOW, "v2", "dead"), REPLACE) as load:
             load.load_arrow([_batch(NEW)])
             load.finalise()
 
@@ -674,7 +651,7 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
     bench.load(NEW, owner="run-2")
     with (
         bench.target.attempt(
-            bench.plan, LOW, REPLACE, owner="run-1", data_version="v0", known=known
+            Publication(bench.plan, LOW, "v0", "run-1", known=known), REPLACE
         ) as load,
         pytest.raises(TargetMoved),
     ):
@@ -682,9 +659,7 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
         load.finalise()
     with (
         pytest.raises(TargetMoved),
-        bench.target.marking(
-            bench.plan, LOW, REPLACE, owner="run-1", data_version="v0", known=known
-        ),
+        bench.target.marking(Publication(bench.plan, LOW, "v0", "run-1", known=known), REPLACE),
     ):
         pass
     assert bench.rows() == NEW

@@ -15,6 +15,7 @@ from tableferry.checks.verdict import Level
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
@@ -174,9 +175,7 @@ def test_rows_that_are_there_are_found_by_their_keys(hops: dict[str, Hop], mode:
         plan = replace(hop.plan, primary_key=("id", "s", "ferry__s"))
         damage(hop, "t", -5)
         reading = hop.source.endpoint.read_arrow(plan.select(EVERYTHING, "arrow"))
-        writing = hop.target.loader.attempt(
-            plan, EVERYTHING, options, owner="test", data_version=mode
-        )
+        writing = hop.target.loader.attempt(Publication(plan, EVERYTHING, mode, "test"), options)
         with reading as reader, writing as load:
             load.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))
             load.finalise()

@@ -146,7 +146,7 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench) -> No
         with (
             pytest.raises((ConnectionFailed, StatementFailed)) as caught,
             own_bench.target.attempt(
-                own_bench.plan, LOW, REPLACE, owner="run-1", data_version="v"
+                Publication(own_bench.plan, LOW, "v", "run-1"), REPLACE
             ) as load,
         ):
             load.load_arrow([batch(NEW)])
@@ -165,7 +165,7 @@ def test_a_crash_of_the_server_takes_unlogged_rows_with_it(own_stack: Stack) -> 
     with PostgresBench(own_stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         bench.target.prepare(bench.plan, REPLACE)
         bench.load(OLD)
-        attempt = bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v")
+        attempt = bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), REPLACE)
         with pytest.raises(StagingLost, match="nothing was committed") as lost, attempt as load:
             load.load_arrow([batch(NEW)])
             load.audited_table()
@@ -192,7 +192,7 @@ def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
         slow = bench.at(proxy.url)
         with (
             pytest.raises(RangeBusy, match="taken over"),
-            slow.attempt(bench.plan, LOW, REPLACE, owner="slow", data_version="v") as load,
+            slow.attempt(Publication(bench.plan, LOW, "v", "slow"), REPLACE) as load,
         ):
             load.load_arrow([batch(OLD)])
             reconnect = load._reconnect
@@ -215,7 +215,7 @@ def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
     bench.load(OLD)
     with (
         pytest.raises(ValueError, match="the source went away"),
-        bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
+        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), REPLACE) as load,
     ):
         load.load_arrow(broken())
     assert bench.rows() == OLD
@@ -241,11 +241,11 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
 def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tableferry.resources.transactional.target.LOCK_SECONDS", 0)
     bench.target.prepare(bench.plan, REPLACE)
-    with bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load:
+    with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), REPLACE) as load:
         load.load_arrow([batch(OLD)])
         with (
             pytest.raises(RangeBusy, match="another run"),
-            bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-2", data_version="v"),
+            bench.target.attempt(Publication(bench.plan, LOW, "v", "run-2"), REPLACE),
         ):
             pytest.fail("two runs hold one range")
         bench.load(ELSEWHERE, HIGH)
@@ -260,7 +260,7 @@ def test_a_session_serves_the_next_attempt_unless_a_statement_failed(bench: Benc
     @contextmanager
     def attempt(key_range: KeyRange) -> Iterator[Any]:
         with bench.target.attempt(
-            bench.plan, key_range, REPLACE, owner="run-1", data_version="v"
+            Publication(bench.plan, key_range, "v", "run-1"), REPLACE
         ) as load:
             seen.append(load.session.raw)
             yield load
@@ -307,7 +307,7 @@ def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     with (
         pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
-        bench.target.attempt(bench.plan, LOW, REPLACE, owner="run-1", data_version="v") as load,
+        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), REPLACE) as load,
     ):
         load.load_arrow([batch(OLD)])
         bench.ask(f"INSERT INTO {bench.named(load.staging.name)} (id) VALUES (7)")
@@ -385,7 +385,7 @@ def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
 def test_clean_spares_the_living(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD))
-    with bench.target.attempt(bench.plan, HIGH, REPLACE, owner="living", data_version="v") as load:
+    with bench.target.attempt(Publication(bench.plan, HIGH, "v", "living"), REPLACE) as load:
         load.load_arrow([batch(ELSEWHERE)])
         assert len(bench.target.clean(bench.table)) == 1
         load.finalise()
@@ -443,7 +443,7 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
     for key_range in ranges:
         row = [(key_range.lower, "rejected")]
         with bench.target.attempt(
-            bench.plan, key_range, REPLACE, owner="run-1", data_version="v1"
+            Publication(bench.plan, key_range, "v1", "run-1"), REPLACE
         ) as load:
             load.load_arrow([batch(row)])
             load.audited_table()
@@ -463,14 +463,14 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
     bench.load(NEW, KeyRange("integer", 2, 7))
-    older = {"owner": "run-0", "data_version": "v0", "home": "h0", "known": known}
+    older = Publication(bench.plan, LOW, "v0", "run-0", "h0", known)
     with (
-        bench.target.attempt(bench.plan, LOW, REPLACE, **older) as load,
+        bench.target.attempt(older, REPLACE) as load,
         pytest.raises(TargetMoved, match=r"range 0000000002\.\.0000000007 by run run-1"),
     ):
         load.load_arrow([batch(OLD)])
         load.finalise()
-    with pytest.raises(TargetMoved), bench.target.marking(bench.plan, LOW, REPLACE, **older):
+    with pytest.raises(TargetMoved), bench.target.marking(older, REPLACE):
         pass
     assert bench.rows() == NEW
     (marker,) = bench.target.published(bench.plan, REPLACE).of_target.values()
@@ -478,7 +478,7 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
 
     known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
     with bench.target.attempt(
-        bench.plan, LOW, REPLACE, owner="run-0", data_version="v0", known=known
+        Publication(bench.plan, LOW, "v0", "run-0", known=known), REPLACE
     ) as load:
         load.load_arrow([batch(OLD)])
         load.finalise()
@@ -499,7 +499,7 @@ def test_a_publication_waits_for_a_stopped_one_no_longer_than_told(
         markers.put(stopped, identity, Publication(bench.plan, LOW, "v1", "run-1"))
         with (
             pytest.raises(StatementFailed) as failed,
-            bench.target.marking(bench.plan, HIGH, REPLACE, owner="run-2", data_version="v2"),
+            bench.target.marking(Publication(bench.plan, HIGH, "v2", "run-2"), REPLACE),
         ):
             pass
         assert failed.value.transient
