@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +37,8 @@ def test_dagster_accepts_its_settings(path: str) -> None:
     assert checked["run_monitoring"]["enabled"]
     assert checked["run_monitoring"]["max_runtime_seconds"] == 24 * 3600
     assert checked["run_coordinator"]["config"]["dequeue_interval_seconds"] == 1
+    for name in checked["python_logs"]["managed_python_loggers"]:
+        assert import_module(name).logger.name == name
 
 
 def test_compose_file_fits_the_specification() -> None:
