@@ -1,6 +1,6 @@
-"""Sessions of ADBC, kept open: to open one costs as much as to export ten thousand rows.
+"""Pooled ADBC sessions: opening one costs as much as exporting ten thousand rows.
 
-It logs in twice, and reads all types of the server.
+ADBC logs in twice, and reads all types of the server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from adbc_driver_postgresql import StatementOptions
 from tableferry.resources.connecting.pool import ConnectionPool
 
 BATCH_BYTES = 4 << 20
-"""Size hint for ADBC's batches, whose default of 16 MiB takes more memory and is no faster."""
+"""Size hint for ADBC's batches: its default, 16 MiB, takes more memory and is no faster."""
 
 
 class ArrowSession:
@@ -24,32 +24,32 @@ class ArrowSession:
 
     Args:
         conninfo: libpq's connection string.
-        prepare: the statements that set what the session needs.
+        preparation: the statements that set up the session.
 
     Raises:
-        adbc_driver_manager.Error: the connection did not come about.
+        adbc_driver_manager.Error: the connection failed.
     """
 
-    def __init__(self, conninfo: str, prepare: Sequence[str]) -> None:
+    def __init__(self, conninfo: str, preparation: Sequence[str]) -> None:
         self.closed, self._fresh = False, True
         self._statement: adbc_driver_manager.AdbcStatement | None = None
         with ExitStack() as opened:
-            # ADBC's DB-API layer would import polars, and pandas where that is installed
+            # ADBC's DB-API layer would import polars, and pandas if that is installed
             database = opened.enter_context(adbc_driver_postgresql.connect(conninfo))
             self._connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
-            for statement in prepare:
+            for statement in preparation:
                 self._run(statement)
             self._opened = opened.pop_all()
 
     def select(self, sql: str, *before: str) -> pa.RecordBatchReader:
-        """The batches of a query's result; to be closed, and then `rest`.
+        """Stream a query's result; the caller closes the reader, and calls `reset`.
 
         Args:
             sql: a single SELECT.
             before: statements to run first.
         """
-        for one in before:
-            self._run(one)
+        for preceding in before:
+            self._run(preceding)
         self._statement = statement = adbc_driver_manager.AdbcStatement(self._connection)
         statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
         statement.set_sql_query(sql)
@@ -57,33 +57,32 @@ class ArrowSession:
         return pa.RecordBatchReader.from_stream(stream)
 
     def append(self, schema: str, table: str, reader: pa.RecordBatchReader) -> int:
-        """Append batches to a table, all or none, by binary COPY; returns the rows taken."""
+        """Append batches to a table, all or none; return the number of rows accepted."""
+        options = {
+            "adbc.ingest.target_db_schema": schema,
+            "adbc.ingest.target_table": table,
+            "adbc.ingest.mode": "adbc.ingest.mode.append",
+        }
         with adbc_driver_manager.AdbcStatement(self._connection) as statement:
-            statement.set_options(
-                **{
-                    "adbc.ingest.target_db_schema": schema,
-                    "adbc.ingest.target_table": table,
-                    "adbc.ingest.mode": "adbc.ingest.mode.append",
-                }
-            )
+            statement.set_options(**options)
             statement.bind_stream(reader)
             return int(statement.execute_update())
 
     def knows(self, schema: pa.Schema) -> bool:
-        """Whether a result has its values as a session that is opened now would give them.
+        """Whether a new session would return the same result.
 
-        A type that was made since then is unknown, and a row type may have changed.
+        This one does not know types that were created later, and a row type may have changed.
         """
-        return self._fresh or all(_is_sure(field.type) for field in schema)
+        return self._fresh or all(_is_built_in(field.type) for field in schema)
 
     def cancel(self) -> None:
-        """Stop the query: else the server would go on until it next writes to us."""
+        """Stop the query, which the server would otherwise continue until its next write."""
         if self._statement is not None:
             with suppress(Exception):
                 self._statement.cancel()
 
-    def rest(self, *, in_transaction: bool) -> None:
-        """Leave the session as it was found, after a query whose result was read to its end."""
+    def reset(self, *, in_transaction: bool) -> None:
+        """End the query, whose result was read to its end, and its transaction."""
         self._fresh = False
         try:
             self._end_statement()
@@ -93,7 +92,7 @@ class ArrowSession:
             self.close()
 
     def answers(self) -> bool:
-        """Whether the server still does."""
+        """Whether the server still answers."""
         try:
             self._run("SELECT 1")
         except adbc_driver_manager.Error:
@@ -119,12 +118,12 @@ class ArrowSession:
             statement.execute_update()
 
 
-def _is_sure(type_: pa.DataType) -> bool:
+def _is_built_in(type_: pa.DataType) -> bool:
     if isinstance(type_, pa.OpaqueType):
         return not type_.type_name.startswith("unnamed<")
     if pa.types.is_struct(type_):
         return False
-    return all(_is_sure(type_.field(position).type) for position in range(type_.num_fields))
+    return all(_is_built_in(type_.field(position).type) for position in range(type_.num_fields))
 
 
 pool: ConnectionPool[ArrowSession] = ConnectionPool(

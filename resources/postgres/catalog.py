@@ -1,4 +1,4 @@
-"""PostgreSQL's catalog: which tables there are, how large they are, which columns are indexed."""
+"""The tables of a PostgreSQL server, their sizes and their indexes, from its catalog."""
 
 from __future__ import annotations
 
@@ -7,10 +7,59 @@ from collections.abc import Sequence
 from tableferry.resources.contract.catalog import Listed, TableSize
 from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.postgres.dialect import DIALECT, PostgresDialect
+from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import rows_hidden
+from tableferry.resources.postgres.names import about
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+
+COLUMNS_SQL = """
+WITH RECURSIVE tables AS (
+    SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+), attributes AS (
+    SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AS not_null, a.attgenerated, a.attidentity,
+        a.atttypid AS typid, a.atttypmod AS typmod, a.attcollation AS collated
+    FROM pg_catalog.pg_attribute a JOIN tables ON a.attrelid = tables.oid
+    WHERE a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL  -- from a domain to its base type
+    SELECT a.attrelid, a.attnum, a.attname, a.not_null OR t.typnotnull, a.attgenerated,
+        a.attidentity, t.typbasetype, t.typtypmod, a.collated
+    FROM attributes a JOIN pg_catalog.pg_type t ON t.oid = a.typid WHERE t.typtype = 'd'
+)
+SELECT a.attname,
+    CASE
+        WHEN t.typtype = 'e' THEN 'enum'
+        WHEN t.typtype = 'c' THEN 'composite'
+        WHEN e.typtype = 'e' THEN 'enum[]'
+        WHEN e.typtype = 'c' THEN 'composite[]'
+        -- whatever schema its extension is in
+        WHEN n.nspname <> 'pg_catalog'
+            THEN regexp_replace(format_type(a.typid, a.typmod), '^.*\\.', '')
+        ELSE format_type(a.typid, a.typmod)
+    END,
+    NOT a.not_null, a.attgenerated <> '', a.attidentity <> '',
+    (SELECT array_position(i.indkey::int2[], a.attnum) + 1 - array_lower(i.indkey::int2[], 1)
+     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+     -- a primary key does not cover tables that inherit from its own
+     WHERE i.indrelid = a.attrelid AND i.indisprimary AND (c.relkind = 'p' OR NOT EXISTS (
+        SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid))),
+    -- with its schema, as our search path is pg_catalog
+    CASE WHEN n.nspname <> 'pg_catalog' THEN format_type(a.typid, a.typmod) END,
+    -- the database's default is resolved only if it is the order of bytes
+    (SELECT CASE WHEN l.collname IN ('C', 'POSIX') THEN 'C' WHEN l.collname <> 'default'
+        THEN l.collname WHEN coalesce(d.d->>'datlocprovider', 'c') = 'c'
+        AND d.d->>'datcollate' IN ('C', 'POSIX') THEN 'C' ELSE 'default' END
+     FROM pg_catalog.pg_collation l,
+        (SELECT to_jsonb(b) AS d FROM pg_catalog.pg_database b
+         WHERE b.datname = current_database()) d
+     WHERE l.oid = a.collated)
+FROM attributes a
+JOIN pg_catalog.pg_type t ON t.oid = a.typid AND t.typtype <> 'd'
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+ORDER BY a.attnum
+"""
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
@@ -41,7 +90,7 @@ SELECT current_user::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relna
 WHERE n.nspname = {schema} AND c.relname = {name} AND row_security_active(c.oid)
 """
 
-# a primary key does not reach into the tables that inherit from its own
+# a primary key does not cover tables that inherit from its own
 UNIQUE_SQL = """
 SELECT x.relname
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid
@@ -71,11 +120,11 @@ FROM pg_class c WHERE c.oid = {table}::regclass
 """
 
 SAMPLE_BYTES = 32 << 20
-"""How much is read of a table that was never analysed, to tell how many rows it has."""
+"""How much of a table without statistics is read to estimate its rows."""
 
 
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
-    """The tables and views, without the partitions of others."""
+    """See `Source.tables`. Partitions are left out."""
     return [
         Listed(TableRef(endpoint.system_name, schema, name, connection), view, readable)
         for schema, name, view, readable in endpoint.query(TABLES_SQL)
@@ -83,61 +132,54 @@ def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
 
 
 def size(endpoint: Endpoint, table: TableRef) -> TableSize | None:
-    """Rows as ANALYZE or a sample counted them, and bytes; None of a view or foreign table."""
-    rows, stored, unknown = endpoint.query(SIZE_SQL.format(table=_literal(table)))[0]
+    """The rows by ANALYZE or a sample, and the bytes; None for a view or foreign table."""
+    rows, stored, unknown = endpoint.query(about(SIZE_SQL, table))[0]
     if stored is None:
         return None
     if unknown:
         percent = min(100.0, 100 * SAMPLE_BYTES / max(stored, 1))
         sample = f"TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE (0)"
-        found = endpoint.query(f"SELECT count(*) FROM {qualified(table)} {sample}")[0][0]
-        rows = round(found * 100 / percent)
+        count = endpoint.query(f"SELECT count(*) FROM {qualified(table)} {sample}")[0][0]
+        rows = round(count * 100 / percent)
     return TableSize(int(rows), int(stored))
 
 
 def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:
-    """The columns that an index begins with: of the primary key first, then of unique ones."""
-    found = endpoint.query(LEADING_SQL.format(table=_literal(table)))
-    return tuple(dict.fromkeys(name for (name,) in found))
+    """See `Source.leading`. The primary key's column comes first."""
+    rows = endpoint.query(about(LEADING_SQL, table))
+    return tuple(dict.fromkeys(name for (name,) in rows))
 
 
 def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> str | None:
-    """The table's primary key, where it is made of some of the columns."""
-    listed = ", ".join(DIALECT.literal(name) for name in columns)
-    found = endpoint.query(UNIQUE_SQL.format(table=_literal(table), columns=listed))
-    return str(found[0][0]) if found else None
+    """The table's primary key if it consists of some of the columns."""
+    rows = endpoint.query(
+        about(UNIQUE_SQL, table, columns=", ".join(map(DIALECT.literal, columns)))
+    )
+    return str(rows[0][0]) if rows else None
 
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
-    """What is said of a table whose policies hold for the login; those below a view are found when
-    it is read."""
-    names = {
-        "schema": DIALECT.literal(table.schema),
-        "name": DIALECT.literal(table.name),
-    }
-    found = endpoint.query(HIDDEN_SQL.format(**names))
-    return rows_hidden(str(found[0][0])) if found else None
+    """See `Inspection.hidden`. Policies of tables below a view are found when the view is read."""
+    rows = endpoint.query(about(HIDDEN_SQL, table))
+    return rows_hidden(str(rows[0][0])) if rows else None
 
 
 def children(endpoint: Endpoint, table: TableRef) -> list[str]:
-    """The tables that inherit from a table, whose rows are read with its own; no partitions."""
-    return [name for (name,) in endpoint.query(CHILDREN_SQL.format(table=_literal(table)))]
+    """The tables that inherit from a table, and are read with it; partitions are left out."""
+    return [name for (name,) in endpoint.query(about(CHILDREN_SQL, table))]
 
 
 def serves_order(endpoint: Endpoint, table: TableRef, key: Column) -> bool:
-    """Whether an index has the order of bytes, by the key's own collation or beside it."""
+    """See `Source.serves_order`. The index has the order of bytes, as a column or an expression."""
     name = DIALECT.literal(key.name)
-    ordered = PostgresDialect().in_key_order("", key, "text")
-    own = f"(SELECT attcollation FROM pg_attribute WHERE attrelid = c.oid AND attname = {name})"
-    sql = ORDERED_SQL.format(
-        table=_literal(table),
-        key=f"'(' || quote_ident({name}) || ')::text'"
-        if "::" in ordered
-        else f"quote_ident({name})",
-        collation="'\"C\"'::regcollation" if ordered else own,
-    )
+    ordered = DIALECT.in_key_order("", key, "text")
+    expression = f"quote_ident({name})"
+    if "::" in ordered:
+        expression = f"'(' || {expression} || ')::text'"
+    collation = "'\"C\"'::regcollation"
+    if not ordered:
+        collation = (
+            f"(SELECT attcollation FROM pg_attribute WHERE attrelid = c.oid AND attname = {name})"
+        )
+    sql = about(ORDERED_SQL, table, key=expression, collation=collation)
     return bool(endpoint.query(sql)[0][0])
-
-
-def _literal(table: TableRef) -> str:
-    return DIALECT.literal(qualified(table))

@@ -1,4 +1,4 @@
-"""Record batches into a PostgreSQL table, by ADBC's binary COPY."""
+"""Writes record batches to a PostgreSQL table, by ADBC's binary COPY."""
 
 from __future__ import annotations
 
@@ -26,21 +26,26 @@ def copy_in(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema | None = None,
 ) -> LoadReceipt:
-    """Append batches to a staging table, all or none, on a connection of its own.
+    """Append batches to a staging table, all or none, on a separate connection.
 
     Args:
         resource: the server.
-        plan: whose target columns the table has.
-        staging: made by `PostgresStatements.create_staging`.
+        plan: the hop, whose target columns the table has.
+        staging: the table.
         batches: columns named as in the target, of the plan's Arrow types.
-        schema: of the batches; the plan's if not given.
+        schema: the batches', the plan's by default.
 
     Raises:
-        ReceiptMismatch: the server took another number of rows than it was sent.
+        ReceiptMismatch: the server accepted another number of rows than it was sent.
     """
     schema = schema or plan.arrow_schema
     source = Counted(batches)
-    texts = _uuid_texts(plan, schema)
+    texts = [
+        position
+        for position, column in enumerate(plan.target_columns)
+        if isinstance(read(column.type).kind, Uuid)
+        and not pa.types.is_fixed_size_binary(schema.field(position).type)
+    ]
     for position in texts:
         schema = schema.set(position, schema.field(position).with_type(pa.large_binary()))
     reader = pa.RecordBatchReader.from_batches(
@@ -50,7 +55,7 @@ def copy_in(
         copied = resource.write_arrow(staging, reader)
     except Exception:
         if source.error is not None:
-            # ADBC tells of it as of a mere text
+            # ADBC reports only its text
             raise source.error from None
         raise
     if copied != source.rows:
@@ -58,17 +63,8 @@ def copy_in(
     return LoadReceipt(source.rows, source.bytes)
 
 
-def _uuid_texts(plan: CopyPlan, schema: pa.Schema) -> list[int]:
-    """Positions of the columns that arrive as texts where the server wants the bytes of uuids."""
-    return [
-        position
-        for position, column in enumerate(plan.target_columns)
-        if isinstance(read(column.type).kind, Uuid)
-        and not pa.types.is_fixed_size_binary(schema.field(position).type)
-    ]
-
-
 def _with_uuids(batch: pa.RecordBatch, texts: list[int], schema: pa.Schema) -> pa.RecordBatch:
+    """Convert the columns of uuids that arrive as text to bytes."""
     if not texts:
         return batch
     columns = list(batch.columns)
@@ -78,7 +74,7 @@ def _with_uuids(batch: pa.RecordBatch, texts: list[int], schema: pa.Schema) -> p
 
 
 def _uuid_bytes(texts: pa.Array, column: str) -> pa.Array:
-    """The 16 bytes of each uuid, which came as a text; all are decoded at once."""
+    """The bytes of uuids, whose texts are decoded all at once."""
     digits = pc.replace_substring(texts.drop_null(), "-", "").cast(pa.string())
     count = len(digits)
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), digits), "")
@@ -87,13 +83,13 @@ def _uuid_bytes(texts: pa.Array, column: str) -> pa.Array:
     except ValueError:
         data = b""
     lengths = pc.equal(pc.binary_length(digits), 2 * UUID_BYTES)
-    # fromhex passes over blanks
+    # fromhex skips blanks
     if len(data) != count * UUID_BYTES or not pc.all(lengths, min_count=0).as_py():
         raise InputError(
             f"column {column!r}: a uuid should have {2 * UUID_BYTES} hexadecimal digits"
         )
-    known = pa.Array.from_buffers(pa.binary(UUID_BYTES), count, [None, pa.py_buffer(data)])
+    uuids = pa.Array.from_buffers(pa.binary(UUID_BYTES), count, [None, pa.py_buffer(data)])
     if texts.null_count:
-        places = pc.subtract(pc.cumulative_sum(texts.is_valid().cast(pa.int64())), 1)
-        known = known.take(pc.if_else(texts.is_valid(), places, None))
-    return known.cast(pa.large_binary())
+        positions = pc.subtract(pc.cumulative_sum(texts.is_valid().cast(pa.int64())), 1)
+        uuids = uuids.take(pc.if_else(texts.is_valid(), positions, None))
+    return uuids.cast(pa.large_binary())

@@ -1,4 +1,4 @@
-"""PostgreSQL's COPY TO STDOUT as large byte chunks, at a low cost per row."""
+"""Reads COPY TO STDOUT in large chunks, at a low cost per row."""
 
 from __future__ import annotations
 
@@ -14,38 +14,33 @@ from psycopg.pq.abc import PGconn, PGresult
 from tableferry.resources.wires.counted import CountedBytes
 
 CHUNK_BYTES = 1 << 20
-"""A larger one is no faster, neither here nor in an HTTP body."""
+"""Larger chunks are no faster, neither here nor in an HTTP body."""
 
 
 def copy_out(
-    connection: psycopg.Connection[Any],
-    sql: str,
-    chunk_bytes: int = CHUNK_BYTES,
-    *,
-    binary: bool = False,
+    connection: psycopg.Connection[Any], sql: str, *, binary: bool = False
 ) -> Iterator[CountedBytes]:
     """Run `COPY (sql) TO STDOUT` and yield its output in chunks that end at row ends.
 
-    The server sends one message per row. `psycopg.Copy` hands each of them through a generator, a
-    wait and a Python call (0.8 CPU-s per million rows of 100 bytes); draining libpq's buffer in a
-    plain loop takes under half of that. libpq is asked in its non-blocking mode, because psycopg
-    holds the GIL during the blocking one, and other exports must go on meanwhile.
+    The server sends one message per row. `psycopg.Copy` passes each through a generator, a wait and
+    a Python call (0.8 CPU-s per million rows of 100 bytes); draining libpq's buffer in a plain loop
+    takes less than half of that. libpq is read in non-blocking mode, because psycopg holds the GIL
+    in blocking mode, and other exports must continue.
 
-    The connection is good for closing only if the iteration ends early.
+    If the iteration ends early, the connection can only be closed.
 
     Args:
-        connection: In autocommit mode, or in a transaction; nothing else may be running on it.
-        sql: A single SELECT.
-        chunk_bytes: Least length of every chunk but the last.
-        binary: In COPY's binary format, whose header and trailer are part of the output.
+        connection: in autocommit mode or in a transaction; nothing else may be running on it.
+        sql: a single SELECT.
+        binary: use COPY's binary format, whose header and trailer are part of the output.
 
     Raises:
         psycopg.Error: as the server reports it, at any point of the stream.
     """
     pgconn = connection.pgconn
-    how = " (FORMAT binary)" if binary else ""
-    pgconn.send_query(f"COPY ({sql.rstrip().rstrip(';')}) TO STDOUT{how}".encode())
-    poll = select.poll()  # not select.select, which refuses descriptors above 1023
+    options = " (FORMAT binary)" if binary else ""
+    pgconn.send_query(f"COPY ({sql.rstrip().rstrip(';')}) TO STDOUT{options}".encode())
+    poll = select.poll()  # select.select refuses descriptors above 1023
     poll.register(pgconn.socket, select.POLLIN)
     while pgconn.flush():
         poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
@@ -61,10 +56,10 @@ def copy_out(
     while True:
         length, row = get(1)
         if length > 0:
-            # appended at once: a list of memoryviews keeps the garbage collector busy
+            # a list of memoryviews would keep the garbage collector busy
             chunk += row
             rows += 1
-            if len(chunk) >= chunk_bytes:
+            if len(chunk) >= CHUNK_BYTES:
                 yield _counted(chunk, rows)
                 chunk.clear()
                 rows = 0
@@ -73,12 +68,12 @@ def copy_out(
             pgconn.consume_input()
         else:
             break
-    # the last rows are held back until the server has said that the COPY is complete
+    # the last rows are held back until the server reports the COPY complete
     while (result := _next_result(pgconn, poll)) is not None:
         if result.status != ExecStatus.COMMAND_OK:
             raise _unexpected(result, connection)
     if chunk:
-        # the trailer is a message of its own
+        # the trailer is a separate message
         yield _counted(chunk, rows - binary)
 
 
@@ -98,5 +93,5 @@ def _next_result(pgconn: PGconn, poll: select.poll) -> PGresult | None:
 def _unexpected(result: PGresult | None, connection: psycopg.Connection[Any]) -> psycopg.Error:
     if result is not None and result.status == ExecStatus.FATAL_ERROR:
         return error_from_result(result, encoding=connection.info.encoding)
-    found = "nothing" if result is None else ExecStatus(result.status).name
-    return psycopg.OperationalError(f"COPY should have been answered with rows, found {found}")
+    status = "nothing" if result is None else ExecStatus(result.status).name
+    return psycopg.OperationalError(f"COPY should have been answered with rows, found {status}")

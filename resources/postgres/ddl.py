@@ -1,4 +1,4 @@
-"""The statements of the PostgreSQL target, as text."""
+"""The SQL of the PostgreSQL target."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
 
 TRY_SECONDS = 0.1
-"""Between two looks at a lock that somebody else holds."""
-
+"""Between two attempts on a lock that another session holds."""
 
 MOST_SUBTRANSACTIONS = 10_000_000
-"""Of one transaction; a row whose number is further on was made before the numbers began anew."""
+"""Most subtransactions of one transaction; rows with later ids are from before a wraparound."""
 
 INDEX_BYTES = 2700
-"""About as many an entry of a B-tree may have."""
+"""About the most bytes of a B-tree entry."""
 
 
 class PostgresStatements(Statements):
@@ -34,33 +33,28 @@ class PostgresStatements(Statements):
 
     system_name = "postgres"
     overriding = " OVERRIDING SYSTEM VALUE"
-    settle = ("SET CONSTRAINTS ALL IMMEDIATE",)
-    """Deferred triggers run, and those of what they do run at once."""
+    run_deferred = ("SET CONSTRAINTS ALL IMMEDIATE",)
+    """Triggers that these fire run at once, too."""
 
     def create_schema(self, table: TableRef) -> str:
-        """Not IF NOT EXISTS, which asks for the right to create one also where it is there."""
+        """Create it without IF NOT EXISTS, which needs CREATE on the database in any case."""
         schema = self.names([table.schema])
         return (
             f"DO $ferry$ BEGIN IF to_regnamespace({self.text(schema)}) IS NULL THEN "
             f"CREATE SCHEMA {schema}; END IF; "
-            # another run was faster
+            # if another run is faster
             "EXCEPTION WHEN duplicate_schema OR unique_violation THEN NULL; END $ferry$"
         )
 
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
-        """The source's primary key becomes the table's, unless it may be NULL.
-
-        A key that is a text has an index in the order that its ranges are cut by, beside that of
-        the table's own order, unless some values may be too long for it.
-        """
-        lines = self.definitions(plan)
-        identity = row_identity(plan)
-        nullable = {column.name for column in plan.target_columns if column.nullable}
-        primary_key = () if nullable.intersection(identity) else identity
+        """See `Statements.create_table`. A text key gets an index in the order of its ranges,
+        besides the primary key's, unless its values may be too long for one."""
+        lines, primary_key, key = self.definitions(plan), row_identity(plan), plan.key.target
+        if any(column.nullable and column.name in primary_key for column in plan.target_columns):
+            primary_key = ()
         if primary_key:
             lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
         statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
-        key = plan.key.target
         name = self.names([key.name])
         if self.text_key(plan):
             if self.orders(plan):
@@ -71,12 +65,14 @@ class PostgresStatements(Statements):
         return statements
 
     def orders(self, plan: CopyPlan) -> bool:
-        """Whether a key that is a text gets an index in the order of its bytes: the values of a
-        primary key fit into one."""
-        return plan.key.target.name in row_identity(plan) or indexable(plan.key.target)
+        """Whether a text key's values fit an index; those of a primary key do."""
+        kind, name = read(plan.key.target.type).kind, plan.key.target.name
+        characters = kind.characters or kind.units if isinstance(kind, Text) else None
+        short = characters is not None and 4 * characters <= INDEX_BYTES
+        return short or name in row_identity(plan)
 
     def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
-        """Unlogged: a crash of the server empties it, and the range is loaded again then."""
+        """See `Statements.create_staging`. A server crash empties it, and the range is reloaded."""
         lines = ", ".join(self.definitions(plan, staging=True))
         return [
             f"CREATE UNLOGGED TABLE {qualified(staging)} ({lines}) "
@@ -84,12 +80,12 @@ class PostgresStatements(Statements):
         ]
 
     def key_order(self, column: Column) -> str:
-        """That of bytes."""
+        """See `Statements.key_order`."""
         return "" if has_own_order(column) else '"C"'
 
     def same_row(self, plan: CopyPlan) -> str:
-        """A staged key that is a text has another collation than the table's may have, and none of
-        two that columns have is preferred. An index of ours has this one."""
+        """Compare a text key by an explicit collation, that of our index: PostgreSQL refuses to
+        choose between those of the staged and the target column."""
         same, key = super().same_row(plan), plan.key.target
         if not self.text_key(plan) or has_own_order(key):
             return same
@@ -97,19 +93,16 @@ class PostgresStatements(Statements):
         return same.replace(equal, f'{equal} COLLATE "C"')
 
     def equal(self, plan: CopyPlan, column: Column) -> str:
-        """By the operator of the type's own schema, which no session looks into by itself."""
+        """Qualify the operator of an extension's type, whose schema is not in the search path."""
         schema, _, _ = column.type.rpartition(".")
         if not (schema and has_own_order(column)):
             return super().equal(plan, column)
-        name, (staged, own) = self.names([column.name]), aliases(plan)
-        return f"{own}.{name} OPERATOR({schema}.=) {staged}.{name}"
+        name, (staged, target) = self.names([column.name]), aliases(plan)
+        return f"{target}.{name} OPERATOR({schema}.=) {staged}.{name}"
 
-    def look_by_index(self, table: TableRef) -> Sequence[str]:
-        """Of a table without statistics the planner takes a third to be in a range that is open at
-        one end, and reads all of it for that.
-
-        A scan that cannot be avoided has a cost that would have the query compiled.
-        """
+    def prefer_index(self, table: TableRef) -> Sequence[str]:
+        """Forbid scans of a table without statistics, of which the planner expects a third of the
+        rows in a half-open range; and JIT, which the cost of an unavoidable scan would trigger."""
         return (
             "SELECT pg_catalog.set_config(name, 'off', true) "
             "FROM pg_catalog.pg_class, (VALUES ('enable_seqscan'), ('jit')) AS s(name) "
@@ -117,28 +110,12 @@ class PostgresStatements(Statements):
         )
 
     def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
-        """With the target's indexes, defaults, checks and comments."""
+        """CREATE TABLE with the target's indexes, defaults, checks and comments."""
         like = f"LIKE {qualified(plan.target)} INCLUDING ALL EXCLUDING IDENTITY"
         return [f"CREATE TABLE {qualified(shadow)} ({like})"]
 
-    def object_id(self, table: TableRef) -> str:
-        """The oid."""
-        return (
-            "SELECT c.oid::bigint FROM pg_catalog.pg_class c "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            f"WHERE n.nspname = {self.text(table.schema)} AND c.relname = {self.text(table.name)}"
-        )
-
-    def waiting(self, seconds: int) -> tuple[str, str]:
-        """Until the transaction ends."""
-        limits = (f"'{seconds}s'", "'0'")
-        before, after = (
-            f"SELECT pg_catalog.set_config('lock_timeout', {one}, true)" for one in limits
-        )
-        return before, after
-
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
-        """The oids."""
+        """See `Statements.object_ids`. A rename keeps the oid."""
         return (
             "SELECT c.relname, c.oid::bigint FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -146,12 +123,17 @@ class PostgresStatements(Statements):
             f"AND c.relname IN ({', '.join(map(self.text, names))})"
         )
 
+    def limit_waiting(self, seconds: int) -> tuple[str, str]:
+        """See `Statements.limit_waiting`. The setting ends with the transaction."""
+        setting = "SELECT pg_catalog.set_config('lock_timeout', '{}', true)"
+        return setting.format(f"{seconds}s"), setting.format(0)
+
     def rename(self, table: TableRef, name: str) -> str:
         """ALTER TABLE ... RENAME."""
         return f"ALTER TABLE {qualified(table)} RENAME TO {self.names([name])}"
 
-    def take(self, session: Session, lock: str, seconds: float) -> bool:
-        """An advisory lock."""
+    def take_lock(self, session: Session, lock: str, seconds: float) -> bool:
+        """See `Statements.take_lock`. It is an advisory lock."""
         until = time.monotonic() + seconds
         while not session.query(f"SELECT pg_catalog.pg_try_advisory_lock({_number(lock)})")[0][0]:
             if time.monotonic() >= until:
@@ -159,28 +141,28 @@ class PostgresStatements(Statements):
             time.sleep(TRY_SECONDS)
         return True
 
-    def release(self, lock: str) -> str:
-        """See `take`."""
+    def release_lock(self, lock: str) -> str:
+        """See `take_lock`."""
         return f"SELECT pg_catalog.pg_advisory_unlock({_number(lock)})"
 
     def mark(self, session: Session, staging: TableRef) -> str:
-        """The transaction's own number, of which the server knows what became of it."""
+        """Return the transaction's id, whose outcome the server keeps."""
         return str(session.query("SELECT pg_catalog.pg_current_xact_id()::text")[0][0])
 
     def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
-        """Asked of the server; after a crash of it, too."""
+        """See `Statements.committed`. The status survives a server crash."""
         status = f"SELECT pg_catalog.pg_xact_status({self.text(mark)}::xid8)"
         return bool(session.query(status)[0][0] == "committed")
 
     def broke(self, error: StatementFailed) -> bool:
-        """By SQLSTATE, which what libpq itself says has not."""
+        """See `Statements.broke`."""
         return broke(error)
 
-    def touched(self, table: TableRef) -> str:
-        """As its statistics count them."""
+    def change_counts(self, table: TableRef) -> str:
+        """See `Statements.change_counts`."""
         counted = ", ".join(
-            f"sum(pg_catalog.pg_stat_get_xact_tuples_{what}(oid))::bigint"
-            for what in ("inserted", "updated", "deleted")
+            f"sum(pg_catalog.pg_stat_get_xact_tuples_{change}(oid))::bigint"
+            for change in ("inserted", "updated", "deleted")
         )
         return (
             f"WITH RECURSIVE tables AS (SELECT {self.text(qualified(table))}::regclass::oid AS oid "
@@ -188,23 +170,26 @@ class PostgresStatements(Statements):
             f"JOIN tables t ON i.inhparent = t.oid) SELECT {counted} FROM tables"
         )
 
-    def made_elsewhere(self, table: TableRef, condition: str) -> str:
-        """The rows that are seen of transactions in progress are one's own. Subtransactions have
-        numbers that follow that of their transaction, as those of others have that began later.
-        The status of a number that is not given yet cannot be asked for."""
-        own = "mod(pg_catalog.pg_current_xact_id()::text::numeric, 4294967296)"
-        epoch = f"pg_catalog.pg_current_xact_id()::text::numeric - {own}"
-        made = "xmin::text::numeric"
-        unknown = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::numeric"
+    def count_new_elsewhere(self, table: TableRef, condition: str) -> str:
+        """See `Statements.count_new_elsewhere`.
+
+        The only rows in progress that a transaction sees are its own. The ids of its
+        subtransactions, and of later transactions, follow its own. An id that is not assigned yet
+        has no status.
+        """
+        current = "mod(pg_catalog.pg_current_xact_id()::text::numeric, 4294967296)"
+        epoch = f"pg_catalog.pg_current_xact_id()::text::numeric - {current}"
+        writer = "xmin::text::numeric"
+        unassigned = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::numeric"
         return (
             f"SELECT count(*) FROM {qualified(table)} WHERE ({condition}) IS NOT TRUE "
-            f"AND {made} BETWEEN {own} AND {own} + {MOST_SUBTRANSACTIONS} "
-            f"AND CASE WHEN {epoch} + {made} >= {unknown} THEN true "
-            f"ELSE pg_catalog.pg_xact_status(({epoch} + {made})::text::xid8) = 'in progress' END"
+            f"AND {writer} BETWEEN {current} AND {current} + {MOST_SUBTRANSACTIONS} "
+            f"AND CASE WHEN {epoch} + {writer} >= {unassigned} THEN true "
+            f"ELSE pg_catalog.pg_xact_status(({epoch} + {writer})::text::xid8) = 'in progress' END"
         )
 
     def missing_types(self, types: Sequence[str]) -> str:
-        """A query with those of some types that are not there."""
+        """A query for those of some types that do not exist."""
         listed = ", ".join(f"({self.text(type_)})" for type_ in types)
         return (
             f"SELECT t FROM (VALUES {listed}) wanted(t) "
@@ -212,7 +197,7 @@ class PostgresStatements(Statements):
         )
 
     def lost_by_swap(self, table: TableRef) -> str:
-        """A query with what a table has that its shadow could not have, in words."""
+        """A query that describes what the shadow of a table would lack."""
         oid = f"{self.text(qualified(table))}::regclass"
         return (
             "SELECT 'its partitions' FROM pg_catalog.pg_class "
@@ -226,7 +211,7 @@ class PostgresStatements(Statements):
         )
 
     def grants(self, shadow: TableRef, target: TableRef) -> str:
-        """A query with the statements that give the shadow the target's privileges."""
+        """A query for the GRANT statements that give the shadow the target's privileges."""
         return (
             f"SELECT format('GRANT %s ON %s TO %s', g.privilege_type, "
             f"{self.text(qualified(shadow))}, CASE WHEN g.grantee = 0 THEN 'PUBLIC' "
@@ -237,16 +222,9 @@ class PostgresStatements(Statements):
         )
 
 
-def indexable(key: Column) -> bool:
-    """Whether an index takes every value that a column of texts may have."""
-    kind = read(key.type).kind
-    characters = kind.characters or kind.units if isinstance(kind, Text) else None
-    return characters is not None and 4 * characters <= INDEX_BYTES
-
-
 STATEMENTS = PostgresStatements()
 
 
 def _number(lock: str) -> int:
-    """A lock's name as the number that advisory locks have; those are of one database."""
+    """The number of an advisory lock, which is local to the database."""
     return int.from_bytes(hashlib.blake2b(lock.encode(), digest_size=8).digest(), signed=True)

@@ -19,17 +19,17 @@ class PostgresDialect(Dialect):
     """See `Dialect`."""
 
     barrier = " OFFSET 0"
-    """Else both levels are merged, as many groups as rows are expected, and all rows sorted."""
+    """Without it the planner merges both levels, expects a group per row, and sorts all rows."""
 
     longest_name = 63
-    """Bytes; what is longer would be cut without an error."""
+    """In bytes; longer names are truncated without an error."""
 
     ordered_texts = ("text", "character varying", "character", "citext", "name")
 
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
-        """Texts by the collation "C", whose order is that of bytes.
+        """See `Dialect.in_key_order`. The order of the collation "C" is that of bytes.
 
-        An index serves that only if it has the very collation: a column's own is left alone.
+        A column that has it keeps its own: an index serves only its very collation.
         """
         if kind != "text":
             return name
@@ -38,12 +38,12 @@ class PostgresDialect(Dialect):
         return name if column.collation == BYTES else f'{name} COLLATE "C"'
 
     def literal(self, text: str) -> str:
-        """A text constant that is the same whatever `standard_conforming_strings` says."""
+        """A text constant that does not depend on `standard_conforming_strings`."""
         escaped = text.replace("\\", "\\\\")
         return super().literal(text) if escaped == text else f" E{super().literal(escaped)}"
 
     def bound(self, bound: Bound, column: Column) -> str:
-        """A constant to compare a key with, of the key's own type."""
+        """A constant of the key's type. See `Dialect.bound`."""
         if isinstance(bound, int) and column.type == CTID:
             return tid(bound)
         if isinstance(bound, uuid.UUID):
@@ -53,11 +53,12 @@ class PostgresDialect(Dialect):
         return super().bound(bound, column)
 
     def exact_sum(self, number: str) -> str:
-        """The sum of bigints is a numeric."""
+        """See `Dialect.exact_sum`. The sum of bigints is a numeric."""
         return f"sum({number})::text"
 
     def framed_row(self, fields: Sequence[str]) -> str:
-        """By calls of concat() in one another: a function takes at most 100 arguments."""
+        """See `Dialect.framed_row`. Calls of concat() are nested, for functions take at most 100
+        arguments."""
         ends = [*[FIELD] * (len(fields) - 1), ROW]
         parts = [
             part for field, end in zip(fields, ends, strict=True) for part in (field, f"'{end}'")
@@ -74,13 +75,13 @@ CONCATENATED = 40
 """Arguments of one concat()."""
 
 BYTES = "C"
-"""What `Column.collation` says of a column that is ordered by bytes anyhow."""
+"""`Column.collation` of columns that are ordered by bytes."""
 
 ZONED = ("timestamp with time zone", "timestamptz")
 
 
 def has_own_order(column: Column) -> bool:
-    """Whether it is a text whose comparisons are of its own, whatever its collation."""
+    """Whether a text type compares in its own way, whatever the collation."""
     return read(column.type).name in ("citext", "name")
 
 

@@ -21,13 +21,12 @@ from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.types.column import Column
 
 _AT_A_TIME = 49
-"""Values that are joined: a function takes 100 arguments (PostgreSQL manual, appendix K), and a
-value is two."""
+"""Values in one call, two arguments each, of which a function takes 100 (PostgreSQL manual,
+appendix K)."""
 
 VARIANTS = ("cast", "plain", CONVERTED)
-"""How 8 bytes become a bigint: by a cast, which PostgreSQL 18 added (its release notes) and takes a
-third of the time, or as a bit string. How a text becomes UTF-8 bytes: it is UTF-8 already, or it is
-converted."""
+"""Ways to turn 8 bytes into a bigint: a cast, which exists from PostgreSQL 18 on and takes a third
+of the time, or a bit string. The last way also converts texts to UTF-8, for other encodings."""
 
 CONSTANTS = {
     "a large integer": ("bigint", "(-9223372036854775807)"),
@@ -47,22 +46,21 @@ CONSTANTS = {
     "NULL": ("text", "NULL::text"),
     "bytes": ("bytea", "decode('00ff10', 'hex')"),
 }
-"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
-
+"""See `DigestWriter.CONSTANTS`."""
 
 END = {"date": "infinity", "timestamp": "294247-01-01"}
-"""Before this, a date or timestamp has a 64-bit count of its units."""
+"""The first date or timestamp without a 64-bit count of its units."""
 
 MICROSECONDS_UNTIL_2000 = 946_684_800_000_000
-"""From 1970 until what PostgreSQL counts from."""
+"""From 1970 to PostgreSQL's epoch."""
 
 DOUBLE = ("1899-01-01", "2041-01-01")
-"""Between these, the seconds since 1970 as a double tell every microsecond: there are fewer than
+"""Between these, seconds since 1970 as a double are exact to the microsecond: there are fewer than
 2^51, and a quotient and a product are each rounded by at most one part in 2^53."""
 
 
 def whole(field: Field, column: Column, x: str) -> str | None:
-    """A bigint that stands for the value and sorts like it; None for kinds that have none."""
+    """See `DigestWriter.whole`."""
     kind = declared(TYPES, column.type).kind
     match field.kind:
         case "integer" | "boolean" if kind == "boolean":
@@ -79,14 +77,14 @@ def whole(field: Field, column: Column, x: str) -> str | None:
         case "timestamp":
             x = _utc(column, x)
             days = f"(({x})::date - date '1970-01-01')::bigint"
-            # a double is exact for the microseconds of one day, and much faster than a numeric
+            # a double is exact within a day, and much faster than a numeric
             micros = f"{days} * 86400000000 + (date_part('epoch', ({x})::time) * 1000000)::bigint"
             return f"({micros})::numeric * 10" if field.scale > 6 else micros
     return None
 
 
 def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
-    """The value's canonical form; of text, the text alone."""
+    """See `DigestWriter.text`."""
     match field.kind:
         case _ if _is_form(field, column):
             return f"({x})::text"
@@ -101,7 +99,7 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
         case "date" | "timestamp":
             if declared(TYPES, column.type).kind == "integer":
                 return f"({x})::text"
-            # what is infinite, or later than 64 bits of microseconds reach, is written as it is
+            # infinities, and what 64 bits of microseconds do not reach, are written as they are
             value = x if field.kind == "timestamp" else f"({x})::date"
             finite = f"{value} > '-infinity' AND {value} < '{END[field.kind]}'"
             recent, number = _recent(field, column, x), whole(field, column, x)
@@ -120,17 +118,18 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
 
 
 def _is_form(field: Field, column: Column) -> bool:
-    """Whether the value as the server writes it is its canonical form."""
-    own = declared(TYPES, column.type)
-    if own.kind != field.kind:
+    """Whether the value's text is its canonical form."""
+    type_ = declared(TYPES, column.type)
+    if type_.kind != field.kind:
         return False
-    if own.kind == "decimal":
-        return own.name != "money" and own.precision is not None and own.scale == field.scale
-    return own.kind in ("integer", "uuid")
+    if type_.kind == "decimal":
+        bare = type_.name == "money" or type_.precision is None
+        return not bare and type_.scale == field.scale
+    return type_.kind in ("integer", "uuid")
 
 
 def _recent(field: Field, column: Column, x: str) -> str:
-    """The branch of CASE for the timestamps of these decades, at two thirds of `whole`'s cost."""
+    """The CASE branch for timestamps of recent decades, at two thirds of the cost of `whole`."""
     if field.kind != "timestamp":
         return ""
     moment = _moment(column, x)
@@ -141,10 +140,9 @@ def _recent(field: Field, column: Column, x: str) -> str:
 
 
 def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
-    """The canonical form as it stands in a row; NULL for NULL."""
+    """See `DigestWriter.framed`."""
     if algorithm == RECORD:
         native = record_digest.native(field, x)
-        # hashed by its bytes
         return native or f'({framed(field, column, x, "sha256", variant)}) COLLATE "C"'
     if field.kind == "text":
         value = text(field, column, x, variant)
@@ -164,19 +162,19 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
 
 
 def sent_exactly(field: Field, column: Column) -> bool:
-    """Nothing is taken for exact: the server writes what a client digests."""
+    """See `DigestWriter.sent_exactly`. The client digests text that the server writes."""
     return False
 
 
 def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
-    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    """See `DigestWriter.row`; for `RECORD`, a record."""
     if algorithm == RECORD:
         return f"ROW({', '.join(framed(*value, algorithm, variant) for value in values)})"
     return _joined([_in_row(value, algorithm, variant) for value in values])
 
 
 def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
-    """The digest of a row's text, or of its record, a bigint."""
+    """See `DigestWriter.digest`."""
     if algorithm == RECORD:
         return record_digest.digest(row_text)
     utf8 = f"convert_to({row_text}, 'UTF8')"
@@ -184,12 +182,12 @@ def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
 
 
 def exact_sum(field: Field, x: str) -> str:
-    """The sum of integers or decimals, as text."""
+    """See `DigestWriter.exact_sum`."""
     return _decimal(field.scale, f"sum(({x})::numeric)")
 
 
 def _hashed(x: str, in_bytes: str, algorithm: Algorithm, variant: str) -> str:
-    """The first 8 bytes of the hash of a text or of bytes, which only MD5 takes as a text."""
+    """The first 8 bytes of a hash as a bigint; only MD5 takes a text instead of bytes."""
     if algorithm == "sha256":
         return _bigint(f"substr(sha256({in_bytes}), 1, 8)", variant)
     if variant == "cast":
@@ -205,16 +203,16 @@ def _bigint(sent: str, variant: str) -> str:
 
 
 def _in_row(value: Valued, algorithm: Algorithm, variant: str) -> str:
-    """One or two arguments of `concat_ws`, of which one is not NULL: it leaves out what is."""
+    """The arguments of `concat_ws`, which skips NULLs, for one value."""
     field, column, x = value
     if _is_form(field, column):
-        # it writes what is no text without making one first
+        # concat_ws writes other types without casting them to text first
         return f"{x}, CASE WHEN {x} IS NULL THEN '{NULL}' END"
     return f"coalesce({framed(field, column, x, algorithm, variant)}, '{NULL}')"
 
 
 def _joined(values: Sequence[str]) -> str:
-    # `||` would copy all that is left of it
+    # `||` would copy all that precedes it
     groups = [
         f"concat_ws(',', {', '.join(values[start : start + _AT_A_TIME])})"
         for start in range(0, len(values), _AT_A_TIME)
@@ -235,16 +233,16 @@ def _utc(column: Column, x: str) -> str:
 
 
 def _decimal(scale: int, x: str) -> str:
-    # with the target's digits, unless that would round some away
+    # with the target's digits, unless they are too few
     return f"CASE WHEN {x} = round({x}, {scale}) THEN round({x}, {scale}) ELSE {x} END::text"
 
 
 def _text(field: Field, column: Column, x: str) -> str:
-    """The column as text. The cast cuts the blanks of character(n), which the export keeps."""
-    own = declared(TYPES, column.type)
-    value = x if own.name in ("text", "character varying") else f"({x})::text"
+    """The column as text. The cast strips the padding of character(n), which the export keeps."""
+    type_ = declared(TYPES, column.type)
+    value = x if type_.name in ("text", "character varying") else f"({x})::text"
     if field.padded:
         return f"rtrim({value}, ' ')"
-    if own.padded and field.rendered is None:
-        return f"rpad({value}, {own.precision or 1})"
+    if type_.padded and field.rendered is None:
+        return f"rpad({value}, {type_.precision or 1})"
     return value

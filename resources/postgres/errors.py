@@ -1,4 +1,4 @@
-"""PostgreSQL's and its drivers' errors, as ours."""
+"""Translates the errors of PostgreSQL and its drivers into ours."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TRANSIENT = (
     "533",  # too many connections
     "532",  # out of memory
     "55P03",  # lock not available
-    "57P01",  # the server shuts down
-    "57P02",  # it crashes
-    "57P03",  # it starts up
+    "57P01",  # admin shutdown
+    "57P02",  # crash shutdown
+    "57P03",  # cannot connect now
 )
-"""Beginnings of the SQLSTATEs after which the same statement may succeed.
+"""Prefixes of the SQLSTATEs after which the same statement may succeed.
 https://www.postgresql.org/docs/current/errcodes-appendix.html"""
 
 _TRANSIENT_TEXT = re.compile(
@@ -38,19 +38,19 @@ _TRANSIENT_TEXT = re.compile(
     r"|unexpected EOF|SSL SYSCALL|starting up|shutting down",
     re.IGNORECASE,
 )
-"""For errors without SQLSTATE: a connection that breaks, and ADBC's in the middle of a stream."""
+"""For errors without an SQLSTATE: of a broken connection, and ADBC's in the middle of a stream."""
 
 _PERMANENT_CONNECT = re.compile(
     r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied"
     r"|permission denied|invalid connection option|not currently accepting connections"
     r"|not permitted to log in|certificate|does not support SSL|translate host name|resolve host"
 )
-"""libpq gives no SQLSTATE for a connection that never stood, so only its text tells."""
+"""libpq gives no SQLSTATE for a connection that was never established, only a text."""
 
 
 def connection_failed(settings: ConnectionSettings, error: Exception) -> ConnectionFailed:
-    """Why no connection came about, on one line and without the secret."""
-    # libpq tries every address of the host and has a line for each
+    """Why a connection failed, in one line and without secrets."""
+    # libpq tries every address of the host, and reports each on a line
     reasons = re.findall(r".* failed: (?:FATAL: +)?([^\n]+)", str(error))
     if not reasons:
         reasons = (str(error).strip() or type(error).__name__).splitlines()[:1]
@@ -61,7 +61,7 @@ def connection_failed(settings: ConnectionSettings, error: Exception) -> Connect
 def statement_failed(
     settings: ConnectionSettings, error: Exception, snapshot: str | None = None
 ) -> TableferryError:
-    """The error of a statement or of its stream; the driver's hints and queries are left out."""
+    """The error of a statement or its stream, without the driver's hints and queries."""
     text, code = str(error), sqlstate(error)
     if snapshot is not None and re.search(r"snapshot .* does not exist|invalid snapshot", text):
         return snapshot_lost(snapshot)
@@ -73,13 +73,13 @@ def statement_failed(
     transient = _is_transient(error)
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         text = " ".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
-    elif found := re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text):
-        text = " ".join(filter(None, found.groups()))
+    elif match := re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text):
+        text = " ".join(filter(None, match.groups()))
     return StatementFailed("postgres", settings.redact(text), code=code, transient=transient)
 
 
 def rows_hidden(user: str | None) -> str:
-    """Why a table is refused whose policies hold for the login, and what to do."""
+    """Why a table whose policies apply to the login is refused, and the remedies."""
     role = DIALECT.quote(user) if user else "the role"
     return (
         f"row-level security would hide rows from {role}; have an administrator run ALTER ROLE "
@@ -89,30 +89,28 @@ def rows_hidden(user: str | None) -> str:
 
 
 def snapshot_lost(snapshot: str) -> SnapshotLost:
-    """The error of a snapshot that does not stand any more."""
+    """The error of a snapshot that has ended."""
     return SnapshotLost(
         f"the snapshot {snapshot!s} has ended, because the connection that held it is gone"
     )
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """The SQLSTATE of a driver's error, where it has one."""
-    state = getattr(error, "sqlstate", None)
-    if not state and (found := re.search(r"SQLSTATE: ([0-9A-Z]{5})", str(error))):
-        state = found[1]
-    return state or None
+    """The SQLSTATE of a driver's error, if it has one."""
+    match = re.search(r"SQLSTATE: ([0-9A-Z]{5})", str(error))
+    return getattr(error, "sqlstate", None) or (match[1] if match else None)
 
 
 def broke(error: StatementFailed) -> bool:
-    """Whether the connection is gone, so that nobody knows what the statement did."""
-    # what libpq itself says has no SQLSTATE
+    """Whether the connection is lost, so that the statement's outcome is unknown."""
+    # libpq's own errors have no SQLSTATE
     return not error.code or str(error.code).startswith(("08", "57P"))
 
 
 def is_transient(error: BaseException) -> bool | None:
-    """Whether the same statement may succeed later; None if it is no driver's error."""
+    """Whether the same statement may succeed later; None if the error is not a driver's."""
     library = type(error).__module__.partition(".")[0]
-    # ADBC's errors in the middle of a stream are bare OSErrors
+    # ADBC raises a bare OSError in the middle of a stream
     streamed = isinstance(error, OSError) and "[libpq]" in str(error)
     return _is_transient(error) if library in DRIVERS or streamed else None
 

@@ -1,22 +1,22 @@
-"""What of a PostgreSQL table may show its readers other rows than are published into it."""
+"""What may show readers of a PostgreSQL table other rows than those published into it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.target import TargetOptions, replaces, row_identity
-from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.postgres.names import about
 
 INSERT, DELETE, UPDATE = 4, 8, 16
-"""Events, as pg_trigger.tgtype has them (catalog/pg_trigger.h)."""
+"""Events as bits of pg_trigger.tgtype (catalog/pg_trigger.h)."""
 
-# By name, kind, and which of the three events it is about. Triggers fire on the table that has the
-# row, be it a partition; those by which the server keeps foreign keys and deferred unique keys are
-# its own. Rules and views are those of the table that a statement names.
+# Triggers fire on the table that has the row, which may be a partition; the server's own triggers
+# for foreign keys and deferred unique keys are left out. Rules and views are looked up by the table
+# that a statement names.
 HAZARDS_SQL = """
 WITH RECURSIVE named AS (
     SELECT c.oid, c.relkind FROM pg_catalog.pg_class c
@@ -92,127 +92,102 @@ APART = "or load into a table of its own"
 
 
 class Row(NamedTuple):
-    """One of the query's rows."""
+    """A row of the query."""
 
     kind: str
     name: str
     place: str
     how: str
     events: int
+    """The events that it is about; 0 for any."""
     certain: bool
-    """Of a rule, that it always replaces the statement; of a foreign key, that it is another
-    table's."""
+    """For a rule: it always replaces the statement. For a foreign key: it is another table's."""
     columns: Sequence[str] | None
-    """Those that a foreign key refers to."""
+    """The columns that a foreign key refers to."""
     depth: int
 
     @property
     def where(self) -> str:
-        """What it is called."""
+        """Its name and table."""
         return f"{self.name} on {self.place}" if self.name else self.place
 
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    schema, name = (DIALECT.literal(text) for text in (plan.target.schema, plan.target.name))
-    rows = [Row(*row) for row in endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))]
+    rows = [Row(*row) for row in endpoint.query(about(HAZARDS_SQL, plan.target))]
     if options.mode.whole_table:
-        return [hazard for row in rows for hazard in _of_swap(row)]
-    events = _events(plan, options)
-    seen: set[tuple[str, str]] = set()
+        return [hazard for row in rows if (hazard := _of_swap(row))]
+    if replaces(plan, options):
+        events = INSERT | DELETE
+    else:
+        events = INSERT | UPDATE if options.mode.updates_known else INSERT
+    triggers: set[tuple[str, str]] = set()
     hazards: list[Hazard] = []
     for row in rows:
-        # a trigger of a partitioned table is one of each partition, too
-        if (row.events and not row.events & events) or (row.name, row.how) in seen:
+        # each partition has the triggers of its table
+        if (row.events and not row.events & events) or (row.name, row.how) in triggers:
             continue
-        seen |= {(row.name, row.how)} if row.kind.endswith("trigger") else set()
-        hazards += _READ.get(row.kind, _trigger)(row, plan, events)
+        if row.kind.endswith("trigger"):
+            triggers.add((row.name, row.how))
+        if hazard := _hazard(row, plan, events):
+            hazards.append(hazard)
     return hazards
 
 
-def _events(plan: CopyPlan, options: TargetOptions) -> int:
-    if replaces(plan, options):
-        return INSERT | DELETE
-    return INSERT | UPDATE if options.mode.updates_known else INSERT
-
-
-def _of_swap(row: Row) -> Iterator[Hazard]:
-    """What a table has that another one is to take the place of."""
+def _of_swap(row: Row) -> Hazard | None:
+    """What the table has that another one cannot take over."""
     refers = row.kind == "foreign key" and row.certain and row.events == DELETE
     if refers or row.kind == "reading view":
         kind = "view" if row.kind == "reading view" else row.kind
-        says = "is of a table that a swap drops"
-        yield Hazard(
-            kind, row.where, "refused", says, f"Declare another write mode, or drop the {kind}"
-        )
-    elif row.kind.endswith("trigger") or row.kind in ("rule", "row security"):
-        yield Hazard(row.kind, row.where, "noted", "is not carried over to the new table by a swap")
+        remedy = f"Declare another write mode, or drop the {kind}"
+        return Hazard(kind, row.where, "refused", "is of a table that a swap drops", remedy)
+    if row.kind.endswith("trigger") or row.kind in ("rule", "row security"):
+        says = "is not carried over to the new table by a swap"
+        return Hazard(row.kind, row.where, "noted", says)
+    return None
 
 
-def _trigger(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
-    yield Hazard(
-        row.kind,
-        row.where,
-        "changes",
-        f"{row.how}, may change rows as they are published",
-        "Have it leave them as they are, "
-        f"ALTER TABLE {row.place} DISABLE TRIGGER {row.name}, {APART}",
-    )
+def _hazard(row: Row, plan: CopyPlan, events: int) -> Hazard | None:
+    match row.kind:
+        case "reading view":
+            return None  # concerns a swap only
+        case "foreign key":
+            return _foreign_key(row, plan)
+        case "rule":
+            effect: Effect = "refused" if row.certain else "changes"
+            verb = "replaces" if row.certain else "may change"
+            says = f"{row.how}, {verb} statements that publish rows"
+            remedy = f"DROP RULE {row.name} ON {row.place}, {APART}"
+            return Hazard("rule", row.where, effect, says, remedy)
+        case "table":
+            if not events & DELETE:
+                return None
+            says = "inherits from it, so rows of a range that is replaced are deleted there, too"
+            return Hazard("table", row.where, "destroys", says, f"{UPSERT}, {APART}")
+        case "view" | "foreign table":
+            says = "is no table: what lies behind it may change rows"
+            remedy = "Name the table itself as the target"
+            return Hazard(row.kind, row.where, "changes", says, remedy)
+        case "row security":
+            # `catalog.hidden` refuses the table unless 'row_security: apply' is declared
+            says = "hides rows from this role, or refuses them, as 'row_security: apply' lets it"
+            return Hazard("row security", f"of {row.place}", "noted", says)
+    disable = f"ALTER TABLE {row.place} DISABLE TRIGGER {row.name}"
+    says = f"{row.how}, may change rows as they are published"
+    remedy = f"Have it leave them as they are, {disable}, {APART}"
+    return Hazard(row.kind, row.where, "changes", says, remedy)
 
 
-def _rule(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
-    yield Hazard(
-        "rule",
-        row.where,
-        "refused" if row.certain else "changes",
-        f"{row.how}, {'replaces' if row.certain else 'may change'} statements that publish rows",
-        f"DROP RULE {row.name} ON {row.place}, {APART}",
-    )
-
-
-def _foreign_key(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
+def _foreign_key(row: Row, plan: CopyPlan) -> Hazard | None:
+    remedy = f"{UPSERT}, or drop the constraint"
+    effect: Effect = "destroys" if row.how in DESTROYING else "noted"
     if row.events == UPDATE:
-        if row.how in DESTROYING[1:] and not set(row.columns or ()) <= set(row_identity(plan)):
-            says = f"ON UPDATE {row.how}, changes rows of {row.place} that refer to what is updated"
-            yield Hazard("foreign key", row.where, "refused", says, "Drop it, or have it CASCADE")
-    elif row.how in DESTROYING:
+        if row.how not in DESTROYING[1:] or set(row.columns or ()) <= set(row_identity(plan)):
+            return None
+        effect, remedy = "refused", "Drop it, or have it CASCADE"
+        says = f"ON UPDATE {row.how}, changes rows of {row.place} that refer to what is updated"
+    elif effect == "destroys":
         says = f"ON DELETE {row.how}, changes the rows that refer to those which are replaced"
-        yield Hazard(
-            "foreign key", row.where, "destroys", says, f"{UPSERT}, or drop the constraint"
-        )
     else:
         says = f"ON DELETE {row.how}, refuses to have rows replaced that are referred to"
-        yield Hazard("foreign key", row.where, "noted", says, f"{UPSERT}, or drop the constraint")
-
-
-def _table(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
-    if events & DELETE:
-        says = "inherits from it, so that rows of a range that is replaced are deleted there, too"
-        yield Hazard("table", row.where, "destroys", says, f"{UPSERT}, {APART}")
-
-
-def _elsewhere(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
-    says = "is no table: what lies behind it may change rows"
-    yield Hazard(row.kind, row.where, "changes", says, "Name the table itself as the target")
-
-
-def _row_security(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
-    # where that is not declared, the table is refused before: see `catalog.hidden`
-    says = "hides rows from this role, or refuses them, as 'row_security: apply' lets it"
-    yield Hazard("row security", f"of {row.place}", "noted", says)
-
-
-def _nothing(row: Row, plan: CopyPlan, events: int) -> Iterator[Hazard]:
-    """A view that reads a table is of no concern where it stays."""
-    yield from ()
-
-
-_READ: dict[str, Callable[[Row, CopyPlan, int], Iterator[Hazard]]] = {
-    "rule": _rule,
-    "foreign key": _foreign_key,
-    "table": _table,
-    "view": _elsewhere,
-    "foreign table": _elsewhere,
-    "row security": _row_security,
-    "reading view": _nothing,
-}
+    return Hazard("foreign key", row.where, effect, says, remedy)

@@ -1,10 +1,10 @@
-"""What `ferry doctor` asks a PostgreSQL."""
+"""What `ferry doctor` checks of a PostgreSQL server."""
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tableferry.resources.connecting.health import asked, clock, encryption, privileges
 from tableferry.resources.connecting.tls import examine
@@ -12,9 +12,10 @@ from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.tables import TableRef
 
 OLDEST = 140000
-"""As server_version_num has it; see docs/types.md for what we tested."""
+"""The oldest server_version_num; docs/types.md says which releases are tested."""
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 """https://www.postgresql.org/docs/current/protocol-message-formats.html"""
@@ -42,7 +43,6 @@ SELECT w.s, n.oid IS NOT NULL, n.oid IS NOT NULL AND has_schema_privilege(n.oid,
 FROM unnest(ARRAY[{schemas}]) w(s) LEFT JOIN pg_namespace n ON n.nspname = w.s
 """
 
-
 TABLES_SQL = """
 SELECT w.s, w.t FROM (VALUES {tables}) w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s
@@ -53,7 +53,7 @@ WHERE NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, '
 
 
 def findings(resource: PostgresServer, use: Use) -> Iterator[Finding]:
-    """See `System.health`."""
+    """See `Inspection.health`."""
     return asked(
         [
             ("version", lambda: _version(resource)),
@@ -67,9 +67,8 @@ def findings(resource: PostgresServer, use: Use) -> Iterator[Finding]:
 
 
 def _version(resource: PostgresServer) -> Iterator[Finding]:
-    whole, number = resource.query("SELECT version(), current_setting('server_version_num')::int")[
-        0
-    ]
+    sql = "SELECT version(), current_setting('server_version_num')::int"
+    whole, number = resource.query(sql)[0]
     if number < OLDEST:
         do = "Upgrade it to 14 or later."
         yield Finding("version", "problem", f"{whole} is too old", (do,))
@@ -79,10 +78,10 @@ def _version(resource: PostgresServer) -> Iterator[Finding]:
 
 def _encryption(resource: PostgresServer) -> Iterator[Finding]:
     settings = resource.settings()
-    found = resource.query(
+    rows = resource.query(
         "SELECT CASE WHEN ssl THEN version END FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
     )
-    encrypted = found[0][0] if found else None
+    encrypted = rows[0][0] if rows else None
     mode = settings.options.get("sslmode", "prefer")
     certificate = None
     if encrypted:
@@ -104,9 +103,9 @@ def _start(plain: socket.socket) -> bool:
 
 
 def _reader(use: Use) -> Iterator[str]:
-    """The statements that make a role that may read the sources, and nothing else."""
+    """The statements that create a role with read access to the sources alone."""
     yield "CREATE ROLE ferry LOGIN PASSWORD '...';"
-    for schema in dict.fromkeys(one.schema for one in use.reads):
+    for schema in dict.fromkeys(table.schema for table in use.reads):
         yield f"GRANT USAGE ON SCHEMA {DIALECT.quote(schema)} TO ferry;"
     for table in use.reads:
         yield f"GRANT SELECT ON {qualified(table)} TO ferry;"
@@ -119,53 +118,53 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     if superuser and not use.writes:
         says = f"{user} is a superuser; a role that may only read is enough"
         yield Finding("privileges", "note", says, tuple(_reader(use)))
-    to = DIALECT.quote(user)
-    # what is written may not be there yet, and is then the login's own
-    reads = [one for one in use.reads if one not in use.writes]
-    tables = ", ".join(f"({_text(one.schema)}, {_text(one.name)})" for one in reads)
-    by_name = {(one.schema, one.name): one for one in reads}
-    missing = _lacking_to_write(resource, use, to)
-    found = resource.query(PRIVILEGES_SQL.format(tables=tables)) if reads else []
-    for schema, name, usage, exists, select, some, hidden in found:
+    role = DIALECT.quote(user)
+    # a table that is written may not exist yet, and will be the login's own
+    by_name = {(table.schema, table.name): table for table in use.reads if table not in use.writes}
+    missing = _missing_for_writing(resource, use, role)
+    sql = PRIVILEGES_SQL.format(tables=_values(by_name.values()))
+    rows = resource.query(sql) if by_name else []
+    for schema, name, usage, exists, select, some, hidden in rows:
         table = by_name[schema, name]
         if not usage:
-            missing.append(f"GRANT USAGE ON SCHEMA {DIALECT.quote(schema)} TO {to};")
+            missing.append(f"GRANT USAGE ON SCHEMA {DIALECT.quote(schema)} TO {role};")
         if not exists:
             says = f"{table} does not exist, or is hidden from {user}"
             yield Finding("tables", "warning", says, ("`ferry validate` names the file and line.",))
         elif some and not select:
             yield Finding("privileges", "warning", f"{user} may read some columns of {table} only")
         elif not select:
-            missing.append(f"GRANT SELECT ON {qualified(table)} TO {to};")
+            missing.append(f"GRANT SELECT ON {qualified(table)} TO {role};")
         if hidden:
             says = f"row security hides rows of {table} from {user}; transfers of it are refused"
-            do = (f"ALTER ROLE {to} BYPASSRLS;", "Or declare 'row_security: apply'.")
+            do = (f"ALTER ROLE {role} BYPASSRLS;", "Or declare 'row_security: apply'.")
             yield Finding("row security", "warning", says, do)
     tables_used = len({*use.reads, *use.writes})
     yield from privileges(user, list(dict.fromkeys(missing)), tables_used)
 
 
-def _lacking_to_write(resource: PostgresServer, use: Use, to: str) -> list[str]:
-    """Staging tables are made beside their targets."""
-    schemas = ", ".join(dict.fromkeys(_text(one.schema) for one in use.writes))
-    missing = []
-    for schema, exists, may in (
-        resource.query(SCHEMAS_SQL.format(schemas=schemas)) if schemas else ()
-    ):
+def _missing_for_writing(resource: PostgresServer, use: Use, role: str) -> list[str]:
+    """The missing grants on targets, and on their schemas, which also get the staging tables."""
+    missing: list[str] = []
+    if not use.writes:
+        return missing
+    schemas = ", ".join(map(DIALECT.literal, dict.fromkeys(table.schema for table in use.writes)))
+    for schema, exists, allowed in resource.query(SCHEMAS_SQL.format(schemas=schemas)):
         name = DIALECT.quote(schema)
         if not exists:
-            missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {to};")
-        elif not may:
-            missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {to};")
-    tables = ", ".join(f"({_text(one.schema)}, {_text(one.name)})" for one in use.writes)
-    for schema, table in resource.query(TABLES_SQL.format(tables=tables)) if tables else ():
+            missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {role};")
+        elif not allowed:
+            missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role};")
+    for schema, table in resource.query(TABLES_SQL.format(tables=_values(use.writes))):
         where = f"{DIALECT.quote(schema)}.{DIALECT.quote(table)}"
-        missing.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {where} TO {to};")
+        missing.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {where} TO {role};")
     return missing
 
 
-def _text(value: str) -> str:
-    return DIALECT.literal(value)
+def _values(tables: Iterable[TableRef]) -> str:
+    return ", ".join(
+        f"({DIALECT.literal(table.schema)}, {DIALECT.literal(table.name)})" for table in tables
+    )
 
 
 def _snapshot(resource: PostgresServer) -> Iterator[Finding]:
@@ -173,12 +172,9 @@ def _snapshot(resource: PostgresServer) -> Iterator[Finding]:
         "SELECT pg_is_in_recovery(), current_setting('hot_standby_feedback') = 'on'"
     )[0]
     if standby and not feedback:
-        yield Finding(
-            "snapshot",
-            "warning",
-            "this is a standby, which may cancel a long read",
-            ("Set hot_standby_feedback = on there, or read the primary.",),
-        )
+        do = "Set hot_standby_feedback = on there, or read the primary."
+        says = "this is a standby, which may cancel a long read"
+        yield Finding("snapshot", "warning", says, (do,))
     with resource.snapshot() as snapshot:
         resource.query("SELECT 1", snapshot=str(snapshot))
     yield Finding("snapshot", "ok", "all ranges of a run read one state of the database")

@@ -1,4 +1,4 @@
-"""One key range on its way into PostgreSQL: copied out of sight, then one transaction."""
+"""Loads one key range into PostgreSQL by COPY."""
 
 from __future__ import annotations
 
@@ -24,30 +24,22 @@ class PostgresLoad(TransactionalLoad[PostgresSession]):
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
     ) -> LoadReceipt:
-        """Copy batches into the staging table by ADBC's binary COPY.
-
-        Args:
-            batches: columns named as in the target, of the plan's Arrow types.
-            schema: of the batches; the plan's if not given.
-
-        Raises:
-            ReceiptMismatch: the server took another number of rows than it was sent.
-        """
+        """See `RangeLoad.load_arrow` and `copy_in`."""
         receipt = copy_in(self.resource, self.plan, self.staging, batches, schema)
         self._sent += receipt.rows
         return receipt
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Copy rows that COPY wrote, as they are, into the staging table, or the table itself."""
+        """Copy another COPY's output into the staging table or, unstaged, the table itself."""
         columns = self.sql.columns(self.plan)
-        how = " WITH (FORMAT binary)" if self.options.format == "pgcopy" else ""
+        binary = " WITH (FORMAT binary)" if self.options.format == "pgcopy" else ""
         into = self.table if self.unstaged else self.staging
-        sql = f"COPY {qualified(into)} ({columns}) FROM STDIN{how}"
+        sql = f"COPY {qualified(into)} ({columns}) FROM STDIN{binary}"
         if self.unstaged:
             self._begin_unstaged()
             rows, sent = self.session.copy_in(sql, chunks)
         else:
-            # not by the session that holds the lock, which must not break with a load
+            # another session than the one that holds the lock, which a failed load must not break
             with self.resource.session() as session:
                 rows, sent = session.copy_in(sql, chunks)
         self._sent += rows

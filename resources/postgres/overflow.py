@@ -1,4 +1,4 @@
-"""What PostgreSQL's SQL says about values that a target cannot hold."""
+"""`on_overflow` in PostgreSQL's SQL."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
 from tableferry.resources.digest.fields import declared
 from tableferry.resources.postgres import digest
-from tableferry.resources.postgres.bcp_text import unfit
-from tableferry.resources.postgres.copy_text import condition_of
 from tableferry.resources.postgres.digest import END
+from tableferry.resources.postgres.text_formats import condition_of, unfit
 from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.kinds import Kind
@@ -23,27 +22,27 @@ class PostgresOverflow(OverflowSql):
     digest = digest
 
     def number(self, field: Field, x: str) -> str:
-        """What is infinite, or later than 64 bits of microseconds reach, lies beyond all others."""
-        found = super().number(field, x)
-        if declared(TYPES, field.source.type).kind == "time":
-            return found
-        first = END[str(declared(TYPES, field.source.type).kind)]
+        """See `OverflowSql.number`. Infinities, and what 64 bits of microseconds do not reach, lie
+        beyond all other values."""
+        number, kind = super().number(field, x), declared(TYPES, field.source.type).kind
+        if kind == "time":
+            return number
         return (
-            f"(CASE WHEN {x} = '-infinity' THEN {-GREATEST} WHEN {x} >= '{first}' THEN {GREATEST} "
-            f"ELSE {found} END)"
+            f"(CASE WHEN {x} = '-infinity' THEN {-GREATEST} "
+            f"WHEN {x} >= '{END[str(kind)]}' THEN {GREATEST} ELSE {number} END)"
         )
 
     def plain(self, field: Field, x: str) -> tuple[str, str]:
-        """Money as a decimal; character(n) with its blanks, which casts would cut."""
-        own = declared(TYPES, field.source.type)
-        if own.name == "money":
-            return f"({x})::numeric", f"numeric({own.precision},{own.scale})"
-        if own.padded:
-            return f"rpad(({x})::text, {own.precision or 1})", "text"
+        """See `OverflowSql.plain`. Casts would strip the padding of character(n)."""
+        type_ = declared(TYPES, field.source.type)
+        if type_.name == "money":
+            return f"({x})::numeric", f"numeric({type_.precision},{type_.scale})"
+        if type_.padded:
+            return f"rpad(({x})::text, {type_.precision or 1})", "text"
         return x, field.source.type
 
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
-        """As the guards of the text formats have it."""
+        """See `OverflowSql.unfit`. The guards of the text formats refuse the same values."""
         if isinstance(step, ToDecimal):
             return condition_of(step, kind, x) or NEVER
         if isinstance(step, Characters):
@@ -51,7 +50,7 @@ class PostgresOverflow(OverflowSql):
         return NEVER if isinstance(step, WithoutNul) else unfit(step, x)
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
-        """Decimals are rounded half to even; texts are cut where a character ends."""
+        """See `OverflowSql.nearest`. Decimals are rounded half to even."""
         match step:
             case ToDecimal(precision, scale) if not step.only_nan:
                 largest = f"{'9' * (precision - scale)}.{'9' * scale}".rstrip(".") or "0"
@@ -79,7 +78,7 @@ class PostgresOverflow(OverflowSql):
         return None
 
     def each(self, x: str, item: str) -> str:
-        """Of one dimension: the export refuses others."""
+        """See `OverflowSql.each`. The export refuses arrays of several dimensions."""
         return (
             f"CASE WHEN cardinality({x}) > 0 THEN (SELECT array_agg({item} ORDER BY ferry__i) "
             f"FROM unnest({x}) WITH ORDINALITY AS ferry__u({ITEM}, ferry__i)) "

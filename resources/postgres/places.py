@@ -1,25 +1,25 @@
-"""Where a row is stored in a PostgreSQL table, as the key of one that has none.
+"""The place where PostgreSQL stores a row, as the key of a table that has none.
 
-A row's ctid is the number of its block and its number in there. In the targets both are one whole
-number, `block * 10000 + number`: a block of the largest size, 32 kB, has at most 8,192 numbers
+A row's ctid is the number of its block, and its number in the block. Targets store both as one
+integer, `block * 10000 + number`: the largest block, of 32 kB, has at most 8,192 numbers
 (MaxOffsetNumber in storage/off.h). So 1250003 is the row at (125,3), and stays readable.
 """
 
 from __future__ import annotations
 
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Place
 from tableferry.resources.errors import InputError
+from tableferry.resources.postgres.names import about
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 CTID = "ctid"
-"""Name of the system column, and how a column of it calls its type: `tid` is what users declare."""
+"""Name of the system column and of its type: `tid` is what users declare."""
 
 PER_BLOCK = 10_000
 OLDEST = 14
-"""The first release with TID range scans: before it, each range would be a scan of the table."""
+"""The first release with TID range scans; before it, each range would scan the whole table."""
 
 PLACE = Place(Column(CTID, CTID, nullable=False, primary_key=1), "_ctid", PER_BLOCK)
 
@@ -28,8 +28,8 @@ NUMBER = (
     f"((({_BYTES[0]}::bigint << 24) + ({_BYTES[1]} << 16) + ({_BYTES[2]} << 8) + {_BYTES[3]})"
     f" * {PER_BLOCK} + ({_BYTES[4]} << 8) + {_BYTES[5]})"
 )
-"""The number of a row's place, out of what binary COPY sends of it (tidsend in utils/adt/tid.c): a
-third of what taking its text apart costs."""
+"""The number of a row's place, from its binary form (tidsend in utils/adt/tid.c): parsing its text
+costs three times as much."""
 
 HEAP_SQL = """
 SELECT c.relkind::text, coalesce(a.amname, ''),
@@ -51,32 +51,27 @@ KINDS = {
 
 
 def bound(number: int) -> str:
-    """The tid to compare with, of the number of a place."""
+    """The tid to compare with, by the number of a place."""
     return f"'({number // PER_BLOCK},{number % PER_BLOCK})'::tid"
 
 
 def blocks(endpoint: Endpoint, table: TableRef) -> int:
-    """How many blocks a table has now.
+    """The number of blocks that a table has now.
 
     Raises:
-        InputError: its rows have no place by which it could be cut, or the server is too old.
+        InputError: the table cannot be cut by blocks, or the server is too old.
     """
-    found = endpoint.query(HEAP_SQL.format(table=_literal(table)))
-    kind, method, parent, version, size = found[0]
-    found_out = KINDS.get(kind)
-    if found_out is None and parent:
-        found_out = "the parent of other tables, each of which counts blocks of its own"
-    if found_out is None and method != "heap":
-        found_out = f"stored by {method}, not in a heap"
-    if found_out is not None:
-        raise InputError(f"{table}: 'ranges: {{by: ctid}}' needs a table; this is {found_out}")
+    kind, method, parent, version, size = endpoint.query(about(HEAP_SQL, table))[0]
+    problem = KINDS.get(kind)
+    if problem is None and parent:
+        problem = "the parent of other tables, each of which counts blocks of its own"
+    if problem is None and method != "heap":
+        problem = f"stored by {method}, not in a heap"
+    if problem is not None:
+        raise InputError(f"{table}: 'ranges: {{by: ctid}}' needs a table; this is {problem}")
     if version < OLDEST:
         raise InputError(
             f"{table}: 'ranges: {{by: ctid}}' needs PostgreSQL {OLDEST} or later, whose TID range "
             f"scans read a range alone; {version} would read the whole table for each range"
         )
     return int(size)
-
-
-def _literal(table: TableRef) -> str:
-    return table.system.dialect.literal(qualified(table))

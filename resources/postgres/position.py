@@ -1,13 +1,13 @@
-"""Where in a cluster's history a state of it is: which cluster, which timeline, how far."""
+"""Positions in the history of a cluster: its id, the timeline, and how far."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
+from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import StatementFailed
 
 POSITION_SQL = """
@@ -18,12 +18,12 @@ SELECT (SELECT system_identifier FROM pg_control_system())::text,
     (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
     ELSE pg_current_wal_insert_lsn() END - '0/0')::text
 """
-"""A primary knows its timeline at once, a standby once it has replayed the switch to it."""
+"""A standby knows a new timeline only after it has replayed the switch."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """A point in the history of a cluster. A promoted standby begins a timeline of its own."""
+    """A point in a cluster's history. A promoted standby begins a new timeline."""
 
     cluster: str
     timeline: int
@@ -40,14 +40,13 @@ class Position:
 
     @property
     def history(self) -> str:
-        """Which history it is in, in eight characters. Only within one do row versions and
-        watermarks that are the same belong to the same rows."""
+        """The cluster and timeline in eight characters. Within one history, equal row versions and
+        watermarks mean equal rows."""
         name = f"{self.cluster}/{self.timeline}".encode()
         return base64.urlsafe_b64encode(hashlib.blake2b(name, digest_size=6).digest()).decode()
 
     def compared_with(self, before: Position) -> str | None:
-        """What to say of a source that was at `before` when its rows were committed; None if it has
-        only gone on since."""
+        """Why the source may lack what was read at `before`; None if it has only advanced."""
         if self.cluster != before.cluster:
             return (
                 f"it is the cluster {self.cluster}, and what was committed last was read from "
@@ -67,8 +66,8 @@ class Position:
         return None
 
 
-def position(ask: Callable[[str], list[tuple[Any, ...]]]) -> Position | None:
-    """Where a server is now; None where it does not tell the login."""
+def position(ask: Ask) -> Position | None:
+    """The server's position now; None if the login may not read it."""
     try:
         ((cluster, timeline, lsn),) = ask(POSITION_SQL)
     except StatementFailed as error:

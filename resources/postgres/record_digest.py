@@ -1,8 +1,8 @@
-"""The row digest between two PostgreSQL servers: their own hash of a record, for what both declare
-alike, which costs less than half of writing the row as text and hashing that.
+"""The row digest between two PostgreSQL servers: their hash of a record, for columns of the same
+type, at less than half the cost of writing the row as text and hashing that.
 
-It is the 64-bit hash of hash partitioning, so that no version may change what it gives; a server
-without it (before 14), of another byte order, or whose texts are not UTF-8 is found out by trying.
+It is the 64-bit hash of hash partitioning, whose values no version may change. A server without it
+(before 14), of another byte order, or whose texts are not UTF-8 gives another `EXPECTED`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tableferry.resources.digest.fields import declared
 from tableferry.resources.postgres.types import TYPES
 
 EXPECTED = -403595406026974282
-"""What the row of all `digest.probe.VALUES` gives."""
+"""The digest of the row of all `digest.probe.VALUES`."""
 
 _EXACT = {"smallint", "integer", "oid", "boolean", "date", "uuid", "bytea"}
-"""Types whose hash takes in all of their bytes."""
+"""Types whose hash covers all of their bytes."""
 
 _SENT = {
     "bigint": "int8send",
@@ -23,27 +23,27 @@ _SENT = {
     "timestamp with time zone": "timestamptz_send",
     "time without time zone": "time_send",
 }
-"""Of the others the binary form is hashed: -1 and 4294967295 have one hash as bigint."""
+"""Types whose binary form is hashed: as bigint, -1 and 4294967295 have the same hash."""
 
 _FLOATS = {"real": "float4send", "double precision": "float8send"}
 
 
 def native(field: Field, x: str) -> str | None:
-    """The value as it is hashed; None where its canonical form is."""
-    own, rendered = declared(TYPES, field.source.type), field.rendered or field.target_rendered
-    if rendered or field.source.type != field.target.type:
+    """The value that is hashed; None to hash its canonical form."""
+    if field.rendered or field.target_rendered or field.source.type != field.target.type:
         return None
-    name = own.name
+    type_ = declared(TYPES, field.source.type)
+    name = type_.name
     if name in _EXACT:
         return x
     if name in ("text", "character varying"):
-        # in another collation different texts may be equal, and have one hash
+        # in other collations different texts may be equal, and have the same hash
         return f'({x} COLLATE "C")'
-    if name == "numeric" and own.precision is not None:
-        # 1.5 and 1.50 have one hash
+    if name == "numeric" and type_.precision is not None:
+        # 1.5 and 1.50 have the same hash
         return f"numeric_send({x})"
     if name in _FLOATS:
-        # so have 0 and -0; and NaNs differ in bits that no text shows
+        # so have 0 and -0; NaNs differ in bits that their text does not show
         return f"CASE WHEN {x} = 'NaN' THEN ''::bytea ELSE {_FLOATS[name]}({x}) END"
     return f"{_SENT[name]}({x})" if name in _SENT else None
 
@@ -51,7 +51,7 @@ def native(field: Field, x: str) -> str | None:
 def digest(record: str) -> str:
     """The digest of a record, a bigint.
 
-    A record's hash adds up those of its values, each times a constant (rowtypes.c), so that the sum
-    over two rows stays as it is when they exchange values; hence the hash of its bytes.
+    A record's hash adds up its values' hashes, each times a constant (rowtypes.c), so the sum over
+    two rows would not change if they exchanged values. Hence the hash is hashed again.
     """
     return f"hash_record_extended(ROW(int8send(hash_record_extended({record}, 0))), 0)"

@@ -1,13 +1,13 @@
-"""What tells that a row was written, and that the rows that are there read otherwise."""
+"""Versions of stored rows, and of the catalog entries by which they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.postgres.names import about
 from tableferry.resources.tables import TableRef
 
 KIND_SQL = """
@@ -15,9 +15,9 @@ SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnames
 WHERE n.nspname = {schema} AND c.relname = {name}
 """
 
-# as sets: a partition that comes has columns like the others, and its rows count by themselves. A
-# number is never given to another column again, so that one that was made anew shows in all.
-# Nothing looks anything up by name or prints it, which would be answered as of now.
+# As sets: a new partition has the same columns, and its rows count by themselves. A column's number
+# is never reused, so a column that was recreated differs. Nothing is looked up or printed by name,
+# which the server would answer as of now, whatever the snapshot.
 READING_SQL = """
 WITH RECURSIVE tables(oid) AS (
     SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -37,7 +37,7 @@ WITH RECURSIVE tables(oid) AS (
         SELECT p.atttypid FROM pg_attribute p
         WHERE t.typtype = 'c' AND p.attrelid = t.typrelid AND p.attnum > 0
     ) more(oid) WHERE more.oid <> 0
-), found(reading) AS (
+), readings(reading) AS (
     SELECT concat_ws(' ', 'column', quote_literal(a.attname), a.attnum, a.atttypid, a.atttypmod,
         a.attgenerated, quote_nullable(a.attmissingval::text),
         CASE WHEN a.attgenerated = 'v' THEN hashtextextended(d.adbin::text, 0) END)
@@ -52,34 +52,32 @@ WITH RECURSIVE tables(oid) AS (
     JOIN pg_attribute p ON p.attrelid = t.typrelid AND p.attnum > 0
 )
 SELECT hashtextextended(string_agg(reading, chr(10) ORDER BY reading COLLATE "C"), 0)::text
-FROM found
+FROM readings
 """
 
 
-def row_version(endpoint: Endpoint, table: TableRef, sql: Dialect) -> list[tuple[str, str]]:
-    """The place and the writing transaction of each row.
+def row_version(endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
+    """See `Source.row_version`. A row's version is its place and the transaction that wrote it.
 
     Raises:
         InputError: it is a view, whose rows have none.
     """
-    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
-    found = endpoint.query(KIND_SQL.format(schema=schema, name=name))
-    if found[0][0] not in ("r", "p", "m"):
+    if endpoint.query(about(KIND_SQL, table))[0][0] not in ("r", "p", "m"):
         raise InputError(
             f"{table}: fingerprint row_version needs a table, and this is a view; use content"
         )
-    # ctid is unique in a table, but not among the partitions of one
+    # ctid is unique in a table, but not across partitions
     seed = "xmin::text::bigint + (tableoid::bigint << 32)"
-    return [(f"hashtidextended(ctid, {seed})", sql.exact_sum("{}"))]
+    return [(f"hashtidextended(ctid, {seed})", DIALECT.exact_sum("{}"))]
 
 
 def reading(
-    endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None
+    endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
 ) -> str:
-    """A hash of what the catalog says of columns, by which rows that stay as they are read
-    otherwise: a column made anew, its value in rows that are older than it, the labels of an enum,
-    the parts of a row type, the expression of a virtual column."""
-    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
-    listed = ", ".join(DIALECT.literal(one) for one in columns)
-    sql = READING_SQL.format(schema=schema, name=name, columns=listed)
+    """Hash the catalog entries that change how unchanged rows are read.
+
+    These are a recreated column, its value in rows older than it, the labels of an enum, the fields
+    of a row type, and the expression of a virtual column.
+    """
+    sql = about(READING_SQL, table, columns=", ".join(map(DIALECT.literal, columns)))
     return str(endpoint.query(sql, snapshot=snapshot)[0][0])

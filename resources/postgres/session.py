@@ -1,13 +1,14 @@
-"""One PostgreSQL session, for statements that belong together."""
+"""One PostgreSQL session."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.errors import statement_failed
 
 
@@ -15,8 +16,8 @@ class PostgresSession:
     """A connection in autocommit mode: transactions are opened and ended in SQL.
 
     Args:
-        settings: of the server, for messages.
-        raw: the connection; ended with the session.
+        settings: the server's, for messages.
+        raw: the connection, which `close` closes.
     """
 
     def __init__(
@@ -24,58 +25,51 @@ class PostgresSession:
     ) -> None:
         self._settings, self.raw = settings, raw
         self.failed = False
-        """Whether a statement has."""
+        """Whether a statement has failed."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a small result.
+        """Return the rows of a small result.
 
         Raises:
             StatementFailed: the server refused the statement.
         """
-        try:
+        with self._translated():
             return self.raw.execute(sql.encode()).fetchall()
-        except psycopg.Error as error:
-            raise self._failed(error) from error
 
     def execute(self, sql: str) -> int:
-        """Run a statement; returns the number of rows that it changed, or -1.
+        """Run a statement; return the number of rows that it changed, or -1.
 
         Raises:
-            StatementFailed: the server refused the statement.
+            StatementFailed: see `query`.
         """
-        try:
+        with self._translated():
             return self.raw.execute(sql.encode()).rowcount
-        except psycopg.Error as error:
-            raise self._failed(error) from error
 
-    def copy_in(self, sql: str, chunks: Any) -> tuple[int, int]:
-        """Run a COPY ... FROM STDIN.
-
-        Args:
-            sql: the statement.
-            chunks: what it reads, an iterable of bytes; an error of theirs ends the COPY.
+    def copy_in(self, sql: str, chunks: Iterable[bytes]) -> tuple[int, int]:
+        """Run a COPY ... FROM STDIN, which reads the chunks; an error in these ends it.
 
         Returns:
-            The rows that the server has taken, and the bytes that it was sent.
+            The number of rows that the server accepted, and the bytes sent.
 
         Raises:
-            StatementFailed: the server refused the statement or a row.
+            StatementFailed: see `query`.
         """
         sent = 0
-        try:
-            with self.raw.cursor() as cursor:
-                with cursor.copy(sql.encode()) as copy:
-                    for chunk in chunks:
-                        copy.write(chunk)
-                        sent += len(chunk)
-                return cursor.rowcount, sent
-        except psycopg.Error as error:
-            raise self._failed(error) from error
+        with self._translated(), self.raw.cursor() as cursor:
+            with cursor.copy(sql.encode()) as copy:
+                for chunk in chunks:
+                    copy.write(chunk)
+                    sent += len(chunk)
+            return cursor.rowcount, sent
 
-    def _failed(self, error: psycopg.Error) -> TableferryError:
-        self.failed = True
-        return statement_failed(self._settings, error)
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            self.failed = True
+            raise statement_failed(self._settings, error) from error
 
     def close(self) -> None:
-        """End the session; harmless if it is gone."""
+        """Close the connection; harmless if it is already closed."""
         self.raw.close()

@@ -1,15 +1,23 @@
-"""What every session with PostgreSQL is set to, whatever the defaults of server and role are."""
+"""Connection parameters and session settings, whatever the defaults of server and role are."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from tableferry.resources.contract.settings import ConnectionSettings
+from tableferry.resources.errors import InputError
 
 FIRST = "SET search_path TO pg_catalog, pg_temp"
-"""The first statement of a session. No function or operator that somebody made in another schema
-can take the place of PostgreSQL's own in it, nor in any that follows (CVE-2018-1058)."""
+"""The first statement of a session: no function or operator in another schema can replace
+PostgreSQL's own in it, or in any that follows (CVE-2018-1058)."""
 
 SESSION = {
-    # what SQL means
+    # the meaning of SQL
     "standard_conforming_strings": "on",
     "backslash_quote": "safe_encoding",
     "array_nulls": "on",
@@ -17,12 +25,12 @@ SESSION = {
     "quote_all_identifiers": "off",
     "xmlbinary": "base64",
     "xmloption": "content",
-    # which rows there are
+    # which rows are visible
     "row_security": "off",
     "gin_fuzzy_search_limit": "0",
     "zero_damaged_pages": "off",
     "ignore_checksum_failure": "off",
-    # text must not depend on the role's or the database's defaults
+    # the text of values
     "client_encoding": "UTF8",
     "TimeZone": "UTC",
     "timezone_abbreviations": "Default",
@@ -46,51 +54,84 @@ SESSION = {
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
 }
-"""docs/security.md has a table of them, with what each would change."""
-
-STRONGER = {"synchronous_commit": ("remote_apply",)}
-"""By setting, the values that promise more than ours and are left alone."""
+"""docs/security.md tells what each would change."""
 
 POLICIES = {"row_security": "on"}
-"""Of a transfer that declares `row_security: apply`, in place of what `SESSION` has."""
+"""Overrides `SESSION` for a transfer that declares `row_security: apply`."""
 
 QUERIES = {
-    # of a query with a small result, workers hand on numbers, of which one costs a fifth of a row:
-    # else the digests of many ranges, which are cheap ones, would be left to a single process
+    # workers pass on numbers, each of which costs a fifth of a row; with the default, one process
+    # alone would compute the digests of many ranges
     "parallel_tuple_cost": "0.02",
 }
-"""Besides those of `SESSION`, of sessions that neither stream a result nor load rows as Arrow."""
-
+"""Added to `SESSION` for queries with small results."""
 
 AT_LOGIN = "-c search_path=pg_catalog,pg_temp -c quote_all_identifiers=off"
-"""Of sessions by ADBC, which asks for the types of the server before any statement of ours."""
+"""Startup options for ADBC, which reads the server's types before any statement of ours."""
 
 NO_OPTIONS = "unsupported startup parameter"
-"""What poolers say that do not pass `AT_LOGIN` on."""
+"""The error of poolers that do not pass `AT_LOGIN` on."""
 
 NOTHING_MISREAD = (
     "SELECT CASE WHEN reset_val = 'on' THEN ('quote_all_identifiers of the role or the database "
     "must be off where a pooler refuses startup options')::bool END "
     "FROM pg_catalog.pg_settings WHERE name = 'quote_all_identifiers'"
 )
-"""Fails behind such a pooler where ADBC has read the types under a setting that garbles them."""
+"""Fails behind such a pooler if ADBC has read the types under a setting that garbles them."""
+
+CONNECT_DEFAULTS = {
+    "connect_timeout": "10",
+    "application_name": "tableferry",
+    # notice a silently dropped connection within two minutes, not after the system's two hours
+    "keepalives_idle": "60",
+    "keepalives_interval": "15",
+    "keepalives_count": "4",
+}
+
+
+def conninfo(settings: ConnectionSettings, options: str = "") -> str:
+    """Return libpq's connection string.
+
+    Args:
+        settings: the server's.
+        options: startup options, added to those of the URL or the environment.
+
+    Raises:
+        InputError: libpq does not know a parameter of the URL.
+    """
+    before = settings.options.get("options", os.environ.get("PGOPTIONS", ""))
+    parameters: dict[str, Any] = {
+        **CONNECT_DEFAULTS,
+        **settings.options,
+        **({"options": f"{before} {options}".strip()} if options else {}),
+        "host": settings.host,
+        "port": str(settings.port),
+        "dbname": settings.database,
+        "user": settings.user,
+        "password": settings.password,
+        "client_encoding": "UTF8",
+    }
+    try:
+        return make_conninfo("", **parameters)
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"{settings.address}: {settings.redact(str(error))}") from None
 
 
 def statements(settings: Mapping[str, str]) -> Sequence[str]:
-    """What gives a session its settings, in this order.
+    """The statements that give a session its settings, in this order.
 
-    What is as it should be is left alone: a login may not be allowed to set it.
+    A setting that is right is not set again: the login may lack the privilege.
     """
-    # transaction_timeout exists from version 17 on only; pg_settings would show all settings for it
-    conditions = ["pg_catalog.current_setting(name, true) <> value"]
-    for name, values in STRONGER.items():
-        listed = ", ".join(f"'{value}'" for value in values)
-        conditions.append(
-            f"NOT (name = '{name}' AND pg_catalog.current_setting(name) IN ({listed}))"
-        )
+    # transaction_timeout exists from version 17 on; asking pg_settings would evaluate all settings
+    conditions = (
+        "pg_catalog.current_setting(name, true) <> value "
+        # this promises more than ours
+        "AND NOT (name = 'synchronous_commit' "
+        "AND pg_catalog.current_setting(name) = 'remote_apply')"
+    )
     pairs = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
     return (
         FIRST,
         "SELECT pg_catalog.set_config(name, value, false) "
-        f"FROM (VALUES {pairs}) v(name, value) WHERE {' AND '.join(conditions)}",
+        f"FROM (VALUES {pairs}) v(name, value) WHERE {conditions}",
     )

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import psycopg
 
 from tableferry.resources.contract.snapshots import Snapshot
+from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.errors import snapshot_lost
-from tableferry.resources.postgres.position import Position
-from tableferry.resources.postgres.storage import Storage, moved
+from tableferry.resources.postgres.position import Position, position
+from tableferry.resources.postgres.storage import Storage, moved, storage
+from tableferry.resources.tables import TableRef
 
 
 class ExportedSnapshot(Snapshot):
     """See `Snapshot`; a connection holds it."""
 
-    __slots__ = ("_connection", "_now", "_position", "_then")
+    __slots__ = ("_ask", "_connection", "_position", "_table", "_then")
     _connection: psycopg.Connection[Any]
-    _position: Position | None
+    _table: TableRef | None
+    _ask: Ask
     _then: Storage
-    _now: Callable[[], Storage]
+    _position: Position | None
 
     @classmethod
-    def of(
-        cls,
-        connection: psycopg.Connection[Any],
-        then: Storage | None = None,
-        now: Callable[[], Storage] = dict,
-        where: Callable[[], Position | None] = lambda: None,
-    ) -> Self:
-        """Export the snapshot of the transaction that is open on `connection`.
+    def of(cls, connection: psycopg.Connection[Any], table: TableRef | None, ask: Ask) -> Self:
+        """Export the snapshot of the transaction that is open on a connection.
 
         Args:
             connection: holds the snapshot.
-            then: how the table that is read under it is stored, as the snapshot has it.
-            now: asks how it is stored, outside of the snapshot.
-            where: asks where the server is in its history.
+            table: the table that is read under it.
+            ask: runs a query outside of the snapshot.
         """
+        then: Storage = {}
+        if table is not None:
+            # the connection sees the catalog as of the snapshot
+            then = storage(lambda sql: connection.execute(sql.encode()).fetchall(), table)
         row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
         snapshot = cls(row[0] if row else "")
-        snapshot._connection, snapshot._then, snapshot._now = connection, then or {}, now
-        snapshot._position = where()
+        snapshot._connection, snapshot._table, snapshot._ask = connection, table, ask
+        snapshot._then, snapshot._position = then, position(ask) if table else None
         return snapshot
 
     @property
@@ -55,7 +54,7 @@ class ExportedSnapshot(Snapshot):
         return self._position.compared_with(Position.parse(before)) if self._position else None
 
     def check(self) -> None:
-        """Ask over the connection that holds the snapshot, which is gone with it."""
+        """See `Snapshot.check`. The snapshot ends with its connection."""
         try:
             self._connection.execute("SELECT 1")
         except psycopg.Error as error:
@@ -63,9 +62,9 @@ class ExportedSnapshot(Snapshot):
         self.require_unmoved()
 
     def require_unmoved(self) -> None:
-        """See that the table is stored as it was: a reader may else have seen an empty table,
-        another one, or rows that the snapshot does not have."""
-        if changed := moved(self._then, self._now()):
+        """Require that the table is stored as it was: otherwise a reader may have seen an empty
+        table, another one, or rows that the snapshot does not have."""
+        if self._table and (changed := moved(self._then, storage(self._ask, self._table))):
             raise SourceMoved(
                 f"{changed} was truncated, rewritten, altered or replaced while it was read, which "
                 "no snapshot shields from"

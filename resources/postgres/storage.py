@@ -1,35 +1,36 @@
-"""How what a query reads of a table is stored, which must stay while a snapshot is read.
+"""How the tables below a query are stored, which must not change while a snapshot is read.
 
-A snapshot shows the rows that were committed when it was taken, but in the files that a table has
-when it is read, and under the names that it has then. TRUNCATE, a rewriting ALTER TABLE, and tables
-that are renamed or dropped reach into snapshots that were taken before (PostgreSQL manual, 13.6).
-What the catalog says of a table as of a snapshot is compared with what it says now.
+A snapshot shows the rows committed before it was taken, but in the files, and under the names, that
+a table has when it is read. TRUNCATE, a rewriting ALTER TABLE, and renaming or dropping tables
+affect snapshots that were taken before (PostgreSQL manual, 13.6). So the catalog's entries as of
+the snapshot are compared with those of now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.digest.same_rows import Ask
+from tableferry.resources.postgres.names import about
 from tableferry.resources.tables import TableRef
 
 
 @dataclass(frozen=True)
 class StoredRelation:
-    """What the catalog says of a relation, as of a snapshot or now."""
+    """The catalog's entries for a relation, as of a snapshot or now."""
 
     stored: str
     """Where its rows are."""
     written: str
-    """The transactions that have written what the catalog has of it."""
+    """The transactions that wrote the entries."""
     privileges: str
-    """What roles may do with it, which is written to the same rows of the catalog."""
+    """Its privileges, which are in the same entries."""
 
     def is_as(self, other: StoredRelation) -> bool:
         """Whether nothing was altered between the two.
 
-        A GRANT tells nothing of rows, and databases run it for all tables after each deployment.
+        A GRANT changes no row, and many databases run it for all tables after each deployment.
         """
         return self.stored == other.stored and (
             self.written == other.written or self.privileges != other.privileges
@@ -37,7 +38,7 @@ class StoredRelation:
 
 
 Storage = Mapping[str, StoredRelation]
-"""By the name of each relation that is read."""
+"""Stored relations by name."""
 
 STORAGE_SQL = """
 WITH RECURSIVE below(oid) AS (
@@ -59,7 +60,7 @@ SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
     concat_ws(' ', c.xmin, n.xmin, attributes.written, rules.written),
     concat_ws(' ', c.relacl, n.nspacl, attributes.privileges, rules.privileges)
 FROM below
--- one by one: all of a large catalog would be read else
+-- one by one; otherwise all of a large catalog would be read
 CROSS JOIN LATERAL (SELECT p.xmin, p.* FROM pg_class p WHERE p.oid = below.oid OFFSET 0) c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL (
@@ -74,7 +75,7 @@ CROSS JOIN LATERAL (
         JOIN pg_enum e ON e.enumtypid = named.oid
         WHERE t.oid = a.atttypid
     ) labels ON true
-    -- a partition has the columns of its table
+    -- a partition has the columns of its parent
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT c.relispartition
 ) attributes
 CROSS JOIN LATERAL (
@@ -87,25 +88,23 @@ CROSS JOIN LATERAL (
     WHERE w.ev_class = c.oid AND c.relkind = 'v'
 ) rules
 """
-"""Of a table, its partitions and heirs, and what lies below a view. A row of the catalog has
-another `xmin` after each statement that changes it, also where a later one has changed it back. No
-function looks anything up by name: that would be answered as of now, whatever the snapshot."""
+"""The entries of a table, its partitions and children, and the tables below a view. A statement
+that changes an entry gives it another `xmin`, even if a later one changes it back. Nothing is
+looked up by name, which the server would answer as of now, whatever the snapshot."""
 
 
-def storage(ask: Callable[[str], list[tuple[str, str, str, str]]], table: TableRef) -> Storage:
-    """How a table and what it consists of is stored; empty if it does not exist.
+def storage(ask: Ask, table: TableRef) -> Storage:
+    """The storage of a table and what it consists of; empty if it does not exist.
 
     Args:
-        ask: sends a query: under a snapshot, or outside of any.
-        table: what is read.
+        ask: runs a query, under a snapshot or outside of any.
+        table: the table or view that is read.
     """
-    schema, name = (DIALECT.literal(one) for one in (table.schema, table.name))
-    found = ask(STORAGE_SQL.format(schema=schema, name=name))
-    return {relation: StoredRelation(*said) for relation, *said in found}
+    return {name: StoredRelation(*entries) for name, *entries in ask(about(STORAGE_SQL, table))}
 
 
 def moved(then: Storage, now: Storage) -> str:
-    """The first relations that are not as they were, for a message; '' if all are."""
+    """The first relations that differ, for a message; empty if none do."""
     names = [
         name
         for name in sorted({*then, *now})

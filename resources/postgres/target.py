@@ -10,8 +10,8 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.postgres import hazards as found_hazards
 from tableferry.resources.postgres.ddl import STATEMENTS
+from tableferry.resources.postgres.hazards import hazards
 from tableferry.resources.postgres.load import PostgresLoad
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
@@ -21,50 +21,43 @@ from tableferry.resources.transactional.target import TransactionalTarget
 
 
 class PostgresTarget(TransactionalTarget[PostgresSession]):
-    """A PostgreSQL database as a load target: ranges are held by advisory locks.
-
-    Args:
-        resource: the server.
-    """
+    """A PostgreSQL database as a load target."""
 
     resource: PostgresServer
     sql = STATEMENTS
     unstaged_formats = ("pgcopy", "copy_text")
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Refuse also a type that the source has and this database has not.
-
-        See `Target.require`.
-        """
+        """Also refuse types that this database lacks. See `Target.require`."""
         super().require(plan, options)
-        own = {
+        columns = {
             column.type: column.name
             for column in plan.target_columns
             if not binary_safe(column.type)
         }
-        missing = self.resource.query(STATEMENTS.missing_types(list(own))) if own else []
+        missing = self.resource.query(STATEMENTS.missing_types(list(columns))) if columns else []
         if missing:
-            listed = "; ".join(
-                f"column {own[type_]!r}: there is no type {type_} on {self.resource.settings()}"
+            problems = "; ".join(
+                f"column {columns[type_]!r}: there is no type {type_} on {self.resource.settings()}"
                 for (type_,) in missing
             )
-            names = ", ".join(f'{own[type_]}: {{type: "text"}}' for (type_,) in missing)
+            overrides = ", ".join(f'{columns[type_]}: {{type: "text"}}' for (type_,) in missing)
             raise InputError(
-                f"{plan.target}: {listed}; create it there, name its schema (public.citext), or "
-                f"declare columns: {{{names}}}"
+                f"{plan.target}: {problems}; create it there, name its schema (public.citext), or "
+                f"declare columns: {{{overrides}}}"
             )
 
     def _session(self) -> AbstractContextManager[PostgresSession]:
         return self.resource.session()
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-        return found_hazards.hazards(self.resource, plan, options)
+        return hazards(self.resource, plan, options)
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
         return PostgresLoad(**parts)
 
     def _require_swap(self, session: PostgresSession, plan: CopyPlan) -> None:
-        lost = [what for (what,) in session.query(STATEMENTS.lost_by_swap(plan.target))]
+        lost = [part for (part,) in session.query(STATEMENTS.lost_by_swap(plan.target))]
         if lost:
             raise InputError(f"{plan.target}: swap would lose {', '.join(lost)}; write replace")
 

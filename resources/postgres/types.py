@@ -1,4 +1,4 @@
-"""What leaves PostgreSQL for each of its types, and the expressions that select it exactly."""
+"""PostgreSQL's types: their values, and the expressions that select them exactly."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tableferry.resources.types.kinds import (
 from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
-# 4713-11-24 BC and 5874897-12-31, the ends of `date`; 294276-12-31 ends `timestamp`. The infinities
-# are outside of them. (datatype/timestamp.h)
+# 4713-11-24 BC and 5874897-12-31 limit `date`; `timestamp` ends on 294276-12-31. The infinities are
+# beyond them (datatype/timestamp.h).
 FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
 LAST_TIMESTAMP_DAY = 106_763_167
 DATES = Date(FIRST_DAY, LAST_DAY)
@@ -61,8 +61,8 @@ ALIASES = {
     "timestamp": "timestamp without time zone",
     "timestamptz": "timestamp with time zone",
 }
-# The longest text of a type, where it has one. An interval: '-178000000 years -11 mons
-# -2147483648 days -2562047788:00:54.775808'; an inet: an IPv4-mapped IPv6 address with its mask.
+# The longest text of a type. An interval: '-178000000 years -11 mons -2147483648 days
+# -2562047788:00:54.775808'; an inet: an IPv4-mapped IPv6 address with its mask.
 BOUNDED_TEXT = {
     "interval": 80,
     "time with time zone": 24,
@@ -79,13 +79,12 @@ TEXT = {"text", "citext", "json", "jsonb", "xml", "bit", "bit varying", *BOUNDED
 RANGES = {"int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"}
 RANGES |= {name.replace("range", "multirange") for name in RANGES}
 EXTENSIONS = {"citext"}
-"""Types that are known by their names alone, whichever schema has them."""
+"""Types known by their names, in whatever schema."""
 RAW_TEXT = {"text", "name", "json", "jsonb"}
-"""Types whose own binary form ADBC reads as the text that the server would print."""
+"""Types whose binary form ADBC reads as their text."""
 
 OUTPUT = {"inet": "inet_out", "cidr": "cidr_out"}
-"""Types whose cast to text differs from what they print: inet::text always shows the mask."""
-
+"""Types whose cast to text differs from their output: inet::text always has the mask."""
 
 COMPUTED = {CTID: NUMBER}
 
@@ -96,14 +95,14 @@ SAME_BYTES = {
     *("time without time zone", "timestamp without time zone", "timestamp with time zone"),
 }
 SAME_BYTES -= {"citext", "xml"}
-"""Types whose binary form every server reads alike; an xml's depends on its declaration."""
+"""Types whose binary form all servers read alike; an xml's depends on its declaration."""
 
 
 def binary_safe(declared: str) -> bool:
     """Whether COPY's binary format carries a column between any two servers.
 
-    Arrays and rows tell the numbers of their types, which those of an extension, enums and rows do
-    not share between databases.
+    Arrays and rows contain type oids, which differ between databases for enums, rows and types of
+    extensions.
     """
     type_ = read(declared)
     item = read(type_.item) if type_.item else type_
@@ -112,7 +111,7 @@ def binary_safe(declared: str) -> bool:
 
 
 def read(declared: str) -> ColumnType:
-    """Read a declared type as `format_type` prints it; an array is all name."""
+    """Read a declared type as `format_type` prints it; an array's name is all of it."""
     type_ = reader.read(declared)
     name = ALIASES.get(type_.name, type_.name)
     if name.rpartition(".")[2] in EXTENSIONS:
@@ -163,16 +162,15 @@ def _numeric(type_: Declared) -> Decimal:
     if not type_.numbers:
         return Decimal(None, None, nan=True)
     precision, scale = type_.numbers[0], type_.number(1, 0)
-    # from version 15 on the scale may be negative (left of the point) or exceed the precision
+    # from PostgreSQL 15 on, the scale may be negative or exceed the precision
     return Decimal(max(precision, precision - scale, scale), max(scale, 0), nan=True)
 
 
 def export(declared: str) -> Export | Refusal:
-    """How a column of a PostgreSQL type is selected, and what it can hold.
+    """How a column is selected, and the values that it can hold.
 
     Args:
-        declared: as `format_type` prints it, a domain resolved to its base type; `enum` and
-            `composite` stand for themselves.
+        declared: as `PostgresServer.columns` returns it.
     """
     type_ = read(declared)
     return _scalar(declared) if type_.item is None else _array(declared, type_.item)
@@ -186,27 +184,28 @@ def _scalar(declared: str) -> Export | Refusal:
         return Export(INTEGERS["bigint"], value, value, f"{value}::text")
     match kind:
         case Integer() | Float() | Boolean() | Date() | Timestamp() | Uuid():
-            # ADBC reads oid as a signed integer, so that it would wrap from 2^31 on
+            # ADBC reads oid as a signed integer, which would wrap from 2^31 on
             return Export(kind, "{}::bigint" if name == "oid" else "{}", "{}", "{}::text")
         case Decimal() if name == "money":
             return Export(kind, "{}::numeric::text", "{}::numeric", "{}::numeric::text")
         case Decimal(precision):
-            # trailing zeros carry no value, but would count as digits
+            # trailing zeros would count as digits
             text = "{}" if precision else "trim_scale({})"
             return Export(kind, f"{text}::text", text, f"{text}::text")
         case Binary():
             return Export(kind, "{}", None, "encode({}, 'hex')")
         case Time(digits):
-            # to_char prints 24:00:00 as such, where Arrow's time cannot
+            # to_char prints 24:00:00, which Arrow's time cannot hold
             pattern = "HH24:MI:SS" + (f".FF{digits}" if digits else "")
             text = f"to_char({{}}, '{pattern}')"
             return Export(kind, "{}", text, text)
         case Text() if name in ("character", "character varying"):
-            # not ::text, which would cut char's padding
+            # a cast to text would strip char's padding
             return Export(kind, "{}", "{}", "{}")
     if name in TEXT or name.startswith("interval") or name in RANGES:
         return _text(name, reader.read(declared))
-    return _refused(declared, name)
+    why = "of a composite type" if name in ("composite", "record") else "of a type we do not know"
+    return Refusal(why, "{}::text", "what psql prints")
 
 
 def _text(name: str, type_: Declared) -> Export:
@@ -230,17 +229,17 @@ def _array(declared: str, item_type: str) -> Export | Refusal:
         return Refusal(f"an array {item.why}", item.as_text)
     if isinstance(item.kind, Time):
         return Refusal("an array of times of day", as_json, "JSON")
-    own = name = reader.read(declared).name
+    declared_name = name = reader.read(declared).name
     if isinstance(item.kind, Decimal) or (isinstance(item.kind, Text) and item.arrow != "{}"):
         name = "text"
-    elif own == "oid":
+    elif name == "oid":
         name = "bigint"
     return Export(
         Array(item.kind),
-        "{}" if name == own else f"{{}}::{name}[]",
+        "{}" if name == declared_name else f"{{}}::{name}[]",
         None,
         as_json,
-        # ADBC flattens the dimensions, and refuses another lower bound without a name
+        # ADBC flattens dimensions, and its error for another lower bound names no column
         refuse="array_ndims({}) > 1 OR array_lower({}, 1) <> 1",
         refuse_text="array_lower({}, 1) <> 1 OR array_lower({}, 2) <> 1",
         refuse_reason="has several dimensions or a lower bound other than 1",
@@ -248,13 +247,8 @@ def _array(declared: str, item_type: str) -> Export | Refusal:
     )
 
 
-def _refused(declared: str, name: str) -> Refusal:
-    why = "of a composite type" if name in ("composite", "record") else "of a type we do not know"
-    return Refusal(why, "{}::text", "what psql prints")
-
-
 MOST_DIGITS = 76
-"""Of a decimal that record batches hold."""
+"""Most digits of a decimal in record batches."""
 
 ARROW: dict[str, pa.DataType] = {
     "smallint": pa.int16(),
@@ -266,11 +260,8 @@ ARROW: dict[str, pa.DataType] = {
 
 
 def slot(declared: str, version: str = "") -> Slot | None:
-    """What a PostgreSQL column of a type holds, and the Arrow type that ADBC's ingestion takes.
-
-    Returns:
-        None if only PostgreSQL's own formats fill such a column.
-    """
+    """The values of a target column, and the Arrow type that ADBC's ingestion takes; None if only
+    PostgreSQL's own formats can fill it."""
     type_ = read(declared)
     match type_.kind:
         case Integer() | Float() as kind if type_.name in ARROW:
@@ -309,9 +300,9 @@ def _decimal(kind: Decimal, precision: int | None, scale: int | None) -> Slot | 
 
 
 def default(kind: Kind) -> str | None:
-    """The PostgreSQL type that holds a kind of values without loss, None if there is none.
+    """The type that holds a kind of values without loss; None if there is none.
 
-    A decimal of a second beyond the sixth is refused value by value: no type has room for one.
+    Values with a seventh decimal of a second are refused one by one: no type holds them.
     """
     match kind:
         case Boolean():
@@ -347,16 +338,16 @@ def default(kind: Kind) -> str | None:
 
 
 EPOCH_DAYS = 10_957
-"""From 1970-01-01 to 2000-01-01, which ADBC adds to PostgreSQL's own count, wrapping around."""
+"""From 1970-01-01 to 2000-01-01, which ADBC adds to PostgreSQL's count, with wraparound."""
 
 
 def calendar(number: int, per_day: int, bits: int) -> int | str:
-    """What a date or timestamp of ADBC is: see `TypeMap.calendar`."""
-    epoch = EPOCH_DAYS * per_day
-    own = (number - epoch + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
-    if own in (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1):
-        return "infinity" if own > 0 else "-infinity"
-    return own + epoch
+    """See `TypeMap.calendar`."""
+    epoch, half = EPOCH_DAYS * per_day, 2 ** (bits - 1)
+    count = (number - epoch + half) % 2**bits - half
+    if count in (-half, half - 1):
+        return "infinity" if count > 0 else "-infinity"
+    return count + epoch
 
 
 TYPES = TypeMap(

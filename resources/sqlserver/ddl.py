@@ -93,29 +93,31 @@ class SqlServerStatements(Statements):
             f"WHERE LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
         )
 
-    def take_in(self, plan: CopyPlan, table: TableRef, staging: TableRef, own: str) -> list[str]:
-        """The rows are inserted into the table, because columns of the view may be computed."""
+    def stage_known(
+        self, plan: CopyPlan, table: TableRef, staging: TableRef, where: str
+    ) -> list[str]:
+        """The rows are inserted beneath the view, which may compute what it shows."""
         return [
             self.drop_known(plan, table, staging),
             f"{self._insert(loaded(plan), rows_of(staging))} "
-            f"SELECT {self.columns(plan)} FROM {qualified(table)} WHERE {own}",
+            f"SELECT {self.columns(plan)} FROM {qualified(table)} WHERE {where}",
         ]
 
     def key_order(self, column: Column) -> str:
         """The order of UTF-16 code units."""
         return KEY_ORDER
 
-    def object_id(self, table: TableRef) -> str:
-        """sp_rename does not change the object id."""
-        return _object_ids("t.object_id", table.schema, [table.name])
-
-    def waiting(self, seconds: int) -> tuple[str, str]:
-        """A session setting: a session is not reused after a failed statement."""
+    def limit_waiting(self, seconds: int) -> tuple[str, str]:
+        """A setting of the session, which is not used again if the statement fails."""
         return f"SET LOCK_TIMEOUT {seconds * 1000}", "SET LOCK_TIMEOUT -1"
 
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
-        """The names are cast to Unicode, because Babelfish sends them in a code page."""
-        return _object_ids("CAST(t.name AS nvarchar(128)), t.object_id", schema, names)
+        """sp_rename keeps a table's id. Babelfish sends uncast names in a code page."""
+        return (
+            "SELECT CAST(t.name AS nvarchar(128)), t.object_id FROM sys.tables AS t "
+            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+            f"WHERE s.name = {literal(schema)} AND t.name IN ({', '.join(map(literal, names))})"
+        )
 
     def rename(self, table: TableRef, name: str) -> str:
         """Babelfish requires the object type, and its sp_rename reads no doubled quotes."""
@@ -128,16 +130,16 @@ class SqlServerStatements(Statements):
         create = f"CREATE TABLE {qualified(kept)} ({lines})"
         return [*self.begin, create, self.insert_all(plan, kept, staging), self.commit]
 
-    def take(self, session: Session, lock: str, seconds: float) -> bool:
-        """Take an application lock; the result is negative if another session holds it."""
+    def take_lock(self, session: Session, lock: str, seconds: float) -> bool:
+        """See `Statements.take_lock`. It is an application lock."""
         return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
 
-    def alone(self, lock: str, seconds: float) -> str:
-        """The same for the transaction."""
+    def lock_transaction(self, lock: str, seconds: float) -> str:
+        """See `Statements.lock_transaction`."""
         return get_lock(lock, round(seconds * 1000), owner="Transaction")
 
-    def release(self, lock: str) -> str:
-        """See `take`."""
+    def release_lock(self, lock: str) -> str:
+        """See `take_lock`."""
         return f"EXEC sp_releaseapplock @Resource = {literal(lock)}, @LockOwner = 'Session'"
 
     def allow_identity(self, table: TableRef, allowed: bool) -> str:
@@ -274,14 +276,6 @@ def _widest(declared: str) -> str:
     if not isinstance(type_.kind, Decimal) or type_.name in MONEY:
         return declared
     return f"decimal({MOST_DIGITS},{type_.kind.scale})"
-
-
-def _object_ids(selected: str, schema: str, names: Sequence[str]) -> str:
-    return (
-        f"SELECT {selected} FROM sys.tables AS t "
-        "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
-        f"WHERE s.name = {literal(schema)} AND t.name IN ({', '.join(map(literal, names))})"
-    )
 
 
 def _is_time(column: Column) -> bool:

@@ -1,8 +1,8 @@
-"""One key range on its way into a table: loaded out of sight, then one transaction."""
+"""Loads one key range out of sight, and publishes it in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -11,7 +11,7 @@ from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Look
+from tableferry.resources.contract.hazards import Look, told
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import (
     TargetMoved,
@@ -27,23 +27,19 @@ from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFai
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.markers import MarkerTable
-from tableferry.resources.transactional.publish_audit import (
-    PublishAudit,
-    explained,
-    require_room_for,
-)
+from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
 from tableferry.resources.transactional.reader import SessionReader
 from tableferry.resources.transactional.statements import Session, Statements
 from tableferry.resources.types.column import Column
 
 RESOLVE_SECONDS = 30
-"""How long a lost session may take to end, before nobody can say what became of its commit."""
+"""How long a lost session may take to end before the outcome of its commit stays unknown."""
 
 AnySession = TypeVar("AnySession", bound=Session)
 
 
 class StagingLost(TableferryError):
-    """The server has restarted, and the staged rows are gone with what it kept in memory."""
+    """The server has restarted, and the unlogged staging table was emptied."""
 
     transient = True
 
@@ -52,11 +48,11 @@ class StagingLost(TableferryError):
 class TransactionalLoad(Generic[AnySession]):
     """A held range and its staging table; made by `TransactionalTarget.attempt`.
 
-    The session that holds the range's lock also runs the finalising transaction, so that an attempt
-    that lost its lock cannot finalise. A system adds how rows are loaded.
+    The session that holds the range's lock also runs the publishing transaction, so that an attempt
+    that has lost its lock cannot publish. A system adds how rows are loaded.
 
-    Unstaged rows enter the table in that transaction. The staging table stays empty then, and tells
-    whether another run has taken the range over.
+    Unstaged rows are loaded in that transaction. Their staging table stays empty, and its absence
+    shows that another run has taken the range over.
     """
 
     sql: Statements
@@ -64,75 +60,71 @@ class TransactionalLoad(Generic[AnySession]):
     key_range: KeyRange
     options: TargetOptions
     table: TableRef
-    """What is written to: the target, or with `swap` its shadow."""
+    """The table that is written to: the target, or with `swap` its shadow."""
     lock: str
     staging: TableRef
-    identity_column: bool
-    """Whether an identity column of the table is written."""
     session: AnySession
     resource: Any
     """The server, an `Endpoint`."""
     unstaged: bool
     """Whether rows go into `table` itself."""
     columns: Sequence[Column]
-    """Of `table`, as they were found."""
+    """The columns of `table`."""
     look: Look
-    """What of `table` may change rows that are published, asked anew."""
+    """Reads the hazards of `table` again."""
     identity: str
-    """Of `table`, for its markers."""
+    """The identity of `table`, for its markers."""
     publication: Publication
     _sent: int = field(default=0, init=False)
     _audited: int | None = field(default=None, init=False)
-    """Rows of the staging table as it is to become visible."""
+    """Rows of the staging table after it was prepared for the audit."""
     _mark: str | None = field(default=None, init=False)
-    """Of the transaction that was about to commit."""
+    """The mark of the transaction that was about to commit."""
 
     def staged_rows(self) -> int:
-        """Rows in the staging table; unstaged, those that the server has taken."""
+        """Rows in the staging table; unstaged, those that the server has accepted."""
         return self._sent if self.unstaged else self._number(self.sql.count(self.staging))
 
     def reader(self) -> Endpoint | None:
-        """The session, if the rows are unstaged. See `RangeLoad.reader`."""
+        """See `RangeLoad.reader`."""
         return cast(Endpoint, SessionReader(self.resource, self.session)) if self.unstaged else None
 
     def audited_table(self) -> TableRef:
-        """The staging table as the range is to become. See `RangeLoad.audited_table`."""
+        """See `RangeLoad.audited_table`."""
         if self.unstaged:
             return self.table
         if self._audited is None:
             self._audited = self._require_staged(self._sent, "sent")
             if appends(self.plan, self.options):
-                for statement in self.sql.take_in(self.plan, self.table, self.staging, self._own):
-                    self.session.execute(statement)
+                self._run(self.sql.stage_known(self.plan, self.table, self.staging, self._in_range))
                 self._audited = self.staged_rows()
         return self.staging
 
     def shown_rows(self) -> None:
-        """Whoever commits looks by another session. See `RangeLoad.shown_rows`."""
+        """Return None: the caller counts in another session."""
 
     def keep_rejected(self) -> TableRef:
-        """Give the staging table a name that the attempt's end does not drop."""
+        """Give the staged rows a table that the attempt's end does not drop."""
         target = self.plan.target
         rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
-        for name in make_room(target, (name for _, name, _ in rows)):
-            self.session.execute(drop_table(replace(target, name=name)))
+        names = make_room(target, (name for _, name, _ in rows))
         kept = rejected_of(target, self.key_range.name)
-        for statement in self.sql.keep(self.plan, self.staging, kept):
-            self.session.execute(statement)
+        self._run(drop_table(replace(target, name=name)) for name in names)
+        self._run(self.sql.keep(self.plan, self.staging, kept))
         return kept
 
     def finalise(self) -> int:
-        """Make the range visible by one transaction, and know whether it committed.
+        """Publish the range in one transaction, and find out whether it committed.
 
-        If the connection breaks, the outcome is found out in a new session that first waits for the
-        lock, and so for the end of the lost one.
+        If the connection breaks, a new session waits for the lock, and so for the end of the lost
+        one, and looks for its mark.
 
         Raises:
             ReceiptMismatch: staging holds another number of rows than were sent, or the range in
-                the target does not hold what it should; the transaction is rolled back.
-            RangeBusy: the lost session's lock went to another run.
-            TargetMoved: somebody else has published the range since it was planned; likewise.
-            StagingLost: the server restarted, and the staged rows went with it.
+                the target would not hold what it should; rolled back.
+            RangeBusy: another run has taken the lost session's lock.
+            TargetMoved: somebody else has published the range since it was planned; rolled back.
+            StagingLost: the server has restarted, and the staged rows are lost.
         """
         if self.unstaged:
             return self._finalise_unstaged()
@@ -141,14 +133,15 @@ class TransactionalLoad(Generic[AnySession]):
         rows = self._require_staged(self._audited, "audited")
         kept = 0
         if self.options.mode.updates_known:
-            kept = self._number(self.sql.count_kept(self.plan, self.table, self.staging, self._own))
+            query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
+            kept = self._number(query)
         done, moved = False, None
         for attempt in retrying():
             with attempt:
                 try:
                     done = self._commit(rows)
                 except TargetMoved as error:
-                    # these very rows will not do at any time
+                    # transient for the range, but not for these rows
                     moved = error
         if moved is not None:
             raise moved
@@ -160,11 +153,10 @@ class TransactionalLoad(Generic[AnySession]):
         return kept + rows
 
     def _begin_unstaged(self) -> None:
-        """Open the transaction that the rows are loaded in, and take the range's old ones out."""
-        for statement in (*self.sql.begin, *self.sql.look_by_index(self.table)):
-            self.session.execute(statement)
+        """Begin the transaction that the rows are loaded in, and delete the range's old ones."""
+        self._run((*self.sql.begin, *self.sql.prefer_index(self.table)))
         if replaces(self.plan, self.options):
-            self.session.execute(self.sql.delete_range(self.table, self._own))
+            self.session.execute(self.sql.delete_range(self.table, self._in_range))
 
     def _finalise_unstaged(self) -> int:
         try:
@@ -175,13 +167,16 @@ class TransactionalLoad(Generic[AnySession]):
         return self._sent
 
     def _commit(self, rows: int) -> bool:
-        """Commit, unless the staged rows are lost with the connection."""
+        """Commit; return False if the staged rows were lost with the connection."""
         try:
             self._transaction(rows)
         except StatementFailed as error:
             if not self.sql.broke(error):
                 self.rollback()
-                raise explained(error, self.options.hazards) from error
+                if error.transient or not self.options.hazards:
+                    raise
+                causes = told(self.options.hazards)
+                raise TableferryError(f"{error}; nothing is visible. {causes}") from error
             if self._committed(rows):
                 return True
             if self.staged_rows() != rows:
@@ -193,29 +188,25 @@ class TransactionalLoad(Generic[AnySession]):
         return True
 
     def _transaction(self, rows: int) -> None:
-        execute, sql = self.session.execute, self.sql
         self._mark = None
-        for statement in sql.begin:
-            execute(statement)
-        switches = [sql.allow_identity(self.table, allowed) for allowed in (True, False)]
-        on, off = switches if self.identity_column else (None, None)
-        if on:
-            execute(on)
-        audit = self._publish_audit()
-        if audit:
+        self._run(self.sql.begin)
+        self._allow_identity(True)
+        audit = None
+        if self.options.audits_shown:
+            same = SameRows.of(self.resource, self.plan, self.staging, self.table, self.columns)
+            audit = PublishAudit(self, same, self.look)
             audit.before()
         written = self._write(rows)
-        if off:
-            execute(off)
+        self._allow_identity(False)
         if audit:
             audit.after(written)
         self._commit_marked()
 
-    def _publish_audit(self) -> PublishAudit | None:
-        if not self.options.audits_shown:
-            return None
-        same = SameRows.of(self.resource, self.plan, self.staging, self.table, self.columns)
-        return PublishAudit(self, same, self.look)
+    def _allow_identity(self, allowed: bool) -> None:
+        written = {column.name for column in self.plan.target_columns}
+        statement = self.sql.allow_identity(self.table, allowed)
+        if statement and any(column.identity and column.name in written for column in self.columns):
+            self.session.execute(statement)
 
     def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
@@ -225,28 +216,29 @@ class TransactionalLoad(Generic[AnySession]):
         self.session.execute(self.sql.commit)
 
     def _write(self, rows: int) -> list[int]:
-        require_room_for(self)
-        statements = self.sql.writing(self.plan, self.options, self.table, self.staging, self._own)
-        changed = [self.session.execute(statement) for statement in statements]
-        if self.options.audits_shown:
-            return changed  # `PublishAudit` sees more than these counts, which triggers add to
-        if self.options.mode.updates_known:
+        sql, plan, options, table = self.sql, self.plan, self.options, self.table
+        if replaces(plan, options):
+            require_deletable(self.session.query, sql, plan, self.key_range, options, table)
+        changed = self._run(sql.publish(plan, options, table, self.staging, self._in_range))
+        if options.audits_shown:
+            return changed  # triggers add to these counts, and `PublishAudit` sees more
+        if options.mode.updates_known:
             if len(changed) > 1 and sum(changed) != rows:
                 raise self._mismatch(f"{changed[0]} updated and {changed[1]} inserted", rows)
-        elif replaces(self.plan, self.options):
-            shown = self._number(self.sql.count(self.table, self._own))
+        elif replaces(plan, options):
+            shown = self._number(sql.count(table, self._in_range))
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
         return changed
 
-    def _mismatch(self, found: str, rows: int) -> ReceiptMismatch:
+    def _mismatch(self, shown: str, rows: int) -> ReceiptMismatch:
         return ReceiptMismatch(
             f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
-            f"but the target would hold {found}; rolled back"
+            f"but the target would hold {shown}; rolled back"
         )
 
     def rollback(self) -> None:
-        """Undo what the session's transaction did, if it is in one."""
+        """Roll the session's transaction back, if it is in one."""
         try:
             self.session.execute(self.sql.rollback)
         except StatementFailed as error:
@@ -254,10 +246,10 @@ class TransactionalLoad(Generic[AnySession]):
                 raise
 
     def _committed(self, rows: int) -> bool:
-        """Whether the lost session had committed; the range's lock is ours again afterwards."""
+        """Whether the lost session has committed; a new one then holds the range's lock."""
         self.session.close()
         self.session = self._reconnect()
-        taken = self.sql.take(self.session, self.lock, RESOLVE_SECONDS)
+        taken = self.sql.take_lock(self.session, self.lock, RESOLVE_SECONDS)
         if not taken or not self.session.query(self.sql.table_exists(self.staging)):
             raise RangeBusy(
                 f"{self.table} range {self.key_range.name} was taken over by another run, "
@@ -274,16 +266,18 @@ class TransactionalLoad(Generic[AnySession]):
         raise AssertionError("a retry loop ends with a result or an error")
 
     def _connect(self) -> AnySession:
-        """A new session."""
+        """Open a session."""
         raise NotImplementedError
 
     @property
-    def _own(self) -> str:
-        """Condition: a row of the target that is in this range."""
+    def _in_range(self) -> str:
         return self.plan.target_range(self.key_range)
 
     def _require_staged(self, rows: int, which: str) -> int:
         return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
+
+    def _run(self, statements: Iterable[str]) -> list[int]:
+        return [self.session.execute(statement) for statement in statements]
 
     def _number(self, query: str) -> int:
         return int(self.session.query(query)[0][0])

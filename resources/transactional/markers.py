@@ -1,9 +1,9 @@
-"""The markers of a target that publishes by a transaction: written in that very transaction."""
+"""The markers of a target, written by the transaction that publishes the rows."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tableferry.resources.contract.dialects import qualified
@@ -16,28 +16,27 @@ from tableferry.resources.contract.markers import (
     range_key,
 )
 from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session, Statements
 
 HEAD = "head"
-"""Stands for a range's key in the row that counts a table's publications. Whoever publishes changes
-it first, and so waits for the end of who does so at the time."""
+"""Replaces a range's key in the row that counts a table's publications. Each publication updates
+that row first, and so waits for the end of another."""
 
 TURN_SECONDS = 30
-"""How long a transaction waits for its turn: others have theirs for the last statements only."""
-
-Ask = Callable[[str], list[tuple[Any, ...]]]
+"""How long a publication waits for its turn; others hold theirs for their last statements only."""
 
 
 class MarkerTable:
-    """The table beside a target.
+    """The table of markers beside a target.
 
     Args:
         sql: the system's statements.
         target: the target.
-        written: the table that ranges are published in: the target, or its shadow.
+        written: the table that ranges are published in: the target (the default), or its shadow.
     """
 
     def __init__(self, sql: Statements, target: TableRef, written: TableRef | None = None) -> None:
@@ -46,7 +45,7 @@ class MarkerTable:
         self._name = qualified(self._table)
 
     def creation(self) -> str:
-        """CREATE TABLE."""
+        """CREATE TABLE of the markers."""
         short, long = self._sql.indexed_text, self._sql.any_text
         texts = ("target_name", "range_name", "key_name", "version", "owner", "home", "published")
         columns = [
@@ -59,49 +58,47 @@ class MarkerTable:
         return f"CREATE TABLE {self._name} ({', '.join(columns)})"
 
     def create(self, session: Session) -> None:
-        """Make the table if it is missing; another run may be faster."""
-        there = self._sql.table_exists(self._table)
-        if session.query(there):
+        """Create the table unless it exists; another run may be faster."""
+        exists = self._sql.table_exists(self._table)
+        if session.query(exists):
             return
         try:
             session.execute(self.creation())
         except StatementFailed:
-            if not session.query(there):
+            if not session.query(exists):
                 raise
 
     def begin(self, session: Session) -> str:
-        """Have the table ready for the first publications, which may come at once.
+        """Insert the row that counts publications before several runs need it at once.
 
         Returns:
             The identity of the table that is written to.
         """
-        found = session.query(self._sql.object_id(self._written))
-        identity = str(found[0][0]) if found else _named(self._written)
-        head = self._is_head(f"target_id = {self._sql.text(identity)}")
-        if not session.query(self._select(head)):
+        identity = next(self._identities(session), None) or _of_view(self._written)
+        if not session.query(self._select(self._is_head(identity))):
             # another run may be faster
             with contextlib.suppress(StatementFailed):
                 session.execute(self._insert(identity, "1"))
         return identity
 
     def read(self, ask: Ask, options: TargetOptions) -> Published:
-        """What the markers say, by two queries.
+        """Read the markers by two queries.
 
         Raises:
-            InputError: they must not be read.
+            InputError: the login may not read them.
         """
         folded = self._sql.system.dialect.folded
         shadow = [shadow_of(self._target)] if options.mode.whole_table else []
-        names = [one.name for one in (self._target, *shadow, self._table)]
-        found = ask(self._sql.object_ids(self._target.schema, names))
-        ids = {folded(str(name)): str(number) for name, number in found}
+        names = [table.name for table in (self._target, *shadow, self._table)]
+        rows = ask(self._sql.object_ids(self._target.schema, names))
+        ids = {folded(str(name)): str(number) for name, number in rows}
         markers = ids.pop(folded(self._table.name), None)
-        table = ids.setdefault(folded(self._target.name), _named(self._target))
+        target = ids.setdefault(folded(self._target.name), _of_view(self._target))
         if markers is None:
-            return Published(table)
-        wanted = ", ".join(map(self._sql.text, ids.values()))
+            return Published(target)
+        identities = ", ".join(map(self._sql.text, ids.values()))
         try:
-            rows = ask(self._select(f"target_id IN ({wanted})"))
+            rows = ask(self._select(f"target_id IN ({identities})"))
         except StatementFailed as error:
             if error.transient:
                 raise
@@ -109,100 +106,109 @@ class MarkerTable:
                 f"{self._target}: {self._table}, which says what runs have published, cannot be "
                 f"read: {error}; GRANT SELECT, INSERT, UPDATE, DELETE ON {self._name} to the login"
             ) from None
-        read: dict[str, dict[str, Marker]] = {}
+        markers_of: dict[str, dict[str, Marker]] = {}
         newest: dict[str, int] = {}
         for identity, key, number, marker in map(_row, rows):
             if key == HEAD:
                 newest[identity] = number
             else:
-                read.setdefault(identity, {})[marker.range] = marker
-        return Published(table, read, newest)
+                markers_of.setdefault(identity, {})[marker.range] = marker
+        return Published(target, markers_of, newest)
 
-    def put(self, session: Session, identity: str, what: Publication) -> None:
+    def put(self, session: Session, identity: str, publication: Publication) -> None:
         """Write a range's marker, as the last but one step of the transaction that publishes it.
 
         Args:
             session: in that transaction.
-            identity: of the table, as it was prepared. Whoever makes another in its place removes
-                the markers of this one.
-            what: the range.
+            identity: the table's when it was prepared; whoever replaces the table removes its
+                markers.
+            publication: the range.
 
         Raises:
-            TargetMoved: somebody else has published rows of the range since `what` was planned.
+            TargetMoved: rows of the range have been published since it was planned.
         """
-        number = self._count_up(session, identity, what)
-        names = [what.key_range.name, *what.overlapped(identity)]
+        number = self._next_number(session, identity, publication)
+        names = [publication.key_range.name, *publication.overlapped(identity)]
         session.execute(self._delete(identity, names))
-        session.execute(self._insert(identity, str(number), what))
+        session.execute(self._insert(identity, str(number), publication))
 
     def remove(self, session: Session, ranges: Sequence[str] | None = None) -> None:
-        """Remove the markers of some ranges, or of all, if there are any."""
+        """Remove the markers of some ranges, or of all."""
         if not session.query(self._sql.table_exists(self._table)):
             return
-        for (identity,) in session.query(self._sql.object_id(self._written)):
-            own = f"target_id = {self._sql.text(str(identity))}"
-            rest = f"DELETE FROM {self._name} WHERE {own} AND NOT ({self._is_head(own)})"
-            session.execute(rest if ranges is None else self._delete(str(identity), ranges))
+        for identity in self._identities(session):
+            of_table, head = self._is_of(identity), self._is_head(identity)
+            rest = f"DELETE FROM {self._name} WHERE {of_table} AND NOT ({head})"
+            session.execute(rest if ranges is None else self._delete(identity, ranges))
 
     def remove_others(self, session: Session, names: Sequence[str]) -> None:
-        """Remove what is left of tables that had the target's name.
+        """Remove the markers of former tables of the target's name.
 
         Args:
-            session: anywhere.
-            names: of the tables whose markers stay.
+            session: in a transaction or not.
+            names: the tables whose markers stay.
         """
-        found = session.query(self._sql.object_ids(self._target.schema, names))
-        kept = ", ".join(self._sql.text(str(number)) for _, number in found)
+        rows = session.query(self._sql.object_ids(self._target.schema, names))
+        kept = ", ".join(self._sql.text(str(number)) for _, number in rows)
         session.execute(
             f"DELETE FROM {self._name} WHERE target_name = {self._sql.text(self._target.name)}"
             + (f" AND target_id NOT IN ({kept})" if kept else "")
         )
 
     def require(self, session: Session, gathered: Mapping[str, str]) -> None:
-        """Raise `TargetMoved` unless the ranges have these data versions; nobody else gets to
-        publish one until the transaction ends."""
-        for (identity,) in session.query(self._sql.object_id(self._written)):
-            own = f"target_id = {self._sql.text(str(identity))}"
-            self._take_turn(session, own)
-            found = {one.range: one for *_, one in map(_row, session.query(self._select(own)))}
+        """Require these data versions of the ranges, and let no other run publish one before the
+        transaction ends.
+
+        Raises:
+            TargetMoved: a range has another.
+        """
+        for identity in self._identities(session):
+            self._take_turn(session, identity)
+            rows = session.query(self._select(self._is_of(identity)))
+            markers = {marker.range: marker for *_, marker in map(_row, rows)}
             for name, version in gathered.items():
-                marker = found.get(name)
+                marker = markers.get(name)
                 if marker is None or marker.version != version:
                     by = f": {marker}" if marker else ""
                     raise TargetMoved(
                         f"{self._written} range {name}: another run has put other rows there{by}"
                     )
 
-    def preview(self, what: Publication) -> Iterator[str]:
-        """The statements of `put`, to be shown."""
+    def preview(self, publication: Publication) -> Iterator[str]:
+        """The statements of `put`, for display."""
         identity = "<object id of the table>"
-        yield self._step(f"target_id = {self._sql.text(identity)}")
-        yield "-- unless somebody else has published rows of the range meanwhile"
-        yield self._delete(identity, [what.key_range.name])
-        yield self._insert(identity, "<number>", what)
+        yield self._step(identity)
+        yield "-- unless another run has published rows of the range meanwhile"
+        yield self._delete(identity, [publication.key_range.name])
+        yield self._insert(identity, "<number>", publication)
 
-    def _count_up(self, session: Session, identity: str, what: Publication) -> int:
-        """The number of this publication; that nobody else has published since is made sure."""
-        own = f"target_id = {self._sql.text(identity)}"
-        self._take_turn(session, own)
-        where, known = self._is_head(own), what.known
-        if known is not None:
-            newer = f"number > {known.newest.get(identity, 0)}"
-            where += f" OR ({own} AND {newer} AND owner <> {self._sql.text(what.owner)})"
+    def _identities(self, session: Session) -> Iterator[str]:
+        """The identity of the table that is written to, if there is one."""
+        rows = session.query(self._sql.object_ids(self._written.schema, [self._written.name]))
+        return (str(number) for _, number in rows)
+
+    def _next_number(self, session: Session, identity: str, publication: Publication) -> int:
+        """The number of this publication, unless rows of its range have been published since."""
+        self._take_turn(session, identity)
+        where, key_range = self._is_head(identity), publication.key_range
+        if publication.known is not None:
+            newer = f"number > {publication.known.newest.get(identity, 0)}"
+            others = f"owner <> {self._sql.text(publication.owner)}"
+            where += f" OR ({self._is_of(identity)} AND {newer} AND {others})"
         number = 0
         for _, key, at, marker in map(_row, session.query(self._select(where))):
             if key == HEAD:
                 number = at
-            elif marker.range == what.key_range.name or marker.overlaps(what.plan, what.key_range):
-                raise self._moved(what.key_range, f"range {marker.range} by {marker}")
+            elif marker.range == key_range.name or marker.overlaps(publication.plan, key_range):
+                raise self._moved(key_range, f"range {marker.range} by {marker}")
         if not number:
-            raise self._moved(what.key_range, "into a new table")
+            raise self._moved(key_range, "into a new table")
         return number
 
-    def _take_turn(self, session: Session, own: str) -> None:
-        """Wait for the end of whoever publishes in the table, but not for one that was stopped."""
-        before, after = self._sql.waiting(TURN_SECONDS)
-        for statement in (before, self._step(own), after):
+    def _take_turn(self, session: Session, identity: str) -> None:
+        """Wait for another publication's end, but not for a process that was stopped."""
+        limit, lift = self._sql.limit_waiting(TURN_SECONDS)
+        for statement in (limit, self._step(identity), lift):
             session.execute(statement)
 
     def _moved(self, key_range: KeyRange, how: str) -> TargetMoved:
@@ -211,11 +217,14 @@ class MarkerTable:
             f"planned ({how}); rolled back"
         )
 
-    def _step(self, own: str) -> str:
-        return f"UPDATE {self._name} SET number = number + 1 WHERE {self._is_head(own)}"
+    def _step(self, identity: str) -> str:
+        return f"UPDATE {self._name} SET number = number + 1 WHERE {self._is_head(identity)}"
 
-    def _is_head(self, own: str) -> str:
-        return f"{own} AND range_hash = {self._sql.text(HEAD)}"
+    def _is_of(self, identity: str) -> str:
+        return f"target_id = {self._sql.text(identity)}"
+
+    def _is_head(self, identity: str) -> str:
+        return f"{self._is_of(identity)} AND range_hash = {self._sql.text(HEAD)}"
 
     def _select(self, condition: str) -> str:
         return (
@@ -224,15 +233,14 @@ class MarkerTable:
         )
 
     def _delete(self, identity: str, ranges: Sequence[str]) -> str:
-        own = f"target_id = {self._sql.text(identity)}"
         keys = ", ".join(self._sql.text(range_key(name)) for name in ranges)
-        return f"DELETE FROM {self._name} WHERE {own} AND range_hash IN ({keys})"
+        return f"DELETE FROM {self._name} WHERE {self._is_of(identity)} AND range_hash IN ({keys})"
 
-    def _insert(self, identity: str, number: str, what: Publication | None = None) -> str:
+    def _insert(self, identity: str, number: str, new: Publication | None = None) -> str:
         texts, key = ("", "", "", "", "", ""), HEAD
-        if what is not None:
-            name, key = what.key_range.name, range_key(what.key_range.name)
-            texts = (name, what.key, what.version, what.owner, what.home, now())
+        if new is not None:
+            name, key = new.key_range.name, range_key(new.key_range.name)
+            texts = (name, new.key, new.version, new.owner, new.home, now())
         text = self._sql.text
         values = ", ".join(map(text, (self._target.name, *texts)))
         return (
@@ -242,8 +250,8 @@ class MarkerTable:
         )
 
 
-def _named(table: TableRef) -> str:
-    """The identity of what is there, but is no table of the catalog: a view."""
+def _of_view(table: TableRef) -> str:
+    """The identity of a view, which is not among the catalog's tables."""
     return f"named {range_key(table.name)}"
 
 

@@ -1,4 +1,4 @@
-"""The statements by which a range gets into a table, for who wants to see them first."""
+"""The statements that publish a range, to be shown before anything runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tableferry.resources.transactional.statements import Statements
 def creation(
     sql: Statements, plan: CopyPlan, options: TargetOptions, *, creates: bool
 ) -> Iterator[str]:
-    """What makes the table, and with `swap` its shadow; see `Target.creation`."""
+    """The statements that create the table and, with `swap`, its shadow; see `Target.creation`."""
     if creates:
         yield sql.create_schema(plan.target)
         yield from sql.create_table(plan, plan.target)
@@ -38,28 +38,28 @@ def creation(
 def publication(
     sql: Statements, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, unstaged: bool
 ) -> Iterator[str]:
-    """What stages a range, unless it goes into the table itself, and makes it visible; see
+    """The statements that stage a range, unless it is unstaged, and publish it; see
     `Target.publication`."""
     table = written_to(plan, options)
     lock = staging_name(plan.target, key_range.name)
-    staging, own = replace(table, name=f"{lock}_{ATTEMPT}"), plan.target_range(key_range)
+    staging, in_range = replace(table, name=f"{lock}_{ATTEMPT}"), plan.target_range(key_range)
     yield from sql.create_staging(plan, staging)
     if unstaged:
         yield from sql.begin
         if replaces(plan, options):
-            yield sql.delete_range(table, own)
+            yield sql.delete_range(table, in_range)
         yield f"-- the rows, by the server's bulk loader, into {table}; then the checks"
     else:
         yield "-- the rows, by the server's bulk loader; then the checks"
         if appends(plan, options):
-            yield from sql.take_in(plan, table, staging, own)
+            yield from sql.stage_known(plan, table, staging, in_range)
         yield from sql.begin
-        yield from sql.writing(plan, options, table, staging, own)
+        yield from sql.publish(plan, options, table, staging, in_range)
         if options.audits_shown:
-            yield from sql.settle
+            yield from sql.run_deferred
             yield f"-- the rows of the range in {table} must be those that were staged"
-    what = Publication(plan, key_range, "<data version>", "<run>", "<home>")
-    yield from MarkerTable(sql, plan.target, table).preview(what)
-    yield "-- a mark, by which a commit is known whose answer was lost"
+    marked = Publication(plan, key_range, "<data version>", "<run>", "<home>")
+    yield from MarkerTable(sql, plan.target, table).preview(marked)
+    yield "-- a mark that tells whether a commit whose answer is lost took place"
     yield sql.commit
     yield sql.drop_staging(staging)

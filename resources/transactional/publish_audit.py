@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard, Look, ShownDiffers, having, told
-from tableferry.resources.contract.target import replaces
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
-from tableferry.resources.errors import InputError, StatementFailed, TableferryError
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.other_ranges import OtherRanges, other_ranges
+from tableferry.resources.transactional.other_ranges import other_ranges
 from tableferry.resources.transactional.statements import Statements
 
 if TYPE_CHECKING:
@@ -24,109 +25,74 @@ ROLLED_BACK = "rolled back, nothing is visible"
 
 @dataclass
 class PublishAudit:
-    """The comparison of one range, made by the session that publishes it, before it commits.
+    """The comparison of one range by the session that publishes it, before it commits.
 
-    The range must then have the staged rows, and with `upsert` besides them its own rows that were
-    not staged, as they were before. Digests are summed, so that those of both add up.
+    The range must then have the staged rows and, with `upsert`, its rows that were not staged, as
+    they were before. Sums of digests add up, so those of both are compared at once.
     """
 
     load: TransactionalLoad[Any]
     same: SameRows
     look: Look
     _kept: Summed = field(default=Summed(0, 0), init=False)
-    _others: OtherRanges = field(init=False)
 
     def __post_init__(self) -> None:
         self._others = other_ranges(self.load, self.same)
-
-    @property
-    def _own(self) -> str:
-        return self.load.plan.target_range(self.load.key_range)
+        self._in_range = self.load.plan.target_range(self.load.key_range)
 
     def before(self) -> None:
-        """Take down the rows that stay. Nothing is written yet."""
+        """Digest the rows that stay; nothing is written yet."""
         load = self.load
         if load.options.mode.updates_known:
-            kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._own)
+            kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._in_range)
             self._kept = self.same.of_rows(load.session.query, kept)
         self._others.before()
 
     def after(self, written: Sequence[int]) -> None:
-        """Compare, once all has run that would run at the commit.
+        """Run what is deferred to the commit, and compare.
 
         Args:
-            written: how many rows each statement has changed that brought the staged rows in.
+            written: the rows changed by each statement that wrote the staged rows.
 
         Raises:
-            ShownDiffers: the range is not as it was audited, or others are not as they were.
+            ShownDiffers: the range is not what was audited, or other ranges have changed.
         """
         load, ask = self.load, self.load.session.query
-        for statement in load.sql.settle:
+        for statement in load.sql.run_deferred:
             load.session.execute(statement)
         expected = self.same.staged(ask).plus(self._kept)
-        shown = self.same.shown(ask, self._own)
-        if shown == expected:
-            return self._require_others(written)
-        alike = self._kept.rows == 0 and shown.rows == expected.rows
-        columns = self.same.differing(ask, self._own) if alike else []
-        raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
-
-    def _require_others(self, written: Sequence[int]) -> None:
+        shown = self.same.shown(ask, self._in_range)
+        if shown != expected:
+            alike = self._kept.rows == 0 and shown.rows == expected.rows
+            columns = self.same.differing(ask, self._in_range) if alike else []
+            raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
         if changed := self._others.changed(written):
             causes = told(self._hazards())
             raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
 
     def _hazards(self) -> Sequence[Hazard]:
-        """Those of now: some may be newer than the plan."""
+        """The table's hazards now, of which some may be newer than the plan."""
         with suppress(TableferryError):
             return self.look()
         return self.load.options.hazards
 
 
-def require_room(
+def require_deletable(
     ask: Ask,
     sql: Statements,
-    table: TableRef,
+    plan: CopyPlan,
     key_range: KeyRange,
-    own: str,
-    hazards: Sequence[Hazard],
+    options: TargetOptions,
+    table: TableRef,
 ) -> None:
-    """Refuse to delete rows of a range with which rows of other tables would go.
-
-    Args:
-        ask: runs a query.
-        sql: of the system.
-        table: what is written to.
-        key_range: the range.
-        own: condition: a row of the table that is in the range.
-        hazards: of the table.
+    """Refuse to delete the rows of a range if rows of other tables would be deleted with them.
 
     Raises:
         InputError: names the tables.
     """
-    destroying = having(hazards, "destroys")
-    if destroying and ask(sql.any_row(table, own)):
+    destroying = having(options.hazards, "destroys")
+    if destroying and ask(sql.any_row(table, plan.target_range(key_range))):
         raise InputError(
             f"{table} range {key_range.name}: it has rows already, and to replace them would "
             f"change other tables: {told(destroying)}"
         )
-
-
-def require_room_for(load: TransactionalLoad[Any]) -> None:
-    """The same of the range of a load, in the transaction that is about to delete its rows."""
-    if replaces(load.plan, load.options):
-        require_room(
-            load.session.query,
-            load.sql,
-            load.table,
-            load.key_range,
-            load.plan.target_range(load.key_range),
-            load.options.hazards,
-        )
-
-
-def explained(error: StatementFailed, hazards: Sequence[Hazard]) -> TableferryError:
-    """The error of a transaction that the server refused, with what may have refused it."""
-    if error.transient or not hazards:
-        return error
-    return TableferryError(f"{error}; nothing is visible. {told(hazards)}")

@@ -16,7 +16,7 @@ from tableferry.resources.transactional.statements import Session
 
 
 class SessionReader:
-    """What of an `Endpoint` counts and digests need, with what a session has not committed yet.
+    """The part of an `Endpoint` that counts and digests need, on a session's uncommitted rows.
 
     Args:
         resource: the server.
@@ -27,15 +27,15 @@ class SessionReader:
         self.system, self._resource, self._session = resource.system, resource, session
 
     def settings(self) -> ConnectionSettings:
-        """Where the server is."""
+        """See `Endpoint.settings`."""
         return self._resource.settings()
 
     def digests_by(self) -> DigestsBy:
-        """The server: a session's rows do not come as Arrow."""
+        """Return "server": a session's rows do not come as Arrow."""
         return "server"
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small result; see `Endpoint.query`."""
+        """See `Endpoint.query`."""
         refuse_snapshot(self.system, snapshot)
         return self._session.query(sql)
 
@@ -43,7 +43,7 @@ class SessionReader:
     def read_arrow(
         self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
     ) -> Iterator[pa.RecordBatchReader]:
-        """Refused: a session's rows do not come as Arrow.
+        """Refuse: see `digests_by`.
 
         Raises:
             InputError: always.

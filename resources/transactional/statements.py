@@ -1,8 +1,9 @@
-"""The statements of a target that publishes a range by one transaction."""
+"""The SQL of a target that publishes each range in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from tableferry.resources import registry
@@ -10,7 +11,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
-from tableferry.resources.errors import StatementFailed
+from tableferry.resources.errors import StatementFailed, TableferryError
 from tableferry.resources.own_names import own_prefix
 from tableferry.resources.ranges.key_kind import is_text_key
 from tableferry.resources.tables import TableRef
@@ -21,25 +22,25 @@ class Session(Protocol):
     """A connection in autocommit mode: transactions are opened and ended in SQL."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a small result."""
+        """Return the rows of a small result."""
 
     def execute(self, sql: str) -> int:
-        """Run a statement; returns the number of rows that it changed, or -1."""
+        """Run a statement; return the number of rows that it changed, or -1."""
 
     def close(self) -> None:
-        """End the session; harmless if it is gone."""
+        """End the session; harmless if it is already closed."""
 
 
 class Statements:
-    """What a system's SQL is for each step. What stands here is standard SQL."""
+    """The SQL for each step. What stands here is standard SQL; systems override the rest."""
 
     system_name: str
 
     overriding = ""
-    """What an INSERT says in front of its SELECT, so that it may write an identity column."""
+    """Clause between the columns and the SELECT of an INSERT that may write an identity column."""
 
     collates_key = False
-    """Whether a key that is a text has that collation in the target, too: an index cannot."""
+    """Whether a text key has the collation of its ranges, because an index cannot have another."""
 
     indexed_text, any_text = "text", "text"
     """Types of a text that is part of a key, and of any other."""
@@ -47,8 +48,8 @@ class Statements:
     begin: Sequence[str] = ("BEGIN TRANSACTION",)
     commit = "COMMIT TRANSACTION"
     rollback = "ROLLBACK"
-    settle: Sequence[str] = ()
-    """What runs now, in a transaction, all that would run at its commit."""
+    run_deferred: Sequence[str] = ()
+    """Statements that at once run what is deferred to the commit."""
 
     @property
     def system(self) -> System:
@@ -64,61 +65,49 @@ class Statements:
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
         """CREATE TABLE of the target or its shadow, and an index on the key column.
 
-        The source's primary key becomes the table's, where it can be one. The index lets a range
-        be deleted and counted without a scan.
+        The source's primary key becomes the table's where possible. The index lets a range be
+        deleted and counted without a scan.
         """
         raise NotImplementedError
 
     def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
-        """A heap without any constraint but NOT NULL: the fastest thing to load."""
+        """CREATE TABLE of a heap with no constraint but NOT NULL, which loads fastest."""
         raise NotImplementedError
 
     def drop_staging(self, staging: TableRef) -> str:
-        """Undo `create_staging`, as far as it came."""
+        """Drop whatever `create_staging` has created."""
         return drop_table(staging)
 
     def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
-        """An empty shadow of the plan's target, which is there."""
+        """CREATE TABLE of an empty shadow of the plan's existing target."""
         return self.create_table(plan, shadow)
 
     def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
-        """Put the shadow in the target's place, and drop what was there.
-
-        DDL is part of the transaction, so that the name may be free for a moment.
-        """
+        """Drop the target and rename the shadow to it, in a transaction that includes DDL."""
         return [f"DROP TABLE {qualified(target)}", self.rename(shadow, target.name)]
 
-    def object_id(self, table: TableRef) -> str:
-        """A query with what the table keeps for life, if it exists."""
-        raise NotImplementedError
-
-    def waiting(self, seconds: int) -> tuple[str, str]:
-        """What stands before and after a statement of a transaction that waits for the locks of
-        others no longer than that."""
-        raise NotImplementedError
-
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
-        """A query with name and object id of those tables of a schema that exist."""
+        """A query for the names and ids of those tables in a schema that exist."""
+        raise NotImplementedError
+
+    def limit_waiting(self, seconds: int) -> tuple[str, str]:
+        """The statements that limit the waiting for locks in a transaction, and lift the limit."""
         raise NotImplementedError
 
     def rename(self, table: TableRef, name: str) -> str:
-        """Rename a table, within its schema."""
+        """Rename a table within its schema."""
         raise NotImplementedError
 
     def keep(self, plan: CopyPlan, staging: TableRef, kept: TableRef) -> list[str]:
-        """Have what is staged in a table of another name, within its schema."""
+        """Give the staged rows a table of another name in the same schema."""
         return [self.rename(staging, kept.name)]
 
     def table_exists(self, table: TableRef) -> str:
-        """A query with one row if the table exists."""
-        return (
-            "SELECT 1 FROM INFORMATION_SCHEMA.TABLES "
-            f"WHERE TABLE_SCHEMA = {self.text(table.schema)} AND TABLE_NAME = "
-            f"{self.text(table.name)}"
-        )
+        """A query that returns a row if the table exists."""
+        return f"SELECT 1 FROM INFORMATION_SCHEMA.TABLES WHERE {self._in_catalog(table)}"
 
     def tables_like(self, table: TableRef, prefix: str) -> str:
-        """Schema, name and kind of what is in the table's schema and begins with a prefix."""
+        """A query for schema, name and type of the tables beside one that have a prefix."""
         return (
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
             f"WHERE TABLE_SCHEMA = {self.text(table.schema)} "
@@ -126,87 +115,98 @@ class Statements:
         )
 
     def required_columns(self, table: TableRef) -> str:
-        """The columns that an INSERT must give: NOT NULL and without a default."""
+        """A query for the columns that are NOT NULL and have no default."""
         return (
-            "SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS "
-            f"WHERE TABLE_SCHEMA = {self.text(table.schema)} AND TABLE_NAME = "
-            f"{self.text(table.name)} AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL"
+            f"SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS WHERE {self._in_catalog(table)} "
+            "AND IS_NULLABLE = 'NO' AND COLUMN_DEFAULT IS NULL"
         )
 
     # the range
 
-    def take(self, session: Session, lock: str, seconds: float) -> bool:
-        """Take a lock of the session, unless somebody else holds it for longer than that."""
+    @contextmanager
+    def transaction(self, session: Session) -> Iterator[None]:
+        """Commit what is executed inside, or roll it back on any error."""
+        for statement in self.begin:
+            session.execute(statement)
+        try:
+            yield
+            session.execute(self.commit)
+        except BaseException:
+            with suppress(TableferryError):
+                session.execute(self.rollback)
+            raise
+
+    def take_lock(self, session: Session, lock: str, seconds: float) -> bool:
+        """Take a lock of the session; return False if another session holds it for that long."""
         raise NotImplementedError
 
-    def release(self, lock: str) -> str:
-        """Give the session's lock back."""
+    def release_lock(self, lock: str) -> str:
+        """Release the session's lock."""
         raise NotImplementedError
 
     def allow_identity(self, table: TableRef, allowed: bool) -> str | None:
-        """Allow or forbid to write the table's identity column in this session, where that must
-        be said."""
+        """Allow or forbid writing the identity column in this session; None if always allowed."""
         return None
 
     def mark(self, session: Session, staging: TableRef) -> str:
-        """Do, as the last step of a transaction, what `committed` will look for."""
+        """Leave, as the last step of a transaction, what `committed` looks for."""
         raise NotImplementedError
 
     def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
-        """Whether a transaction that a lost session ran had committed.
+        """Whether the transaction of a lost session has committed.
 
         Args:
             session: a new one, which holds the range's lock.
-            staging: the staging table, which is there.
-            mark: of `mark`.
-            rows: that the staging table had.
+            staging: the staging table, which exists.
+            mark: returned by `mark`.
+            rows: those that the staging table had.
         """
         raise NotImplementedError
 
     def broke(self, error: StatementFailed) -> bool:
-        """Whether the connection is gone, so that nobody knows what the statement did."""
+        """Whether the connection is lost, so that the statement's outcome is unknown."""
         raise NotImplementedError
 
-    # what else the transaction did
+    # what else the transaction changed
 
-    def touched(self, table: TableRef) -> str | None:
-        """A query with how many rows of the table this transaction has inserted, updated and
-        deleted, by whatever statement; None where the server does not tell."""
+    def change_counts(self, table: TableRef) -> str | None:
+        """A query for the rows of the table that this transaction has inserted, updated and
+        deleted, triggers included; None if the server does not count them."""
         return None
 
-    def made_elsewhere(self, table: TableRef, condition: str) -> str:
-        """A query with the number of rows besides those of a condition that this transaction has
-        made; of servers that have `touched`."""
+    def count_new_elsewhere(self, table: TableRef, condition: str) -> str:
+        """Count the rows that this transaction has written and that do not meet a condition; for
+        servers with `change_counts`."""
         raise NotImplementedError
 
-    def alone(self, lock: str, seconds: float) -> str:
-        """A query that takes a lock until the end of the transaction; its answer is negative if
-        somebody else holds it for longer than that. Of servers without `touched`."""
+    def lock_transaction(self, lock: str, seconds: float) -> str:
+        """Take a lock until the transaction ends; the result is negative if another session holds
+        it for that long. For servers without `change_counts`."""
         raise NotImplementedError
 
     # the rows
 
     def count(self, table: TableRef, condition: str = "1 = 1") -> str:
-        """Count rows, however many there are."""
+        """Count rows in 64 bits."""
         return f"SELECT {self.system.dialect.count} FROM {qualified(table)} WHERE {condition}"
 
-    def look_by_index(self, table: TableRef) -> Sequence[str]:
-        """What a transaction does first that looks for a key range of a table which may be new."""
+    def prefer_index(self, table: TableRef) -> Sequence[str]:
+        """Statements that make a transaction search a table without statistics by its index."""
         return ()
 
     def any_row(self, table: TableRef, condition: str) -> str:
-        """A query with one row if there is any."""
+        """A query that returns a row if any meets a condition."""
         first, last = self.system.dialect.limited(1)
         return f"SELECT {first}1 FROM {qualified(table)} WHERE {condition}{last}"
 
     def delete_range(self, table: TableRef, condition: str) -> str:
-        """Remove a key range."""
+        """Delete the rows of a range."""
         return f"DELETE FROM {qualified(table)} WHERE {condition}"
 
     def insert_all(
         self, plan: CopyPlan, table: TableRef, rows_of: TableRef, condition: str = "1 = 1"
     ) -> str:
-        """Copy rows."""
+        """Copy rows from another table."""
         return (
             f"{self._insert(plan, table)} "
             f"SELECT {self.columns(plan)} FROM {qualified(rows_of)} WHERE {condition}"
@@ -214,44 +214,44 @@ class Statements:
 
     def insert_new(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """Copy the staged rows whose primary key the table does not have."""
-        staged, own = aliases(plan)
+        staged, target = aliases(plan)
         return (
             f"{self._insert(plan, table)} SELECT {self.columns(plan)} "
             f"FROM {qualified(staging)} AS {staged} WHERE NOT EXISTS "
-            f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
+            f"(SELECT 1 FROM {qualified(table)} AS {target} WHERE {self.same_row(plan)})"
         )
 
-    def take_in(self, plan: CopyPlan, table: TableRef, staging: TableRef, own: str) -> list[str]:
-        """Put the table's own rows in the place of those staged ones that it has already.
+    def stage_known(
+        self, plan: CopyPlan, table: TableRef, staging: TableRef, where: str
+    ) -> list[str]:
+        """Replace the staged rows that the table already has by the table's own.
 
         Args:
             plan: the hop.
-            table: what is written to.
+            table: the table that is written to.
             staging: the range's staging table.
-            own: condition of the table's rows that are in the range.
+            where: the condition of the table's rows in the range.
         """
-        return [
-            self.drop_known(plan, table, staging),
-            self.insert_all(plan, staging, table, own),
-        ]
+        known = self.drop_known(plan, table, staging)
+        return [known, self.insert_all(plan, staging, table, where)]
 
-    def writing(
-        self, plan: CopyPlan, options: TargetOptions, table: TableRef, staging: TableRef, own: str
+    def publish(
+        self, plan: CopyPlan, options: TargetOptions, table: TableRef, staging: TableRef, where: str
     ) -> list[str]:
-        """Bring the staged rows into the table, as the write mode says; see `take_in`."""
+        """Write the staged rows to the table by the write mode; arguments as in `stage_known`."""
         if options.mode.updates_known:
             update = self.update_known(plan, table, staging)
             return [*([update] if update else []), self.insert_new(plan, table, staging)]
         if appends(plan, options):
             return [self.insert_new(plan, table, staging)]
-        return [self.delete_range(table, own), self.insert_all(plan, table, staging)]
+        return [self.delete_range(table, where), self.insert_all(plan, table, staging)]
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
-        """Remove the staged rows whose primary key the table has."""
-        staged, own = aliases(plan)
+        """Delete the staged rows whose primary key the table has."""
+        staged, target = aliases(plan)
         return (
             f"DELETE FROM {qualified(staging)} AS {staged} WHERE EXISTS "
-            f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
+            f"(SELECT 1 FROM {qualified(table)} AS {target} WHERE {self.same_row(plan)})"
         )
 
     def count_kept(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
@@ -260,85 +260,87 @@ class Statements:
         return f"SELECT {count} FROM {self.kept_rows(plan, table, staging, condition)}"
 
     def kept_rows(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
-        """The same rows, as they stand behind FROM."""
-        staged, own = aliases(plan)
+        """The same rows, as a FROM clause."""
+        staged, target = aliases(plan)
         return (
-            f"{qualified(table)} AS {own} WHERE ({condition}) AND NOT EXISTS "
+            f"{qualified(table)} AS {target} WHERE ({condition}) AND NOT EXISTS "
             f"(SELECT 1 FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)})"
         )
 
     def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
-        """Overwrite the rows whose primary key was staged; None if there is nothing but the key."""
+        """Update the rows whose primary key was staged; None if there are only key columns."""
         assignments = self.assignments(plan)
-        staged, own = aliases(plan)
+        staged, target = aliases(plan)
         return assignments and (
-            f"UPDATE {qualified(table)} AS {own} SET {assignments} "
+            f"UPDATE {qualified(table)} AS {target} SET {assignments} "
             f"FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)}"
         )
 
     def assignments(self, plan: CopyPlan) -> str:
-        """The columns besides the primary key, each set to what was staged."""
+        """The columns outside the primary key, each set to its staged value."""
         identity, (staged, _) = row_identity(plan), aliases(plan)
         others = [column.name for column in plan.target_columns if column.name not in identity]
         return ", ".join(f"{self.names([name])} = {staged}.{self.names([name])}" for name in others)
 
     def same_row(self, plan: CopyPlan) -> str:
-        """Condition: the rows of both `aliases` have one primary key."""
+        """The condition that the rows of both `aliases` have the same primary key."""
         by_name = {column.name: column for column in plan.target_columns}
         return " AND ".join(self.equal(plan, by_name[name]) for name in row_identity(plan))
 
     def equal(self, plan: CopyPlan, column: Column) -> str:
-        """Condition: the rows of both `aliases` have the same in a column."""
-        name, (staged, own) = self.names([column.name]), aliases(plan)
-        return f"{own}.{name} = {staged}.{name}"
+        """The condition that the rows of both `aliases` have equal values in a column."""
+        name, (staged, target) = self.names([column.name]), aliases(plan)
+        return f"{target}.{name} = {staged}.{name}"
 
-    # the words
+    # parts of statements
 
     def names(self, columns: Sequence[str]) -> str:
-        """Quoted column names, separated by commas."""
+        """Quoted names, separated by commas."""
         return ", ".join(quote(self.system, column) for column in columns)
 
     def columns(self, plan: CopyPlan) -> str:
-        """The plan's columns as a list."""
+        """The plan's target columns, quoted and separated by commas."""
         return self.names([column.name for column in plan.target_columns])
 
     def definitions(self, plan: CopyPlan, *, staging: bool = False) -> list[str]:
-        """The plan's columns as those of CREATE TABLE.
+        """The plan's columns for CREATE TABLE.
 
-        A key that is a text gets the collation that its ranges are cut by: in a staging table
-        always, whose ranges are looked for as in a target that may have it.
+        A text key has the collation that its ranges are cut by: always in a staging table, which
+        is searched by ranges like a target that may have it.
         """
-        key = plan.key.target
         ordered = (staging or self.collates_key) and self.text_key(plan)
-        return [
-            self.definition(one, self.key_order(one) if ordered and one.name == key.name else "")
-            for one in plan.target_columns
-        ]
+        definitions = []
+        for column in plan.target_columns:
+            parts = [self.names([column.name]), column.type]
+            is_key = column.name == plan.key.target.name
+            if ordered and is_key and (collation := self.key_order(column)):
+                parts += ["COLLATE", collation]
+            definitions.append(" ".join((*parts, "NULL" if column.nullable else "NOT NULL")))
+        return definitions
 
     def text_key(self, plan: CopyPlan) -> bool:
-        """Whether ranges are cut by the order of texts."""
+        """Whether ranges are cut by a text key."""
         return is_text_key(plan.key.source, plan.source.system) and is_text_key(
             plan.key.target, self.system
         )
 
     def key_order(self, column: Column) -> str:
-        """The collation that orders a text by its bytes; none where it has to be cast anyhow."""
+        """The collation that orders a text by its bytes; empty if ranges cast the key anyway."""
         raise NotImplementedError
-
-    def definition(self, column: Column, collation: str = "") -> str:
-        """A column of CREATE TABLE."""
-        type_ = f"{column.type} COLLATE {collation}" if collation else column.type
-        return f"{self.names([column.name])} {type_} {'NULL' if column.nullable else 'NOT NULL'}"
 
     def text(self, value: str) -> str:
         """A text literal."""
         return string_literal(self.system, value)
+
+    def _in_catalog(self, table: TableRef) -> str:
+        schema, name = self.text(table.schema), self.text(table.name)
+        return f"TABLE_SCHEMA = {schema} AND TABLE_NAME = {name}"
 
     def _insert(self, plan: CopyPlan, table: TableRef) -> str:
         return f"INSERT INTO {qualified(table)} ({self.columns(plan)}){self.overriding}"
 
 
 def aliases(plan: CopyPlan) -> tuple[str, str]:
-    """What a statement calls the staging table, and the table that is written to."""
+    """The aliases of the staging table and of the table that is written to."""
     prefix = own_prefix(*(column.name for column in plan.target_columns))
     return f"{prefix}s", f"{prefix}t"

@@ -195,7 +195,7 @@ def _wrong_refusals(
 
 
 def _staged_text(kind: Kind, field: str) -> str | None:
-    """What bcp stores of a field, see `resources.postgres.bcp_text`."""
+    """A field for the table that bcp fills, see `resources.postgres.text_formats`."""
     if field == "":
         return None
     return field.removesuffix(END) if isinstance(kind, (Text, Binary)) else field

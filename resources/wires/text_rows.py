@@ -59,7 +59,7 @@ def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
 
 
 def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list[pa.Array]:
-    """Split rows for SQL Server's bcp into columns; see `resources.postgres.bcp_text`.
+    """Split rows for SQL Server's bcp into columns, see `resources.postgres.text_formats`.
 
     Args:
         chunk: whole rows.

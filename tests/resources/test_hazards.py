@@ -14,6 +14,8 @@ from tableferry.resources.contract.hazards import Effect, Hazard, require_publis
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.postgres import hazards as postgres
+from tableferry.resources.postgres.hazards import DELETE, INSERT, UPDATE
 from tableferry.resources.sqlserver import hazards as sqlserver
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -76,6 +78,38 @@ def test_what_sqlserver_has(row: tuple[Any, ...], mode: str, effect: Effect | No
 
 def of_sqlserver(catalog: Catalog, mode: WriteMode = WriteMode.REPLACE) -> list[Hazard]:
     return sqlserver.hazards(cast(Endpoint, catalog), PLAN, TargetOptions(mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("row", "mode", "effect"),
+    [
+        (("trigger", "tr", "t", "AFTER INSERT", INSERT, False, None, 0), "append", "changes"),
+        (("trigger", "tr", "t", "AFTER DELETE", DELETE, False, None, 0), "append", None),
+        (("trigger", "tr", "t", "AFTER DELETE", DELETE, False, None, 0), "swap", "noted"),
+        (("rule", "r", "t", "DO INSTEAD", INSERT, True, None, 0), "replace", "refused"),
+        (("rule", "r", "t", "DO ALSO", INSERT, False, None, 0), "replace", "changes"),
+        (("foreign key", "f", "u", "CASCADE", DELETE, True, ["id"], 0), "replace", "destroys"),
+        (("foreign key", "f", "u", "RESTRICT", DELETE, True, ["id"], 0), "replace", "noted"),
+        (("foreign key", "f", "u", "CASCADE", DELETE, True, ["id"], 0), "upsert", None),
+        (("foreign key", "f", "u", "CASCADE", DELETE, True, ["id"], 0), "swap", "refused"),
+        (("foreign key", "f", "t", "CASCADE", DELETE, False, ["id"], 0), "swap", None),
+        (("foreign key", "f", "u", "SET NULL", UPDATE, True, ["id"], 0), "upsert", None),
+        (("foreign key", "f", "u", "SET NULL", UPDATE, True, ["no"], 0), "upsert", "refused"),
+        (("foreign key", "f", "u", "CASCADE", UPDATE, True, ["no"], 0), "upsert", None),
+        (("table", "", "child", "", 0, False, None, 1), "replace", "destroys"),
+        (("table", "", "child", "", 0, False, None, 1), "append", None),
+        (("view", "", "t", "", 0, False, None, 0), "append", "changes"),
+        (("row security", "", "t", "", 0, False, None, 0), "replace", "noted"),
+        (("reading view", "", "v", "", 0, False, None, 0), "replace", None),
+        (("reading view", "", "v", "", 0, False, None, 0), "swap", "refused"),
+    ],
+)
+def test_what_postgres_has(row: tuple[Any, ...], mode: str, effect: Effect | None) -> None:
+    options = TargetOptions(mode=WriteMode(mode))
+    catalog = cast(Endpoint, Catalog(row, row))
+    effects = [hazard.effect for hazard in postgres.hazards(catalog, PLAN, options)]
+    once = row[0] == "trigger" and mode != "swap"  # partitions have the triggers of their table
+    assert effects == ([effect] * (1 if once else 2) if effect else [])
 
 
 def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:

@@ -41,7 +41,7 @@ def asked() -> Iterator[Asked]:
     found: Asked = Counter()
     with pytest.MonkeyPatch.context() as patch:
         for system, kind, method in (
-            ("postgres", PostgresServer, "_fetch"),
+            ("postgres", PostgresServer, "query"),
             ("sqlserver", SqlServerConnection, "query"),
             ("clickhouse", ClickHouseServer, "query"),
         ):

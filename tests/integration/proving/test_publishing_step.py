@@ -237,7 +237,7 @@ def test_rows_are_told_from_those_of_transactions_that_began_later(stack: Server
     """A snapshot shows those that have ended, and its own transaction is not in its list."""
     table = TableRef("postgres", "public", f"made_{uuid.uuid4().hex[:8]}")
     mangle = f"UPDATE {table.name} SET note = 'mangled' WHERE id = "
-    elsewhere = POSTGRES.made_elsewhere(table, "id < 10")
+    elsewhere = POSTGRES.count_new_elsewhere(table, "id < 10")
     with (
         psycopg.connect(stack.postgres_url, autocommit=True) as other,
         psycopg.connect(stack.postgres_url) as own,
@@ -330,7 +330,7 @@ def asking() -> Iterator[list[str]]:
     found: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for kind, method in (
-            (PostgresServer, "_fetch"),
+            (PostgresServer, "query"),
             (PostgresSession, "query"),
             (PostgresSession, "execute"),
         ):

@@ -33,6 +33,7 @@ from tableferry.resources.errors import (
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.transactional.load import StagingLost
 from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.transactional.preparing import create_table
 from tableferry_local.stack import Stack
 from tests.integration.support.proxy import LosesAnswer
 from tests.integration.support.target_bench import (
@@ -74,13 +75,12 @@ def test_of_several_runs_that_create_the_table_one_does(
 ) -> None:
     """Also if all of them have found that there is none yet."""
     target, ready = bench.target, threading.Barrier(3, timeout=60)
-    create = type(target)._create
 
-    def created(self: Any, *arguments: Any) -> None:
+    def created(*arguments: Any) -> None:
         ready.wait()
-        create(self, *arguments)
+        create_table(*arguments)
 
-    monkeypatch.setattr(type(target), "_create", created)
+    monkeypatch.setattr("tableferry.resources.transactional.target.create_table", created)
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(target.prepare, bench.plan, REPLACE) for _ in range(3)]:
             done.result()
@@ -495,7 +495,7 @@ def test_a_publication_waits_for_a_stopped_one_no_longer_than_told(
     bench.target.prepare(bench.plan, REPLACE)
     identity = bench.target.identity(bench.table)
     markers = MarkerTable(bench.target.sql, bench.table)
-    with bench.target._session() as stopped, bench.target._transaction(stopped):
+    with bench.target._session() as stopped, bench.target.sql.transaction(stopped):
         markers.put(stopped, identity, Publication(bench.plan, LOW, "v1", "run-1"))
         with (
             pytest.raises(StatementFailed) as failed,

@@ -1,0 +1,238 @@
+"""Expressions for COPY's and bcp's text formats, with guards that fail by a readable message."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from tableferry.resources.contract.delimited import END, END_BYTE
+from tableferry.resources.contract.dialects import quote
+from tableferry.resources.contract.refusals import MARK, SHOWN, Where
+from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.conversion import Conversion
+from tableferry.resources.types.decimals import Scaled, ToDecimal
+from tableferry.resources.types.declared import read
+from tableferry.resources.types.kinds import (
+    EPOCH,
+    MICROSECONDS_PER_DAY,
+    Binary,
+    Boolean,
+    Date,
+    Decimal,
+    Float,
+    Integer,
+    Kind,
+    Text,
+    Time,
+    Timestamp,
+    Uuid,
+)
+from tableferry.resources.types.steps import (
+    Cast,
+    Finite,
+    Length,
+    OverflowPolicy,
+    Step,
+    Units,
+    Whole,
+    Within,
+)
+
+
+def guarded(expression: str, condition: str, where: Where, reason: str, type_: str) -> str:
+    """Make an expression fail if a condition holds; see `Source.guarded`.
+
+    It fails by casting the message to a type: no built-in function raises an error. The message
+    depends on the row, so it is evaluated for no other.
+
+    Args:
+        expression: the value.
+        condition: when to fail.
+        where: what the message names.
+        reason: why the value is refused.
+        type_: the expression's type; a scalar's message is cast to integer first, which fails.
+    """
+    table, column, why = map(DIALECT.literal, (where.table, where.column, reason))
+    message = (
+        f"('{MARK}' || json_build_array({table}, {column}, ({where.key})::text, "
+        f"left(({where.value})::text, {SHOWN}), {why})::text)"
+    )
+    failing = message + (f"::{type_}" if type_.endswith("[]") else f"::integer::text::{type_}")
+    return f"CASE WHEN {condition} THEN {failing} ELSE {expression} END"
+
+
+def text_expression(
+    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
+) -> str | None:
+    """The guarded expression for tab-separated rows; None if there is no exact one.
+
+    Columns whose values a policy may change travel as record batches: a query that streams cannot
+    count the changes.
+    """
+    if policy in ("null", "clamp"):
+        return None
+    name = quote(source.system, column.name)
+    if conversion.as_text or isinstance(conversion.source.kind, Text):
+        if conversion.source.refuse_text is not None and conversion.as_text:
+            return None
+        if conversion.guarded:
+            return None
+        template = conversion.source.as_text if conversion.as_text else conversion.source.text
+        return template and template.replace("{}", name)
+    template = conversion.source.text
+    if template is None or not _same_family(conversion.source.kind, conversion.slot.kind):
+        return None
+    expression = template.replace("{}", name)
+    if conversion.source.kind == Float(32) and conversion.slot.kind == Float(64):
+        # a real's shortest text is not that of the same double
+        expression = f"{expression}::float8"
+    conditions, reason = [], ""
+    for step in conversion.steps:
+        if condition := condition_of(step, conversion.source.kind, expression):
+            conditions.append(condition)
+            reason = step.reason
+    if not conditions:
+        return expression
+    type_ = _sql_type(conversion.source.kind)
+    where = Where(str(source), column.name, key, name)
+    return guarded(expression, " OR ".join(conditions), where, reason, type_)
+
+
+def _same_family(kind: Kind, slot: Kind) -> bool:
+    families = (Boolean, Integer, Decimal, Float, Date, Timestamp, Uuid)
+    return any(isinstance(kind, family) and isinstance(slot, family) for family in families) or (
+        isinstance(kind, Time) and isinstance(slot, Text)
+    )
+
+
+def condition_of(step: object, kind: Kind, name: str) -> str | None:
+    """The condition of values that a step refuses; None if it refuses none."""
+    if isinstance(step, ToDecimal) and isinstance(kind, Decimal):
+        if step.only_nan:
+            # NaN and 0 are stored as a header alone; testing the size first avoids unpacking all
+            # others, which would cost more than all other guards (tableferry_bench.guards)
+            return f"pg_column_size({name}) < 7 AND {name} = 'NaN'" if kind.nan else None
+        # NaN is greater than every number
+        too_large = f"abs({name}) >= 1e{step.precision - step.scale}"
+        return f"{too_large} OR scale(trim_scale({name})) > {step.scale}"
+    if isinstance(step, Within):
+        low, high = (_limit(limit, kind) for limit in (step.low, step.high))
+        return f"{name} < {low} OR {name} > {high}"
+    return None
+
+
+def _limit(limit: int, kind: Kind) -> str:
+    if isinstance(kind, Date):
+        return f"date '{(EPOCH + dt.timedelta(days=limit)).isoformat()}'"
+    if isinstance(kind, Timestamp):
+        days, rest = divmod(limit, MICROSECONDS_PER_DAY)
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(days=days, microseconds=rest)
+        text = moment.isoformat(sep=" ", timespec="microseconds")
+        return f"timestamptz '{text}+00'" if kind.zone == "utc" else f"timestamp '{text}'"
+    if isinstance(kind, Time):
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=limit)
+        return f"time '{moment.time().isoformat(timespec='microseconds')}'"
+    return str(limit)
+
+
+def _sql_type(kind: Kind) -> str:
+    if isinstance(kind, Date):
+        return "date"
+    if isinstance(kind, Timestamp):
+        return "timestamptz" if kind.zone == "utc" else "timestamp"
+    return "numeric"
+
+
+def bcp_expression(
+    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
+) -> str | None:
+    """The guarded text of a field for bcp; None if there is no exact one. See `text_expression`."""
+    if policy in ("null", "clamp"):
+        return None
+    name = DIALECT.quote(column.name)
+    where = Where(str(source), column.name, key, name)
+    value, text = _forms(conversion, name, read(column.type).name == "character")
+    if text is None:
+        return None
+    for step in reversed(conversion.steps):
+        if isinstance(step, (Cast, Scaled)):
+            continue
+        condition = _condition(step, conversion, value)
+        if condition is None:
+            return None
+        if condition:
+            text = guarded(text, condition, where, step.reason, "text")
+    refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
+    if refuse:
+        text = guarded(
+            text, refuse.replace("{}", name), where, conversion.source.refuse_reason, "text"
+        )
+    return text
+
+
+def _forms(conversion: Conversion, name: str, padded: bool) -> tuple[str, str | None]:
+    """The value that the guards test, and the text that travels."""
+    kind, slot = conversion.source.kind, conversion.slot.kind
+    if conversion.as_text or isinstance(kind, Text):
+        template = conversion.source.as_text if conversion.as_text else None
+        value = (template or conversion.source.arrow).replace("{}", name)
+        if padded and not conversion.as_text:
+            # a cast to text would strip char's padding
+            return (
+                f"concat({value})",
+                f"CASE WHEN {name} IS NOT NULL THEN concat({value}, '{END}') END",
+            )
+        return f"({value})::text", f"(({value})::text || '{END}')"
+    value = (conversion.source.text or "{}").replace("{}", name)
+    if isinstance(kind, Time):
+        value = name  # a time's text does not compare as a time
+    text: str | None = f"({value})::text"
+    match kind, slot:
+        case Boolean(), _:
+            text = f"({value})::integer::text"
+        case Decimal(), Integer():
+            text = f"trunc({value})::text"
+        case Float(), Float():
+            text = f"({value})::float8::text"  # a real's shortest text is not its value
+        case Binary(), Binary():
+            text = f"(encode({value}, 'hex') || '{END_BYTE}')"
+        case Timestamp(zone=zone), Timestamp():
+            iso = f"replace(({value})::text, ' ', 'T')"
+            text = f"({iso} || ':00')" if zone == "utc" else iso
+        case ((Integer() | Decimal() | Date() | Time() | Uuid()), _):
+            pass
+        case _:
+            text = None
+    return value, text
+
+
+def _condition(step: Step, conversion: Conversion, value: str) -> str | None:
+    """The condition of values that a step refuses; empty if it refuses none, None if unknown."""
+    kind, slot = conversion.source.kind, conversion.slot.kind
+    if isinstance(kind, Decimal) and isinstance(slot, Integer):
+        # several steps each test a part of it
+        outside = f"{value} NOT BETWEEN {slot.low} AND {slot.high}"
+        return f"{value} = 'NaN' OR {outside} OR {value} % 1 <> 0"
+    if isinstance(step, (Within, ToDecimal)):
+        return condition_of(step, kind, value) or ""
+    return unfit(step, value)
+
+
+def unfit(step: Step, value: str) -> str | None:
+    """The condition of values that a step on no number refuses; None if SQL cannot tell."""
+    if isinstance(step, Whole):
+        return f"extract(microseconds FROM {value})::bigint % {step.unit} <> 0"
+    if isinstance(step, Finite):
+        return f"{value} IN ('NaN', 'Infinity', '-Infinity')"
+    if isinstance(step, Length):
+        differs = "<>" if step.fixed else ">"
+        return f"octet_length({value}) {differs} {step.length}"
+    if isinstance(step, Units):
+        # no character has more UTF-16 units than UTF-8 bytes
+        beyond = f"regexp_replace({value}, '[\\U00000001-\\U0000ffff]', '', 'g')"
+        return (
+            f"octet_length({value}) > {step.units} "
+            f"AND char_length({value}) + char_length({beyond}) > {step.units}"
+        )
+    return None

@@ -1,0 +1,69 @@
+"""Creates and verifies the tables that a transactional target writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tableferry.resources.columns.planner import incompatibility
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_columns import unfilled, verify_columns
+from tableferry.resources.errors import InputError, SchemaDrift, StatementFailed
+from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.types.column import Column
+
+
+def create_table(sql: Statements, session: Session, plan: CopyPlan) -> None:
+    """Create the target table and its schema.
+
+    Another run may be faster with the schema, and then with the table: its are as good.
+    """
+    for last in (False, True):
+        try:
+            session.execute(sql.create_schema(plan.target))
+            with sql.transaction(session):
+                for statement in sql.create_table(plan, plan.target):
+                    session.execute(statement)
+            return
+        except StatementFailed:
+            if session.query(sql.table_exists(plan.target)):
+                return
+            if last:
+                raise
+
+
+def verify_table(
+    sql: Statements,
+    session: Session,
+    plan: CopyPlan,
+    options: TargetOptions,
+    columns: Sequence[Column],
+) -> list[str]:
+    """Verify that an existing target takes the plan's rows.
+
+    Returns:
+        A note for each column that the transfer does not write.
+
+    Raises:
+        SchemaDrift: a column is missing, cannot hold every value, or must be written but is not.
+        InputError: a swap would lose columns.
+    """
+    verify_columns(plan, columns, incompatibility)
+    others = unfilled(plan, columns)
+    required = {row[0] for row in session.query(sql.required_columns(plan.target))}
+    blocking = [column.name for column in others if column.name in required]
+    if blocking:
+        raise SchemaDrift(
+            f"{plan.target} has columns that the transfer does not write and that must not be "
+            f"NULL: {', '.join(map(repr, blocking))}"
+        )
+    if others and options.mode.whole_table:
+        raise InputError(
+            f"{plan.target}: {options.mode} would lose the columns that the transfer does "
+            f"not write: {', '.join(repr(column.name) for column in others)}"
+        )
+    return [
+        f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
+        "default or NULL"
+        for column in others
+    ]
