@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tableferry.checks.checksum import table_and_key
 from tableferry.checks.limits import FILTERED
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -17,37 +18,33 @@ from tableferry.resources.ranges.sql import MOST_RANGES
 def count_by_range(
     plan: CopyPlan, endpoint: Endpoint, side: Side, ranges: Sequence[KeyRange]
 ) -> dict[str, int]:
-    """Rows per range name on one side of a hop; ranges without rows count 0.
+    """Count the rows of each range, by its name, on one side of a hop.
 
     Raises:
         TableferryError: the table does not exist, or the server cannot be asked.
     """
-    found: dict[str, int] = {}
-    table = plan.source if side == "source" else plan.target
-    key = plan.key.source if side == "source" else plan.key.target
+    counts: dict[str, int] = {}
+    table, key = table_and_key(plan, side)
     where = plan.where if side == "source" else None
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
         grouped = Grouped.by_range(chunk, key, table.system, where)
         figures = measure(endpoint, table, side, grouped)
         for number, key_range in enumerate(chunk):
-            found[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
-    return found
+            counts[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
+    return counts
 
 
 def row_count_of(checksum: Verdict) -> Verdict:
-    """The row count's verdict that a checksum contains."""
-    source, target = ({ROWS: side[ROWS]} for side in (checksum.source, checksum.target))
-    return Verdict(
-        check=CHECK_NAMES["count"],
-        passed=source == target,
-        source=source,
-        target=target,
+    """The verdict on the row count that a checksum contains."""
+    where = {"where": checksum.metadata["where"]} if "where" in checksum.metadata else {}
+    return Verdict.of_figure(
+        CHECK_NAMES["count"],
+        ROWS,
+        checksum.source[ROWS],
+        checksum.target[ROWS],
         seconds=checksum.seconds,
         ranges=checksum.ranges,
-        disagreeing=() if source == target else (ROWS,),
-        metadata={
-            name: checksum.metadata[name] for name in ("where",) if name in checksum.metadata
-        },
-        remarks=tuple(one for one in checksum.remarks if one.startswith(FILTERED)),
+        metadata=where,
+        remarks=tuple(remark for remark in checksum.remarks if remark.startswith(FILTERED)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tableferry.checks.checksum import Digests, both_sides, bucket
+from tableferry.checks.checksum import Digests, both_sides
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.limits import limits
 from tableferry.checks.rowhash import compare_rows
@@ -19,21 +19,19 @@ from tableferry.resources.digest.measure import Grouped
 from tableferry.resources.keys.range import KeyRange
 
 BUCKETS = 1024
-"""A range is bisected into this many at once: of a million rows, about a thousand are read."""
-
-SIDES: tuple[Side, Side] = ("source", "target")
+"""The number of buckets a range is split into: of a million rows, about a thousand are read."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both sides of one key range of a hop; the rows that differ are looked for at most once."""
+    """Both sides of one key range of a hop; the rows that differ are searched at most once."""
 
     plan: CopyPlan
     source: Endpoint
     target: Endpoint
     key_range: KeyRange
     snapshot: str | None = None
-    """Of a PostgreSQL source."""
+    """The snapshot to read a PostgreSQL source under."""
 
     @cached_property
     def differences(self) -> Differences:
@@ -43,7 +41,7 @@ class Comparison:
         )
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """A failed verdict with the rows that differ, where the check did not find them itself."""
+        """Add the rows that differ to a failed verdict whose check did not find them itself."""
         if verdict.passed or verdict.differences is not None or verdict.check == EXPECTATIONS:
             return verdict
         return replace(verdict, differences=self.differences)
@@ -59,19 +57,18 @@ def drill_down(
     snapshot: str | None = None,
     sink: Sink | None = None,
 ) -> Differences:
-    """Find the rows of a key range that differ.
+    """Find the rows of a key range that differ, in at most two scans of each side.
 
     The first scan sums up the digests in buckets by the rows' identity; the second reads the rows
-    of those buckets whose sums differ, and compares them value by value. That makes two scans of
-    each side at most.
+    of the buckets whose sums differ, and compares them value by value.
 
     Args:
         plan: the hop.
-        source: where `plan.source` is.
-        target: where `plan.target` is.
+        source: the server of `plan.source`.
+        target: the server of `plan.target`.
         key_range: the rows to compare.
-        limit: most examples to return; the counts are of all differences.
-        snapshot: of a PostgreSQL source.
+        limit: maximum number of examples to return; the counts include all differences.
+        snapshot: the snapshot to read a PostgreSQL source under.
         sink: gets every difference, chunk by chunk in key order.
     """
     plan = observed(plan, target)
@@ -80,10 +77,10 @@ def drill_down(
         "target": plan.target_range(key_range),
     }
     digests = Digests.of(plan, source, target)
-    found = rows_that_differ(
+    differences = rows_that_differ(
         plan, source, target, digests, where, limit=limit, snapshot=snapshot, sink=sink
     )
-    return replace(found, remarks=tuple(limits(plan)))
+    return replace(differences, remarks=tuple(limits(plan)))
 
 
 def rows_that_differ(
@@ -97,19 +94,23 @@ def rows_that_differ(
     snapshot: str | None = None,
     sink: Sink | None = None,
 ) -> Differences:
-    """As `drill_down`, of the rows that meet a condition on each side."""
-    groups = {side: Grouped(bucket(digests, side, BUCKETS), where[side]) for side in SIDES}
-    own, other = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)
-    wanted = sorted(
-        number for number in own.keys() | other.keys() if own.get(number) != other.get(number)
+    """Find the rows that differ among those that meet a condition, as `drill_down` does."""
+    buckets = {side: f"abs({identity} % {BUCKETS})" for side, identity in digests.identity.items()}
+    groups = {side: Grouped(bucket, where[side]) for side, bucket in buckets.items()}
+    source_figures, target_figures = both_sides(
+        plan, source, target, groups, digests=digests, snapshot=snapshot
     )
-    if not wanted:
+    unequal = sorted(
+        number
+        for number in source_figures.keys() | target_figures.keys()
+        if source_figures.get(number) != target_figures.get(number)
+    )
+    if not unequal:
         return Differences()
-    if len(wanted) <= BUCKETS // 2:
-        listed = ", ".join(map(str, wanted))
+    if len(unequal) <= BUCKETS // 2:
+        listed = ", ".join(map(str, unequal))
         where = {
-            side: f"({where[side]}) AND {bucket(digests, side, BUCKETS)} IN ({listed})"
-            for side in SIDES
+            side: f"({where[side]}) AND {bucket} IN ({listed})" for side, bucket in buckets.items()
         }
     return compare_rows(
         plan, source, target, digests, where, limit=limit, snapshot=snapshot, sink=sink

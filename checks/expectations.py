@@ -1,8 +1,8 @@
 """Great Expectations on a key range: declared in YAML, run on bounded data, imported late.
 
-The package is an optional extra and takes seconds to import, so that nothing here imports it before
-a suite is declared. What a server answers better is asked there: row counts, and our own
-`sql`, a query that should return no rows.
+The package is an optional extra and takes seconds to import, so nothing here imports it before a
+suite is declared. The server itself answers row counts, and our own `sql`, a query that should
+return no rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,14 @@ CHECK_NAME = "expectations"
 ALL_CHECKS = (*CHECK_NAMES.values(), CHECK_NAME)
 """`ferry check` may have used any level, so planning looks at the verdicts of all."""
 MAX_ROWS = 250_000
-"""Most rows of a range that are read; of a larger one a sample by the hash of the key is."""
+"""Maximum number of rows read of a range; of a larger one a sample by the key's hash is read."""
 
 SQL = "sql"
 EXAMPLES = 20
 
 _ROW_COUNTS = ("expect_table_row_count_to_be_between", "expect_table_row_count_to_equal")
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
-_using = threading.Lock()
+_gx_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ExpectationSpec:
     type: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
-    """What the results call it; derived from the other two when not given."""
+    """Its name in the results; derived from the type and the arguments if not given."""
 
     @property
     def label(self) -> str:
@@ -76,16 +77,13 @@ class ExpectationSpec:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the arguments name."""
-        found: list[str] = []
-        for name in _COLUMN_ARGUMENTS:
-            value = self.kwargs.get(name)
-            if value is not None:
-                found += [value] if isinstance(value, str) else list(value)
-        return tuple(found)
+        values = [self.kwargs.get(name) for name in _COLUMN_ARGUMENTS]
+        listed = [[value] if isinstance(value, str) else value or () for value in values]
+        return tuple(chain.from_iterable(listed))
 
 
 def validate_suite(suite: Sequence[ExpectationSpec], columns: Collection[str] = ()) -> None:
-    """Find what is wrong with a declared suite, without any data.
+    """Check a declared suite without any data.
 
     Args:
         suite: the expectations.
@@ -101,12 +99,12 @@ def validate_suite(suite: Sequence[ExpectationSpec], columns: Collection[str] = 
 
 
 def labels(suite: Sequence[ExpectationSpec]) -> list[str]:
-    """The names of a suite's expectations; the second of one name is `name (2)`."""
-    found: list[str] = []
+    """The names of a suite's expectations; the second one of a name is `name (2)`."""
+    labels: list[str] = []
     for spec in suite:
-        number = sum(spec.label == other.label for other in suite[: len(found)]) + 1
-        found.append(spec.label if number == 1 else f"{spec.label} ({number})")
-    return found
+        number = sum(spec.label == earlier.label for earlier in suite[: len(labels)]) + 1
+        labels.append(spec.label if number == 1 else f"{spec.label} ({number})")
+    return labels
 
 
 def run_suite(
@@ -122,17 +120,16 @@ def run_suite(
     Args:
         suite: the expectations.
         plan: the hop.
-        target: where `plan.target` is.
+        target: the server of `plan.target`.
         key_range: the rows.
-        max_rows: most rows to hold in memory.
+        max_rows: maximum number of rows to hold in memory.
 
     Returns:
-        A verdict whose metadata has `results`, one dict per expectation: `expectation` (its name,
-        each another one), `type`, `arguments`, `passed`, `observed`, `unexpected` (a count),
-        `examples`.
+        A verdict whose metadata has `results`, one dict per expectation: `expectation` (its unique
+        name), `type`, `arguments`, `passed`, `observed`, `unexpected` (a count), `examples`.
 
     Raises:
-        InputError: as `validate_suite`.
+        InputError: see `validate_suite`.
     """
     began = time.monotonic()
     validate_suite(suite, [column.name for column in plan.target_columns])
@@ -140,7 +137,7 @@ def run_suite(
     rows = int(target.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
     one_in = max(1, -(-rows // max_rows))
     frame_specs = [spec for spec in suite if spec.type != SQL and spec.type not in _ROW_COUNTS]
-    framed = iter(_on_frame(frame_specs, plan, target, where, one_in))
+    frame_results = iter(_on_frame(frame_specs, plan, target, where, one_in))
     results = []
     for spec in suite:
         if spec.type == SQL:
@@ -148,10 +145,13 @@ def run_suite(
         elif spec.type in _ROW_COUNTS:
             results.append(_row_count(spec, rows))
         else:
-            results.append(next(framed))
+            results.append(next(frame_results))
     for result, label in zip(results, labels(suite), strict=True):
         result["expectation"] = label
     failed = [str(result["expectation"]) for result in results if not result["passed"]]
+    remarks: list[str] = []
+    if one_in > 1 and frame_specs:
+        remarks.append(f"{len(frame_specs)} of them saw about one row in {one_in}")
     return Verdict(
         check=CHECK_NAME,
         passed=not failed,
@@ -161,18 +161,12 @@ def run_suite(
         disagreeing=tuple(failed),
         metadata={"results": results, "rows": rows, "one_row_in": one_in},
         note=(f"not met: {', '.join(failed)}" if failed else f"{len(results)} met"),
-        remarks=(f"{_sampled(len(frame_specs))} about one row in {one_in}",)
-        if one_in > 1 and frame_specs
-        else (),
+        remarks=tuple(remarks),
     )
 
 
-def _sampled(expectations: int) -> str:
-    return "1 of them saw" if expectations == 1 else f"{expectations} of them saw"
-
-
 def kind_problem(spec: ExpectationSpec) -> str | None:
-    """What is wrong with an expectation, as far as that is seen without importing the package."""
+    """Say what is wrong with an expectation, as far as one can without importing the package."""
     if spec.type == SQL:
         query = spec.kwargs.get("query")
         if not isinstance(query, str) or set(spec.kwargs) != {"query"}:
@@ -180,12 +174,12 @@ def kind_problem(spec: ExpectationSpec) -> str | None:
         missing = [part for part in ("{table}", "{range}") if part not in query]
         return f"the query of sql should contain {' and '.join(missing)}" if missing else None
     try:
-        kinds = _kinds()
+        types = _types()
     except InputError as error:
         return str(error)
-    if spec.type in kinds:
+    if spec.type in types:
         return None
-    close = difflib.get_close_matches(spec.type, [*kinds, SQL], n=1)
+    close = difflib.get_close_matches(spec.type, [*types, SQL], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"there is no expectation {spec.type!r}{hint}"
 
@@ -195,85 +189,86 @@ def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
         return [problem]
     if spec.type == SQL:
         return []
-    found = [
+    if _class(spec.type) is None:
+        return [f"there is no expectation {spec.type!r}"]
+    problems = [
         f"{spec.type}: there is no column {name!r}"
         for name in spec.columns
         if columns and name not in columns
     ]
     try:
-        _build(spec)
+        _class(spec.type)(**spec.kwargs)
     except ValueError as error:  # pydantic's ValidationError
         lines = str(error).splitlines()[1:]
         reasons = zip(lines[::2], lines[1::2], strict=False)
-        found += [
+        problems += [
             f"{spec.type}: {where}: {what.split(' (type=')[0].strip()}" for where, what in reasons
         ]
-    return [problem.replace("__root__: ", "") for problem in found]
+    return [problem.replace("__root__: ", "") for problem in problems]
 
 
 def _on_frame(
     suite: Sequence[ExpectationSpec], plan: CopyPlan, target: Endpoint, where: str, one_in: int
 ) -> list[dict[str, Any]]:
-    """Great Expectations' results on the rows, in a pandas frame."""
+    """Run Great Expectations on the rows, in a pandas frame."""
     if not suite:
         return []
     named = {name for spec in suite for name in spec.columns}
     # an expectation about the table itself must see all columns
-    whole = any(not spec.columns or "column_set" in spec.kwargs for spec in suite)
-    names = [c.name for c in plan.target_columns if whole or c.name in named]
+    all_columns = any(not spec.columns or "column_set" in spec.kwargs for spec in suite)
+    names = [c.name for c in plan.target_columns if all_columns or c.name in named]
     system = plan.target.system
-    # Babelfish counts an emoji in the name of a result's column once, which breaks the protocol
+    # plain names: Babelfish miscounts an emoji in a result's column name, and breaks the protocol
     quoted = [quote(system, name) for name in names]
     condition = f"({where})"
     if one_in > 1:
         identity = dialect(target).digest(identity_fields(plan), "target")
         condition += f" AND {in_sample(plan, 'target', identity, one_in)}"
-    own = own_prefix(condition, *quoted)
-    selected = ", ".join(f"{name} AS {own}{i}" for i, name in enumerate(quoted))
+    prefix = own_prefix(condition, *quoted)
+    selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
     sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"
     with target.read_arrow(sql) as reader:
         table = reader.read_all().rename_columns(names)
     frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(
         integer_object_nulls=True, date_as_object=True
     )
-    with _using:
+    with _gx_lock:
         import great_expectations as gx
 
-        asset = _frames()
-        batch = asset.get_batch(batch_parameters={"dataframe": frame})
+        batch = _batch_definition().get_batch(batch_parameters={"dataframe": frame})
         outcome = batch.validate(
-            gx.ExpectationSuite(name="range", expectations=[_build(spec) for spec in suite])
+            gx.ExpectationSuite("range", [_class(spec.type)(**spec.kwargs) for spec in suite])
         )
-    # results come in another order than the suite
-    by_config = [(result.expectation_config, result) for result in outcome.results]
-    found = []
+    # the results come in another order than the suite
+    remaining = [(result.expectation_config, result) for result in outcome.results]
+    results = []
     for spec in suite:
-        place = next(
+        position = next(
             i
-            for i, (config, _) in enumerate(by_config)
+            for i, (config, _) in enumerate(remaining)
             if config.type == spec.type
             and all(config.kwargs.get(name) == value for name, value in spec.kwargs.items())
         )
-        found.append(_row(spec, by_config.pop(place)[1]))
-    return found
+        results.append(_frame_result(spec, remaining.pop(position)[1]))
+    return results
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Without extension types, which pandas shows as bytes."""
+    """Cast extension types to text: pandas shows them as bytes."""
     if isinstance(column.type, pa.UuidType):
         return pa.chunked_array([[str(value) for value in column.to_pylist()]], pa.string())
     return column
 
 
-def _row(spec: ExpectationSpec, result: Any) -> dict[str, Any]:
-    found = result.result or {}
+def _frame_result(spec: ExpectationSpec, result: Any) -> dict[str, Any]:
+    details = result.result or {}
     raised = (result.exception_info or {}).get("exception_message")
-    values = found.get("partial_unexpected_list") or []
-    return _outcome(
+    values = details.get("partial_unexpected_list") or []
+    return _result(
         spec,
         bool(result.success),
-        observed=raised or found.get("observed_value"),
-        unexpected=found.get("unexpected_count"),
+        observed=raised or details.get("observed_value"),
+        unexpected=details.get("unexpected_count"),
         examples=[shown(value) for value in values[:EXAMPLES]],
     )
 
@@ -282,7 +277,7 @@ def _row_count(spec: ExpectationSpec, rows: int) -> dict[str, Any]:
     low = spec.kwargs.get("value", spec.kwargs.get("min_value"))
     high = spec.kwargs.get("value", spec.kwargs.get("max_value"))
     passed = (low is None or rows >= low) and (high is None or rows <= high)
-    return _outcome(spec, passed, observed=rows)
+    return _result(spec, passed, observed=rows)
 
 
 def _on_server(
@@ -290,8 +285,8 @@ def _on_server(
 ) -> dict[str, Any]:
     where = f"({predicate(plan.key.target, key_range, plan.target.system)})"
     parts = {"{table}": qualified(plan.target), "{range}": where}
-    # in one go: a name may hold a placeholder
-    query = re.sub(r"\{(table|range)\}", lambda found: parts[found[0]], spec.kwargs["query"])
+    # in one pass: a name may hold a placeholder
+    query = re.sub(r"\{(table|range)\}", lambda match: parts[match[0]], spec.kwargs["query"])
     rows, examples = 0, list[str]()
     with target.read_arrow(query) as reader:
         for batch in reader:
@@ -299,10 +294,10 @@ def _on_server(
             few = batch.slice(0, EXAMPLES - len(examples))
             examples += [shown(row) for row in few.to_pylist()]
     observed = counted(rows, "row") if rows else "no rows"
-    return _outcome(spec, not rows, observed=observed, unexpected=rows, examples=examples)
+    return _result(spec, not rows, observed=observed, unexpected=rows, examples=examples)
 
 
-def _outcome(
+def _result(
     spec: ExpectationSpec,
     passed: bool,
     *,
@@ -322,7 +317,7 @@ def _outcome(
 
 
 def shown(value: Any) -> str:
-    """A value as text: a row or list as JSON, bytes in hexadecimal, what is not there as `NULL`."""
+    """A value as text: a row or list as JSON, bytes in hexadecimal, None as `NULL`."""
     if value is None:
         return "NULL"
     if isinstance(value, str):
@@ -334,13 +329,9 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def _build(spec: ExpectationSpec) -> Any:
-    return _known()[spec.type](**spec.kwargs)
-
-
 @functools.cache
-def _kinds() -> tuple[str, ...]:
-    """The names in snake case of Great Expectations' own expectations: it has a file for each.
+def _types() -> tuple[str, ...]:
+    """The types of Great Expectations' own expectations: it has a file for each.
 
     Raises:
         InputError: the extra is not installed.
@@ -354,25 +345,22 @@ def _kinds() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("expect_*.py")))
 
 
-@functools.cache
-def _known() -> dict[str, Any]:
-    """Great Expectations' own expectations by their names in snake case."""
+def _class(type_: str) -> Any:
+    """Great Expectations' class of a type; None if it has a file for it, but does not offer it."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations.expectations as gxe
 
-    classes = (getattr(gxe, name) for name in dir(gxe) if name.startswith("Expect"))
-    return {
-        found.expectation_type: found for found in classes if hasattr(found, "expectation_type")
-    }
+    name = type_.replace("_", "")
+    return next((getattr(gxe, n) for n in dir(gxe) if n.lower() == name), None)
 
 
 @functools.cache
-def _frames() -> Any:
-    """One batch definition in a context that keeps nothing."""
+def _batch_definition() -> Any:
+    """A batch definition for whole data frames, in a context that keeps nothing."""
     import great_expectations as gx
 
     context = gx.get_context(mode="ephemeral")
-    # a TypedDict of GX's own, which it accepts as a plain one
+    # the declared type is a TypedDict, but a plain one does
     context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
     asset = context.data_sources.add_pandas("ranges").add_dataframe_asset("range")
     return asset.add_batch_definition_whole_dataframe("whole")

@@ -32,8 +32,8 @@ class StreamDigest:
         framing: the terminators of text for SQL Server.
 
     Raises:
-        DigestRefused: both servers have no digest in common.
-        InputError: what computes digests here is not installed.
+        DigestRefused: the two servers have no digest in common.
+        InputError: the extra by which the client computes digests is not installed.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class StreamDigest:
         """The figures of the rows that have passed.
 
         Args:
-            changed: how many of their values `on_overflow` changed before, by column.
+            changed: the number of their values that `on_overflow` changed before, by column.
         """
         figures = {ROWS: self._rows, DIGEST: str(self._total)}
         return KnownFigures(str(self.digest), figures, STREAMED, changed or {})
@@ -82,8 +82,8 @@ class StreamDigest:
         for item in items:
             if len(item):
                 arrays = self._arrays(item)
-                wanted = [arrays[position] for position in positions]
-                values = digests(columns, wanted, self.digest.dialect.algorithm)
+                compared = [arrays[position] for position in positions]
+                values = digests(columns, compared, self.digest.dialect.algorithm)
                 self._rows += len(values)
                 self._total += total(values)
             yield item

@@ -10,40 +10,40 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
 
 NAMED = 6
-"""Columns that one line names; the metadata has all."""
-
+"""Maximum number of columns that one line names; the metadata has all."""
 
 FILTERED = "of the source's rows with "
-"""What the remark about a row filter begins with."""
+"""The beginning of the remark about a row filter."""
 
 
 def with_limits(
     verdict: Verdict, plan: CopyPlan, level: Level, changed: Mapping[str, int]
 ) -> Verdict:
-    """The verdict, with all that it must own up to.
+    """Add to a verdict what it does not prove.
 
     Args:
-        verdict: of a key range, or of the whole table.
+        verdict: the verdict on a key range, or on the whole table.
         plan: the hop.
         level: what was compared.
-        changed: how many of the rows' values `on_overflow` makes other ones, by target column.
+        changed: the number of values that `on_overflow` changes, by target column.
     """
-    remarks = [*(limits(plan, changed) if level != "count" else ()), *_filter(plan)]
-    found = _metadata(plan, changed) if level != "count" else {}
+    remarks = [] if level == "count" else [*limits(plan, changed)]
+    metadata = {} if level == "count" else _metadata(plan, changed)
     if plan.where:
-        found["where"] = plan.where
-    return replace(verdict, remarks=tuple(remarks), metadata={**verdict.metadata, **found})
+        remarks.append(f"{FILTERED}{plan.where}")
+        metadata["where"] = plan.where
+    return replace(verdict, remarks=tuple(remarks), metadata={**verdict.metadata, **metadata})
 
 
 def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> Iterator[str]:
-    """What a comparison of values leaves out, or takes as something else.
+    """Say what a comparison of values leaves out, or compares as something else.
 
     Args:
         plan: the hop.
-        changed: how many values `on_overflow` makes other ones, by target column; None if they
+        changed: the number of values that `on_overflow` changes, by target column; None if they
             were not counted.
     """
-    policies = {one.target.name: one.on_overflow for one in plan.columns}
+    policies = _policies(plan)
     if changed is None:
         parts = [f"{field.name} ({policies[field.name]})" for field in relaxed_fields(plan)]
     else:
@@ -57,22 +57,21 @@ def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> Iterator
         yield f"not copied: {_listed(plan.excluded)}"
 
 
-def _filter(plan: CopyPlan) -> Iterator[str]:
-    if plan.where:
-        yield f"{FILTERED}{plan.where}"
-
-
 def _metadata(plan: CopyPlan, changed: Mapping[str, int]) -> dict[str, str]:
-    policies = {one.target.name: one.on_overflow for one in plan.columns}
+    policies = _policies(plan)
     counted = [f"{name}: {_values(n)} ({policies[name]})" for name, n in changed.items()]
-    found = {
+    names = {
         "changed (on_overflow)": counted,
         "not_compared (on_overflow)": not_compared(plan),
         "not_copied": plan.excluded,
         "not_compared (only in the target)": plan.only_in_target,
-        "compared without trailing blanks": [one.name for one in fields(plan) if one.padded],
+        "compared without trailing blanks": [f.name for f in fields(plan) if f.padded],
     }
-    return {name: ", ".join(listed) for name, listed in found.items() if listed}
+    return {title: ", ".join(listed) for title, listed in names.items() if listed}
+
+
+def _policies(plan: CopyPlan) -> dict[str, str]:
+    return {column.target.name: column.on_overflow for column in plan.columns}
 
 
 def _values(number: int) -> str:
@@ -80,6 +79,5 @@ def _values(number: int) -> str:
 
 
 def _listed(names: Collection[str]) -> str:
-    shown = [*names][:NAMED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    more = len(names) - NAMED
+    return ", ".join([*names][:NAMED]) + (f" and {more} more" if more > 0 else "")

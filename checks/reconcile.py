@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 
-from tableferry.checks.checksum import Digests, both_sides, disagreeing, in_sample
+from tableferry.checks.checksum import Digests, both_sides, in_sample
 from tableferry.checks.drilldown import rows_that_differ
 from tableferry.checks.limits import with_limits
 from tableferry.checks.rowhash import compare_rows
@@ -22,14 +21,14 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import MOST_RANGES
 
 DIGESTED = ("in_flight", "checksum")
-"""Levels that compare sums of digests."""
+"""The levels that compare sums of digests."""
 
 COMPARED = "compared with"
 PROVEN = "the table between two hops, as the hop before proved it"
 BOTH_TABLES = "the source table, as no rows streamed"
 
 SAMPLE_ROWS = 1000
-"""About as many rows of a range `sample_hash` reads: enough to see a fault of 0.7 % of all rows
+"""About how many rows of a range `sample_hash` reads: enough to see a fault in 0.7 % of all rows
 with 99.9 % certainty."""
 
 
@@ -41,28 +40,28 @@ def reconcile(
     level: Level,
     *,
     snapshot: str | None = None,
-    source_figures: KnownFigures | None = None,
+    known: KnownFigures | None = None,
     reader: Endpoint | None = None,
 ) -> Verdict:
     """Compare one key range.
 
     Args:
         plan: the hop.
-        source: where `plan.source` is.
-        target: where `plan.target` is.
+        source: the server of `plan.source`.
+        target: the server of `plan.target`.
         key_range: the rows to compare.
         level: how strictly; see docs/reconciliation.md for what each level sees.
-        snapshot: of a PostgreSQL source, to compare with what was exported.
-        source_figures: what is known of the source's rows already, so that `checksum` and `count`
-            need not read them; for `in_flight`, of the rows as they streamed. Without it both
-            tables are compared.
-        reader: what alone sees the target's rows, if not all connections do; for no level that
-            compares rows.
+        snapshot: the snapshot that a PostgreSQL source was exported under.
+        known: the source's figures, so that `checksum` and `count` need not read its rows; for
+            `in_flight`, the figures of the rows as they streamed. Without them both tables are
+            compared.
+        reader: the only connection that sees the target's rows, if others do not; not for levels
+            that compare rows.
 
     Raises:
-        TableferryError: a server cannot be asked. What differs is never an exception.
+        TableferryError: a server cannot be asked. Differences are never an exception.
     """
-    known = {key_range.name: source_figures} if source_figures else {}
+    known_by_name = {key_range.name: known} if known else {}
     return reconcile_all(
         plan,
         source,
@@ -70,7 +69,7 @@ def reconcile(
         [key_range],
         level,
         snapshot=snapshot,
-        source_figures=known,
+        known=known_by_name,
         reader=reader,
     )[key_range.name]
 
@@ -83,17 +82,17 @@ def reconcile_all(
     level: Level,
     *,
     snapshot: str | None = None,
-    source_figures: Mapping[str, KnownFigures] | None = None,
+    known: Mapping[str, KnownFigures] | None = None,
     reader: Endpoint | None = None,
 ) -> dict[str, Verdict]:
     """Compare many key ranges; `count` and `checksum` ask each side once for all of them.
 
-    The arguments are those of `reconcile`; `source_figures` is by range name.
+    The arguments are those of `reconcile`; `known` is by range name.
 
     Returns:
-        Range name -> verdict. The seconds of one query for many ranges are those of all of them.
+        Range name -> verdict. Ranges compared by one query all have the seconds of that query.
     """
-    plan = observed(plan, target)
+    plan, known = observed(plan, target), known or {}
     if level in ("sample_hash", "full_hash"):
         return {
             key_range.name: _by_rows(plan, source, target, key_range, level, snapshot)
@@ -103,7 +102,7 @@ def reconcile_all(
     columns: tuple[Field, ...] = ()
     if level in DIGESTED:
         digests = _digests(plan, source, target, level)
-        columns = figure_fields(plan)
+        columns = tuple(field for field in fields(plan) if field.name in plan.figures)
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
@@ -112,10 +111,11 @@ def reconcile_all(
             "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.where),
             "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
         }
-        own = _known_by_number(digests, columns, chunk, source_figures)
-        how = _how(chunk, source_figures) if own else BOTH_TABLES
-        if own is not None:
-            other = measure(
+        source_figures = _known_by_number(digests, columns, chunk, known)
+        compared_with = BOTH_TABLES
+        if source_figures is not None:
+            compared_with = ", ".join(sorted({known[key_range.name].how for key_range in chunk}))
+            target_figures = measure(
                 reader or target,
                 plan.target,
                 "target",
@@ -124,7 +124,7 @@ def reconcile_all(
                 figures=columns,
             )
         else:
-            own, other = both_sides(
+            source_figures, target_figures = both_sides(
                 plan,
                 source,
                 reader or target,
@@ -137,14 +137,22 @@ def reconcile_all(
         seconds = time.monotonic() - began
         for number, key_range in enumerate(chunk):
             nothing = empty(digests is not None, columns)
-            figures = {**own.get(number, nothing)}
-            changed = figures.pop(CHANGED, {})
-            verdict = _verdict(level, figures, other.get(number, nothing), seconds)
-            verdict = with_limits(verdict, plan, level, changed)
-            if level == "in_flight":
-                verdict = replace(verdict, metadata={**verdict.metadata, COMPARED: how})
-            named = _named(digests) if digests else None
-            verdicts[key_range.name] = replace(verdict, ranges=len(chunk), digest=named)
+            expected = {**source_figures.get(number, nothing)}
+            changed = expected.pop(CHANGED, {})
+            actual = target_figures.get(number, nothing)
+            differing = tuple(name for name in expected if expected[name] != actual.get(name))
+            verdict = Verdict(
+                check=CHECK_NAMES[level],
+                passed=not differing,
+                source=expected,
+                target=actual,
+                seconds=seconds,
+                disagreeing=differing,
+                metadata={COMPARED: compared_with} if level == "in_flight" else {},
+                ranges=len(chunk),
+                digest=_digest_id(digests) if digests else None,
+            )
+            verdicts[key_range.name] = with_limits(verdict, plan, level, changed)
     return verdicts
 
 
@@ -158,7 +166,7 @@ def target_digests(
     """
     plan = observed(plan, target)
     digests = Digests.of(plan, source, target)
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
         began = time.monotonic()
@@ -174,22 +182,16 @@ def target_digests(
                 target=figures.get(number, empty(True, ())),
                 seconds=seconds,
                 ranges=len(chunk),
-                digest=_named(digests),
+                digest=_digest_id(digests),
             )
-            found[key_range.name] = with_limits(verdict, plan, "checksum", {})
-    return found
-
-
-def figure_fields(plan: CopyPlan) -> tuple[Field, ...]:
-    """The columns of which a checksum also shows figures."""
-    return tuple(field for field in fields(plan) if field.name in plan.figures)
+            verdicts[key_range.name] = with_limits(verdict, plan, "checksum", {})
+    return verdicts
 
 
 def proven_figures(
     plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict, level: Level
 ) -> KnownFigures:
-    """What a check at a level of `DIGESTED` found out about the target's rows, for those who read
-    them next."""
+    """The target's figures by a check at a level of `DIGESTED`, for the hop that reads it next."""
     digests = _digests(observed(plan, target), source, target, level)
     return KnownFigures(str(digests.row["target"]), verdict.target, PROVEN)
 
@@ -198,40 +200,32 @@ def _digests(plan: CopyPlan, source: Endpoint, target: Endpoint, level: Level) -
     return Digests.of(plan, source, target, streamed=level == "in_flight")
 
 
-def _named(digests: Digests) -> str:
-    """The target's row digest, for `Verdict.digest`."""
+def _digest_id(digests: Digests) -> str:
+    """The value of `Verdict.digest`."""
     return blake2b(str(digests.row["target"]).encode(), digest_size=8).hexdigest()
-
-
-def _how(ranges: Sequence[KeyRange], source_figures: Mapping[str, KnownFigures] | None) -> str:
-    """What is known of the source's rows, and from where."""
-    return (
-        ", ".join(sorted({source_figures[one.name].how for one in ranges}))
-        if source_figures
-        else ""
-    )
 
 
 def _known_by_number(
     digests: Digests | None,
     columns: Sequence[Field],
     ranges: Sequence[KeyRange],
-    source_figures: Mapping[str, KnownFigures] | None,
+    known: Mapping[str, KnownFigures],
 ) -> dict[int, Figures] | None:
-    """The source's figures, if all of them were computed by the digest that is wanted now."""
-    names = {field.name for field in columns}
-    wanted = str(digests.row["source"]) if digests else None
-    found: dict[int, Figures] = {}
+    """The source's known figures, if there are all that are needed, by the digest in use now."""
+    digest = str(digests.row["source"]) if digests else None
+    names = empty(digests is not None, columns)
+    by_number: dict[int, Figures] = {}
     for number, key_range in enumerate(ranges):
-        one = source_figures.get(key_range.name) if source_figures else None
-        if one is None or wanted not in (None, one.digest):
+        source = known.get(key_range.name)
+        if source is None or digest not in (None, source.digest):
             return None
-        if not names <= one.figures.keys():
+        if any(field.name not in source.figures for field in columns):
             return None
-        found[number] = {name: one.figures[name] for name in empty(digests is not None, columns)}
+        by_number[number] = {name: source.figures[name] for name in names}
         if digests and digests.changed:
-            found[number][CHANGED] = {name: one.changed.get(name, 0) for name in digests.changed}
-    return found
+            changed = {name: source.changed.get(name, 0) for name in digests.changed}
+            by_number[number][CHANGED] = changed
+    return by_number
 
 
 def _by_rows(
@@ -248,25 +242,27 @@ def _by_rows(
         "target": plan.target_range(key_range),
     }
     digests = Digests.of(plan, source, target)
-    own: Figures = {}
-    other: Figures = {}
+    source_figures: Figures = {}
+    target_figures: Figures = {}
     if level == "sample_hash":
         groups: dict[Side, Grouped] = {side: Grouped("0", sql) for side, sql in where.items()}
         counts = both_sides(plan, source, target, groups, snapshot=snapshot)
-        own[ROWS], other[ROWS] = (count.get(0, {ROWS: 0})[ROWS] for count in counts)
-        one_in = max(1, own[ROWS] // SAMPLE_ROWS)
+        source_rows, target_rows = (count.get(0, {ROWS: 0})[ROWS] for count in counts)
+        one_in = max(1, source_rows // SAMPLE_ROWS)
         for side, sql in where.items():
             where[side] = f"({sql}) AND {in_sample(plan, side, digests.identity[side], one_in)}"
-        own["one_in"] = other["one_in"] = one_in
+        source_figures = {ROWS: source_rows, "one_in": one_in}
+        target_figures = {ROWS: target_rows, "one_in": one_in}
     compared = compare_rows(plan, source, target, digests, where, values=False, snapshot=snapshot)
-    own["hashed"], other["hashed"] = compared.source_rows, compared.target_rows
-    own.setdefault(ROWS, compared.source_rows)
-    other.setdefault(ROWS, compared.target_rows)
-    found = compared.differences
-    if found.rows:
-        shown = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
-        # a source that moves may have become equal meanwhile
-        found = shown if shown.rows else found
+    source_figures["hashed"] = compared.source_rows
+    target_figures["hashed"] = compared.target_rows
+    rows = source_figures.setdefault(ROWS, compared.source_rows)
+    equal_rows = target_figures.setdefault(ROWS, compared.target_rows) == rows
+    differences = compared.differences
+    if differences.rows:
+        explained = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
+        # a source that is written to may have become equal meanwhile
+        differences = explained if explained.rows else differences
     changed: Mapping[str, int] = {}
     if digests.changed:
         group = Grouped("0", where["source"])
@@ -274,26 +270,15 @@ def _by_rows(
             source, plan.source, "source", group, changed=digests.changed, snapshot=snapshot
         )
         changed = counted.get(0, {}).get(CHANGED, {})
-    rows_differ = own[ROWS] != other[ROWS] or found.missing_in_target or found.extra_in_target
+    one_sided = differences.missing_in_target or differences.extra_in_target
+    rows_differ = not equal_rows or one_sided
     verdict = Verdict(
         check=CHECK_NAMES[level],
-        passed=not found.rows and own[ROWS] == other[ROWS],
-        source=own,
-        target=other,
+        passed=not differences.rows and equal_rows,
+        source=source_figures,
+        target=target_figures,
         seconds=time.monotonic() - began,
-        disagreeing=(*((ROWS,) if rows_differ else ()), *found.by_column),
-        differences=found,
+        disagreeing=(*((ROWS,) if rows_differ else ()), *differences.by_column),
+        differences=differences,
     )
     return with_limits(verdict, plan, level, changed)
-
-
-def _verdict(level: Level, own: Figures, other: Figures, seconds: float) -> Verdict:
-    differing = disagreeing(own, other)
-    return Verdict(
-        check=CHECK_NAMES[level],
-        passed=not differing,
-        source=own,
-        target=other,
-        seconds=seconds,
-        disagreeing=differing,
-    )

@@ -1,9 +1,9 @@
-"""Rows of both sides, merged in key order: their digests for `sample_hash` and `full_hash`, and
-their values for those who look for what differs.
+"""Merges the rows of both sides in key order: their digests for `sample_hash` and `full_hash`, and
+their values for the drill-down.
 
-Both sides are read ordered by the key and compared in chunks, where a chunk is all rows up to a
-key that both have passed. So memory holds a few batches, whatever the range's size; only rows that
-share one key (and have no primary key to order them further) must fit into memory together.
+Both sides are read ordered by the key and compared in chunks; a chunk is all rows up to a key that
+both have passed. So memory holds a few batches, whatever the range's size; only rows that share a
+key (and have no primary key to order them further) must fit into memory together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.checksum import Digests
+from tableferry.checks.checksum import Digests, table_and_key
 from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.dialects import qualified, quote
@@ -27,14 +27,14 @@ from tableferry.resources.digest.values import shown
 from tableferry.resources.own_names import own_prefix
 
 BATCH_ROWS = 32_768
-"""Rows per batch and side; larger ones were no faster in tableferry_bench.reconcile."""
+"""Rows per batch and side; larger batches were no faster in tableferry_bench.reconcile."""
 
-_DIGEST, _AT, _OTHER_AT, _RANK = "digest", "at", "other_at", "rank"
+_DIGEST, _POSITION, _TARGET_POSITION, _RANK = "digest", "position", "target_position", "rank"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a comparison of rows found, and how many it read."""
+    """The outcome of a comparison of rows, and how many it read."""
 
     differences: Differences
     source_rows: int
@@ -57,39 +57,39 @@ def compare_rows(
 
     Args:
         plan: the hop.
-        source: where `plan.source` is.
-        target: where `plan.target` is.
-        digests: how both compute the rows' digests.
+        source: the server of `plan.source`.
+        target: the server of `plan.target`.
+        digests: SQL of the rows' digests.
         where: the condition in each side's SQL.
         values: read the values too; without them there are counts, but no columns nor examples.
-        limit: most examples to keep.
-        snapshot: of the source.
-        sink: also gets every difference, not only the first ones.
+        limit: maximum number of examples to keep.
+        snapshot: the snapshot to read the source under.
+        sink: gets every difference, not only the examples.
     """
     layout = Layout.of(plan, fields(plan) if values else ())
-    own_sql = layout.query(plan, digests, "source", where["source"])
-    other_sql = layout.query(plan, digests, "target", where["target"])
+    source_sql = layout.query(plan, digests, "source", where["source"])
+    target_sql = layout.query(plan, digests, "target", where["target"])
     with (
-        source.read_arrow(own_sql, batch_rows=BATCH_ROWS, snapshot=snapshot) as own,
-        target.read_arrow(other_sql, batch_rows=BATCH_ROWS) as other,
+        source.read_arrow(source_sql, batch_rows=BATCH_ROWS, snapshot=snapshot) as source_rows,
+        target.read_arrow(target_sql, batch_rows=BATCH_ROWS) as target_rows,
     ):
-        return merge_rows(layout, own, other, limit=limit, sink=sink)
+        return merge_rows(layout, source_rows, target_rows, limit=limit, sink=sink)
 
 
 def merge_rows(
     layout: Layout,
-    own: pa.RecordBatchReader,
-    other: pa.RecordBatchReader,
+    source_rows: pa.RecordBatchReader,
+    target_rows: pa.RecordBatchReader,
     *,
     limit: int = 20,
     sink: Sink | None = None,
 ) -> Compared:
     """Compare two streams of rows, both read by `Layout.query`, in one pass."""
     tally = _Tally(layout, limit, sink)
-    left, right = _Stream(own, layout), _Stream(other, layout)
-    for chunks in _chunks(left, right):
+    source, target = _Stream(source_rows, layout), _Stream(target_rows, layout)
+    for chunks in _chunks(source, target):
         tally.add(*chunks)
-    return Compared(tally.differences(left.rows), left.rows, right.rows)
+    return Compared(tally.differences(source.rows), source.rows, target.rows)
 
 
 @dataclass(frozen=True)
@@ -99,22 +99,22 @@ class Layout:
     fields: tuple[Field, ...]
     """The columns whose values are read; none where the digests are enough."""
     key: int
-    """Position of the key among the fields."""
+    """The position of the key among the fields."""
     order: tuple[str, ...]
-    """Names of the numbers that both sides are ordered by: of the key, unless it has none that
-    sorts like it, and of the digest of the row's identity."""
+    """The columns that both sides are ordered by: a number that sorts like the key, if it has one,
+    and the digest of the row's identity."""
     primary_key: tuple[int, ...] = ()
-    """Positions of the primary key's fields, in its order; none if not all of it is compared."""
+    """The positions of the primary key's fields, in its order; none unless all are compared."""
 
     @property
     def named_by(self) -> tuple[int, ...]:
-        """Positions of the fields that name a row to a reader."""
-        more = () if self.key in self.primary_key or not self.fields else (self.key,)
-        return (*self.primary_key, *more)
+        """The positions of the fields that name a row to a reader."""
+        key = () if self.key in self.primary_key or not self.fields else (self.key,)
+        return (*self.primary_key, *key)
 
     @classmethod
     def of(cls, plan: CopyPlan, columns: Sequence[Field]) -> Layout:
-        """The layout of a hop's rows."""
+        """Lay out a hop's rows."""
         numbered = all(key_number(plan, side) for side in ("source", "target"))
         names = [field.name for field in columns]
         return cls(
@@ -128,28 +128,27 @@ class Layout:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the fields' values in the frames."""
+        """The names of the fields' values in the frames."""
         return tuple(f"c{number}" for number in range(len(self.fields)))
 
     def query(self, plan: CopyPlan, digests: Digests, side: Side, where: str) -> str:
-        """Order numbers first, then the digest and the values; equal keys are neighbours."""
-        table = plan.source if side == "source" else plan.target
-        column = plan.key.source if side == "source" else plan.key.target
+        """Write the query of one side: the numbers of `order`, the digest, then the values."""
+        table, key = table_and_key(plan, side)
         numbers, ordered = [digests.identity[side]], ["1"]
         if len(self.order) > 1:
             numbers.insert(0, f"COALESCE({key_number(plan, side)}, 0)")
             # the bare column has the same order, and may have an index
-            ordered = [quote(table.system, column.name), "2"]
+            ordered = [quote(table.system, key.name), "2"]
         values = digests.shown[side] if self.fields else ()
-        found = [*numbers, str(digests.row[side]), *values]
-        own = own_prefix(where, *ordered, *found)
-        selected = ", ".join(f"{sql} AS {own}{index}" for index, sql in enumerate(found))
+        expressions = [*numbers, str(digests.row[side]), *values]
+        prefix = own_prefix(where, *ordered, *expressions)
+        selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(expressions))
         return (
             f"SELECT {selected} FROM {qualified(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
         )
 
     def frame(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch as numbers that order it, digest and values."""
+        """Name the columns of a batch of `query`."""
         width = len(self.order) + 1
         numbers = [column.cast(pa.int64()) for column in batch.columns[:width]]
         values = [_bytes(column) for column in batch.columns[width:]]
@@ -158,14 +157,14 @@ class Layout:
 
 
 def _bytes(column: pa.Array) -> pa.Array:
-    """As bytes: ClickHouse does not promise that its texts are valid UTF-8."""
+    """Cast to bytes: ClickHouse does not promise that its texts are valid UTF-8."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     return column.cast(pa.large_binary())
 
 
 class _Stream:
-    """One side's frames, read ahead as far as the comparison needs."""
+    """The frames of one side, read ahead as far as the comparison needs."""
 
     def __init__(self, reader: pa.RecordBatchReader, layout: Layout) -> None:
         self._reader, self._layout = reader, layout
@@ -174,7 +173,7 @@ class _Stream:
         self.rows = 0
 
     def read(self) -> None:
-        """Buffer one more batch that has rows, if there is one."""
+        """Buffer the next batch that has rows."""
         for batch in self._reader:
             if batch.num_rows:
                 self._frames.append(self._layout.frame(batch))
@@ -183,13 +182,13 @@ class _Stream:
         self.ended = True
 
     def last(self) -> tuple[int, ...] | None:
-        """The order numbers of the last row in the buffer."""
+        """The numbers of `Layout.order` of the last row in the buffer."""
         if not self._frames:
             return None
         return tuple(self._frames[-1].column(name)[-1].as_py() for name in self._layout.order)
 
     def take(self, bound: tuple[int, ...] | None) -> pa.Table | None:
-        """Cut off all rows in order before `bound`; None takes all."""
+        """Take the rows before `bound` out of the buffer; None takes all."""
         taken: list[pa.RecordBatch] = []
         while self._frames:
             frame = self._frames[0]
@@ -204,7 +203,7 @@ class _Stream:
 
 
 def _before(frame: pa.RecordBatch, order: Sequence[str], bound: tuple[int, ...]) -> int:
-    """How many rows of an ordered frame come before a bound."""
+    """Count the rows of an ordered frame that come before a bound."""
     low, high = 0, len(frame)
     for name, value in zip(order, bound, strict=True):
         column = frame.column(name).slice(low, high - low)
@@ -213,18 +212,18 @@ def _before(frame: pa.RecordBatch, order: Sequence[str], bound: tuple[int, ...])
     return low
 
 
-def _chunks(left: _Stream, right: _Stream) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
-    """Rows of the same keys from both sides, as early as neither can have more of those keys."""
-    left.read()
-    right.read()
-    while not (left.ended and right.ended):
-        open_ends = [(s.last(), s) for s in (left, right) if not s.ended]
-        bound = min(last for last, _ in open_ends if last is not None)
-        yield left.take(bound), right.take(bound)
-        for last, stream in open_ends:
+def _chunks(source: _Stream, target: _Stream) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
+    """Yield the rows of the same keys from both sides, once neither can have more of these keys."""
+    source.read()
+    target.read()
+    while not (source.ended and target.ended):
+        unfinished = [(stream.last(), stream) for stream in (source, target) if not stream.ended]
+        bound = min(last for last, _ in unfinished if last is not None)
+        yield source.take(bound), target.take(bound)
+        for last, stream in unfinished:
             if last == bound:
                 stream.read()
-    yield left.take(None), right.take(None)
+    yield source.take(None), target.take(None)
 
 
 class _Tally:
@@ -248,51 +247,56 @@ class _Tally:
             primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )
 
-    def add(self, left: pa.Table | None, right: pa.Table | None) -> None:
+    def add(self, source: pa.Table | None, target: pa.Table | None) -> None:
         """Compare one chunk."""
-        if left is None and right is None:
+        if source is None and target is None:
             return
-        left = right.slice(0, 0) if left is None and right is not None else left
-        right = left.slice(0, 0) if right is None and left is not None else right
-        assert left is not None and right is not None
-        ids = list(self._layout.order)
-        whole = [*ids, _DIGEST]
-        if left.select(whole).equals(right.select(whole)):
+        source = target.slice(0, 0) if source is None and target is not None else source
+        target = source.slice(0, 0) if target is None and source is not None else target
+        assert source is not None and target is not None
+        order = list(self._layout.order)
+        compared = [*order, _DIGEST]
+        if source.select(compared).equals(target.select(compared)):
             return
-        left, right = left.combine_chunks(), right.combine_chunks()
-        own, other = _unmatched(left, right, whole)
-        pairs = own.join(
-            other.select([*ids, _RANK, _AT]).rename_columns([*ids, _RANK, _OTHER_AT]),
-            [*ids, _RANK],
+        source, target = source.combine_chunks(), target.combine_chunks()
+        unmatched, others = _unmatched(source, target, compared)
+        paired_by = [*order, _RANK]
+        pairs = unmatched.join(
+            others.select([*paired_by, _POSITION]).rename_columns([*paired_by, _TARGET_POSITION]),
+            paired_by,
             join_type="inner",
         )
-        missing = own.join(other, [*ids, _RANK], join_type="left anti")
-        extra = other.join(own, [*ids, _RANK], join_type="left anti")
+        missing = unmatched.join(others, paired_by, join_type="left anti")
+        extra = others.join(unmatched, paired_by, join_type="left anti")
         self._missing += len(missing)
         self._extra += len(extra)
         self._different += len(pairs)
         if not self._layout.fields:
             return
-        left_rows, right_rows = left.take(pairs[_AT]), right.take(pairs[_OTHER_AT])
-        unequal = self._unequal(left_rows, right_rows)
-        found: list[tuple[tuple[int, ...], Difference]] = []
-        room = None if self._sink else self._limit - len(self._examples)
-        found += self._one_sided(left, missing, "missing_in_target", room)
-        found += self._one_sided(right, extra, "extra_in_target", room)
-        found += self._changed(left_rows, right_rows, unequal, room)
-        found.sort(key=lambda item: item[0])
-        listed = [difference for _, difference in found]
-        if self._sink and listed:
-            self._sink(listed)
-        self._examples += listed[: self._limit - len(self._examples)]
+        source_rows = source.take(pairs[_POSITION])
+        target_rows = target.take(pairs[_TARGET_POSITION])
+        unequal = self._unequal(source_rows, target_rows)
+        most = None if self._sink else self._limit - len(self._examples)
+        ordered = sorted(
+            [
+                *self._one_sided(source, missing, "missing_in_target", most),
+                *self._one_sided(target, extra, "extra_in_target", most),
+                *self._changed(source_rows, target_rows, unequal, most),
+            ],
+            key=lambda item: item[0],
+        )
+        differences = [difference for _, difference in ordered]
+        if self._sink and differences:
+            self._sink(differences)
+        self._examples += differences[: self._limit - len(self._examples)]
 
-    def _unequal(self, left: pa.Table, right: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Column -> which of the paired rows differ in it; only columns with some."""
+    def _unequal(self, source: pa.Table, target: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """Column -> which of the paired rows differ in it; only columns in which some do."""
         unequal = {}
         for field, name in zip(self._layout.fields, self._layout.columns, strict=True):
-            both_null = pc.and_(left[name].is_null(), right[name].is_null())
+            both_null = pc.and_(source[name].is_null(), target[name].is_null())
             differ = pc.and_not(
-                pc.fill_null(pc.not_equal(left[name], right[name]), True), both_null
+                pc.fill_null(pc.not_equal(source[name], target[name]), True), both_null
             )
             count = pc.sum(differ).as_py()
             if count:
@@ -301,45 +305,42 @@ class _Tally:
         return unequal
 
     def _one_sided(
-        self, frame: pa.Table, rows: pa.Table, kind: DifferenceKind, room: int | None
+        self, frame: pa.Table, rows: pa.Table, kind: DifferenceKind, most: int | None
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        places = rows.sort_by(_AT)[_AT].slice(0, room)
-        for row in frame.take(places).to_pylist():
+        positions = rows.sort_by(_POSITION)[_POSITION].slice(0, most)
+        for row in frame.take(positions).to_pylist():
             key = self._shown(row, self._layout.key)
             yield self._order(row), Difference(key, kind, row=self._named(row))
 
     def _changed(
         self,
-        left: pa.Table,
-        right: pa.Table,
+        source: pa.Table,
+        target: pa.Table,
         unequal: Mapping[str, pa.ChunkedArray],
-        room: int | None,
+        most: int | None,
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        order = _sorted(left, self._layout.order).slice(0, room)
+        order = _sorted(source, self._layout.order).slice(0, most)
         differ = {name: rows.take(order).to_pylist() for name, rows in unequal.items()}
-        rows = zip(left.take(order).to_pylist(), right.take(order).to_pylist(), strict=True)
-        for at, (own, other) in enumerate(rows):
+        rows = zip(source.take(order).to_pylist(), target.take(order).to_pylist(), strict=True)
+        for position, (source_row, target_row) in enumerate(rows):
             for index, field in enumerate(self._layout.fields):
-                if field.name in differ and differ[field.name][at]:
-                    yield (
-                        self._order(own),
-                        Difference(
-                            self._shown(own, self._layout.key),
-                            "different",
-                            field.name,
-                            self._shown(own, index),
-                            self._shown(other, index),
-                            self._named(own),
-                        ),
+                if field.name in differ and differ[field.name][position]:
+                    difference = Difference(
+                        self._shown(source_row, self._layout.key),
+                        "different",
+                        field.name,
+                        self._shown(source_row, index),
+                        self._shown(target_row, index),
+                        self._named(source_row),
                     )
+                    yield self._order(source_row), difference
 
     def _order(self, row: Mapping[str, object]) -> tuple[int, ...]:
         return tuple(int(str(row[name])) for name in self._layout.order)
 
     def _named(self, row: Mapping[str, object]) -> dict[str, str | None]:
-        """The values by which a reader finds the row."""
-        named_by = self._layout.named_by
-        return {self._layout.fields[i].name: self._shown(row, i) for i in named_by}
+        """The value of `Difference.row`."""
+        return {self._layout.fields[i].name: self._shown(row, i) for i in self._layout.named_by}
 
     def _shown(self, row: Mapping[str, object], index: int) -> str | None:
         field, value = self._layout.fields[index], row[self._layout.columns[index]]
@@ -349,27 +350,30 @@ class _Tally:
         return shown(field, value)
 
 
-def _unmatched(left: pa.Table, right: pa.Table, whole: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """The rows without an equal one on the other side, equal ones paired off one by one.
+def _unmatched(
+    source: pa.Table, target: pa.Table, compared: Sequence[str]
+) -> tuple[pa.Table, pa.Table]:
+    """Remove the rows of a chunk that are equal on both sides, one for one.
 
     Returns:
-        For each side the order numbers, the position in the chunk, and a rank among
-        the rows of the same identity, by which what is left can be paired.
+        The remaining rows of each side: the columns `compared`, the position in the chunk, and a
+        rank among the rows of the same identity, by which the two sides can be paired.
     """
-    own, other = (
-        _ranked(frame.select(whole).append_column(_AT, _positions(len(frame))), whole)
-        for frame in (left, right)
+    source_ranks, target_ranks = (
+        _ranked(frame.select(compared).append_column(_POSITION, _positions(len(frame))), compared)
+        for frame in (source, target)
     )
-    matching = [*whole, _RANK]
-    return (
-        _ranked(own.join(other, matching, join_type="left anti").drop(_RANK), whole[:-1]),
-        _ranked(other.join(own, matching, join_type="left anti").drop(_RANK), whole[:-1]),
-    )
+
+    def remaining(rows: pa.Table, others: pa.Table) -> pa.Table:
+        unequal = rows.join(others, [*compared, _RANK], join_type="left anti")
+        return _ranked(unequal.drop(_RANK), compared[:-1])
+
+    return remaining(source_ranks, target_ranks), remaining(target_ranks, source_ranks)
 
 
 def _ranked(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Rows with the number of those before them that have the same values in some columns."""
-    rows = rows.take(_sorted(rows, [*names, _AT])).combine_chunks()
+    """Number the rows that have the same values in some columns, from 0."""
+    rows = rows.take(_sorted(rows, [*names, _POSITION])).combine_chunks()
     count = len(rows)
     if not count:
         return rows.append_column(_RANK, pa.array([], pa.int64()))
@@ -384,5 +388,5 @@ def _positions(count: int) -> pa.Array:
 
 
 def _sorted(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """The positions of rows in the order of some columns."""
+    """Return the positions of rows in the order of some columns."""
     return pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names])

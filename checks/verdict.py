@@ -10,21 +10,15 @@ from typing import Any, Literal, get_args
 
 Level = Literal["count", "in_flight", "checksum", "sample_hash", "full_hash"]
 LEVELS: tuple[Level, ...] = tuple(level for level in get_args(Level) if level != "in_flight")
-"""Those that can be asked for at any time, from the cheapest to the strictest."""
+"""The levels that need no move, from the cheapest to the strictest."""
 
 DifferenceKind = Literal["missing_in_target", "extra_in_target", "different"]
 
-CHECK_NAMES: dict[Level, str] = {
-    "count": "row_count",
-    "in_flight": "in_flight",
-    "checksum": "checksum",
-    "sample_hash": "sample_hash",
-    "full_hash": "full_hash",
-}
-"""Name of the asset check of each level."""
+CHECK_NAMES: dict[Level, str] = {level: level for level in get_args(Level)} | {"count": "row_count"}
+"""The name of each level's asset check."""
 
 VALUES_COMPARED = [name for level, name in CHECK_NAMES.items() if level != "count"]
-"""The checks that look at more than how many rows there are."""
+"""The checks that compare more than row counts."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +32,17 @@ class Difference:
     source: str | None = None
     target: str | None = None
     row: Mapping[str, str | None] = field(default_factory=dict)
-    """What names the row: values of `Differences.named_by`, by target column."""
+    """The row's values of `Differences.named_by`, by target column."""
 
     def shown(self) -> tuple[str, str]:
-        """Both values as texts that a reader can tell apart.
+        """Both values as texts that a reader can tell apart; NULL is `NULL`.
 
-        NULL is `NULL`. Where a blank at the end, an empty text or an unprintable character would
-        not be seen, both are quoted; look-alikes (composed and combining accents) are escaped.
+        Both are quoted if one is empty, has unprintable characters, or blanks that would not be
+        seen; look-alikes (composed and combining accents) are escaped.
         """
         if self.column is None:
             return "", ""
-        texts = [unicodedata.normalize("NFKC", one or "") for one in (self.source, self.target)]
+        texts = [unicodedata.normalize("NFKC", text or "") for text in (self.source, self.target)]
         alike = texts[0] == texts[1]
         if not alike and _plain(self.source) and _plain(self.target):
             return self.source or "NULL", self.target or "NULL"
@@ -57,35 +51,35 @@ class Difference:
 
 
 def shown_value(text: str | None) -> str:
-    """One value as a text in which nothing is hidden."""
+    """A value as a text that hides nothing."""
     return text or "NULL" if _plain(text) else _quoted(text, repr)
 
 
 Sink = Callable[[Sequence[Difference]], None]
-"""Receives the differences of one chunk after the other, all of them."""
+"""Receives all differences, chunk by chunk."""
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Rows that differ in a key range: counts of all of them, and the first few in key order."""
+    """The rows of a key range that differ: counts, and the first few in key order."""
 
     missing_in_target: int = 0
     extra_in_target: int = 0
     different: int = 0
-    """Rows that both sides have, with at least one other value."""
+    """Rows on both sides that have at least one different value."""
     by_column: dict[str, int] = field(default_factory=dict)
     """How many of the `different` rows differ in each column."""
     examples: tuple[Difference, ...] = ()
     rows_compared: int = 0
     """Rows read from the source for the comparison."""
     named_by: tuple[str, ...] = ()
-    """Target columns that name a row: the primary key's, then the key column if not among them."""
+    """Target columns that name a row: the primary key, and the key column if not part of it."""
     primary_key: tuple[str, ...] = ()
-    """Those of the primary key; none where it does not travel whole."""
+    """The primary key's target columns; none unless all of them are compared."""
     range: str = ""
-    """Name of the key range, where somebody has asked for one by other words."""
+    """The name of the key range, where the user asked for it in other words."""
     remarks: tuple[str, ...] = ()
-    """What the comparison left out, or took as something else."""
+    """What the comparison left out, or compared as something else, see `limits`."""
 
     @property
     def rows(self) -> int:
@@ -106,7 +100,7 @@ class Differences:
         return ", ".join(parts) or "no row differs"
 
     def naming(self) -> str:
-        """What rows are named by, e.g. `primary key (id, line)`."""
+        """The columns that name rows, e.g. `primary key (id, line)`."""
         if self.primary_key:
             return f"primary key ({', '.join(self.primary_key)})"
         return (
@@ -132,20 +126,28 @@ class Verdict:
     target: dict[str, Any]
     seconds: float
     disagreeing: tuple[str, ...] = ()
-    """What disagrees: `rows`, `digest`, or columns."""
+    """The figures that disagree: `rows`, `digest`, or columns."""
     differences: Differences | None = None
-    """Only where the level itself reads rows (`sample_hash`, `full_hash`)."""
+    """The rows that differ, where the level itself reads rows (`sample_hash`, `full_hash`)."""
     metadata: dict[str, Any] = field(default_factory=dict)
     ranges: int = 1
-    """How many ranges the query compared that took these `seconds`."""
+    """The number of ranges compared by the query that took these `seconds`."""
     note: str = ""
-    """What `summary` should say, where row counts and columns do not say it."""
+    """The outcome in words, where row counts and columns do not say it."""
     remarks: tuple[str, ...] = ()
-    """What `summary` has to add so that it does not say more than was compared."""
+    """What was not compared, for `summary` to claim no more than was proven."""
     digest: str | None = None
-    """What the target's row digests were computed by: sums of others compare to nothing."""
+    """Identifies the target's row digest: only sums of the same digest can be compared."""
     source_newer: bool = False
-    """The target holds what was committed; it is the source that has changed since."""
+    """Whether the target holds what was committed, and the source has changed since."""
+
+    @classmethod
+    def of_figure(cls, check: str, name: str, source: int, target: int, **rest: Any) -> Verdict:
+        """The verdict on one figure, which should be the same on both sides."""
+        differing = () if source == target else (name,)
+        return cls(
+            check, not differing, {name: source}, {name: target}, disagreeing=differing, **rest
+        )
 
     def summary(self) -> str:
         """One line that says what was compared and how it ended."""
@@ -181,7 +183,7 @@ def _rows(count: int) -> str:
 
 
 def _plain(text: str | None) -> bool:
-    """Whether a value shows as it is, wherever it is shown."""
+    """Whether a value can be shown unquoted: nothing of it would be hidden or misread."""
     if text is None:
         return True
     readable = bool(text) and text.isprintable() and text == text.strip() and "  " not in text
@@ -191,5 +193,5 @@ def _plain(text: str | None) -> bool:
 def _quoted(text: str | None, quote: Callable[[str], str]) -> str:
     if text is None:
         return "NULL"
-    # a web page shows several blanks as one
+    # web pages collapse blanks
     return re.sub("  +", lambda blanks: r"\x20" * len(blanks[0]), quote(text))

@@ -177,7 +177,7 @@ def reconcile_range(
         attempt.key_range,
         level,
         snapshot=reading.snapshot,
-        source_figures=reading.source_figures,
+        known=reading.source_figures,
         reader=reader,
     )
     # other modes may publish less or more than what is staged

@@ -102,9 +102,7 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     source_figures = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].source_figures
     now += meter(
         "checksum after them",
-        lambda: reconcile(
-            plan, source, target, EVERYTHING, "checksum", source_figures=source_figures
-        ),
+        lambda: reconcile(plan, source, target, EVERYTHING, "checksum", known=source_figures),
     )
     between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
     meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.checks.whole_table import every_key_is_in_one
+from tableferry.checks.whole_table import ranges_partition
 from tableferry.resources.keys.range import KeyRange
 
 KEYS = st.integers(-20, 20)
@@ -34,17 +34,17 @@ def cut(*keys: int) -> list[KeyRange]:
 def test_planned_ranges_have_every_key(keys: set[int], nullable: bool, order: object) -> None:
     ranges = [*cut(*keys), *([NULL] if nullable else [])]
     order.shuffle(ranges)  # type: ignore[attr-defined]
-    assert every_key_is_in_one(ranges, nullable=nullable)
-    assert not every_key_is_in_one(ranges, nullable=not nullable)
-    assert not every_key_is_in_one(ranges[1:], nullable=nullable)
+    assert ranges_partition(ranges, nullable=nullable)
+    assert not ranges_partition(ranges, nullable=not nullable)
+    assert not ranges_partition(ranges[1:], nullable=nullable)
 
 
 @given(st.lists(RANGES, max_size=5))
 def test_no_other_ranges_are_taken_for_it(ranges: list[KeyRange]) -> None:
-    if every_key_is_in_one(ranges, nullable=False):
+    if ranges_partition(ranges, nullable=False):
         for key in range(-25, 25):
             assert sum(holds(one, key) for one in ranges) == 1
 
 
 def test_of_files_there_may_be_others() -> None:
-    assert not every_key_is_in_one([KeyRange("file", "a.csv")], nullable=False)
+    assert not ranges_partition([KeyRange("file", "a.csv")], nullable=False)

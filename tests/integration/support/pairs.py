@@ -161,7 +161,7 @@ class Hop:
             self.target.endpoint,
             ranges,
             level,
-            source_figures=self.source_figures if level == "in_flight" else None,
+            known=self.source_figures if level == "in_flight" else None,
         )
 
 
